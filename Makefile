@@ -1,0 +1,66 @@
+# memplane. `make up` and `make test` set everything up themselves; the rest is for developers.
+.DEFAULT_GOAL := help
+.PHONY: help up test test-long test-newest setup check fix bench docs lock clean
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/.run-installed
+DEV := $(VENV)/.dev-installed
+NODE := node_modules/.installed
+
+help:  ## show this
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+up: $(RUN)  ## install what is needed and start memplane
+	@$(VENV)/bin/memplane up $(ARGS)
+
+test: $(DEV) $(NODE)  ## install what the tests need and run the everyday suite
+	@$(VENV)/bin/python -m pytest -n 2 -m "not long" $(ARGS)
+
+test-long: $(DEV) $(NODE)  ## run every test, the long proofs too
+	@$(VENV)/bin/python -m pytest -n 2 --timeout 1800 $(ARGS)
+
+test-newest: $(NODE)  ## run the everyday suite on the newest Python there is
+	@tools/test-newest
+
+setup: $(DEV) $(NODE)  ## install the package and the development tools, start nothing
+	@$(VENV)/bin/pre-commit install >/dev/null 2>&1 || true
+
+check: $(DEV) $(NODE)  ## lint, types, layers
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/mypy
+	node_modules/.bin/pyright --warnings
+	$(VENV)/bin/lint-imports
+
+fix: $(DEV)  ## format, and repair what can be repaired
+	$(VENV)/bin/ruff check --fix
+	$(VENV)/bin/ruff format
+
+bench: $(DEV) $(NODE)  ## print the figures, as ratios in one run
+	@$(VENV)/bin/python -m bench $(ARGS)
+
+docs: $(DEV)  ## write the generated pages anew
+	@$(VENV)/bin/python docs/generate.py
+
+lock: $(DEV)  ## pin the newest versions that fit
+	@tools/lock
+
+clean:  ## remove what was installed
+	rm -rf $(VENV) node_modules
+
+$(VENV)/bin/python:
+	@tools/make-venv $(PYTHON) $(VENV)
+
+$(RUN): requirements/run.txt | $(VENV)/bin/python
+	@tools/install $(VENV) requirements/run.txt
+	@touch $@
+
+$(DEV): requirements/dev.txt | $(VENV)/bin/python
+	@tools/install $(VENV) requirements/dev.txt
+	@touch $@ $(RUN)
+
+$(NODE): package-lock.json
+	@echo "installing test tools from npm …"
+	@npm ci --silent --no-progress --ignore-scripts
+	@touch $@

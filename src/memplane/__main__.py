@@ -1,0 +1,5 @@
+"""`python -m memplane`."""
+
+from memplane.cli import main
+
+raise SystemExit(main())

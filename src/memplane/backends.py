@@ -1,0 +1,55 @@
+"""The synchronous door for programs that keep text: MemoryBackend, and how to get one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from memplane.assemble import (
+    BlobStorage,
+    LocalStorage,
+    announce_choice,
+    choose_storage,
+    open_store,
+)
+from memplane.ids import new_writer_id
+from memplane.objects.backend import StoreBackend
+from memplane.settings import BlobSettings, Settings, settings_from_environment
+
+
+class LocalBackend(StoreBackend):
+    """Text in a folder of this machine."""
+
+    def __init__(self, root: Path | str) -> None:
+        storage = LocalStorage(Path(root))
+        super().__init__(lambda: open_store(storage), new_writer=new_writer_id)
+
+
+class BlobBackend(StoreBackend):
+    """Text in a container; every call is a request. `cache` keeps what overwrites replaced."""
+
+    def __init__(self, blob: BlobSettings, *, cache: Path) -> None:
+        storage = BlobStorage(blob, cache)
+        super().__init__(lambda: open_store(storage, cached=False), new_writer=new_writer_id)
+
+
+class CachedBlobBackend(StoreBackend):
+    """Text in a container with a mirror on this machine; the default in cloud mode."""
+
+    def __init__(self, blob: BlobSettings, *, cache: Path) -> None:
+        storage = BlobStorage(blob, cache)
+        super().__init__(lambda: open_store(storage), new_writer=new_writer_id)
+
+
+def get_backend(settings: Settings | None = None) -> StoreBackend:
+    """Return the backend that the settings ask for, by default those of the environment.
+
+    Raises:
+        BackendMisconfigured: The cloud is half configured, and the settings are strict.
+    """
+    choice = choose_storage(settings or settings_from_environment())
+    announce_choice(choice)
+    match choice.storage:
+        case LocalStorage(root):
+            return LocalBackend(root)
+        case BlobStorage(blob, cache):
+            return CachedBlobBackend(blob, cache=cache)

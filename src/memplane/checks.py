@@ -1,0 +1,232 @@
+"""The checks of `memplane doctor`. Each says what it found and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import stat
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from memplane.assemble import Choice, choose_storage, open_store
+from memplane.clock import system_clock
+from memplane.errors import BackendMisconfigured, ConcurrencyError, MemplaneError
+from memplane.home import Home
+from memplane.ids import new_writer_id
+from memplane.objects.keys import collisions
+from memplane.objects.store import Absent, Anything, Matches, ObjectStore, Version
+from memplane.settings import Settings, environment_typos
+
+_FIXED_SQLITE: Final = (3, 51, 3)
+_LITTLE_SPACE: Final = 256 * 1024 * 1024
+_SKEW: Final = timedelta(minutes=5)
+
+
+class Verdict(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found."""
+
+    name: str
+    verdict: Verdict
+    found: str
+    remedy: str = ""
+
+
+async def examine(settings: Settings) -> list[Finding]:
+    """Run every check, one after the other."""
+    findings = [
+        *await asyncio.to_thread(_examine_machine, settings),
+        _check_configuration(settings),
+    ]
+    try:
+        choice = choose_storage(settings)
+    except BackendMisconfigured:
+        return findings
+    return [*findings, *await _examine_storage(choice)]
+
+
+def _examine_machine(settings: Settings) -> list[Finding]:
+    home = Home(settings.home)
+    return [
+        _check_home(home),
+        _check_private_files(home),
+        _check_sqlite(),
+        _check_clock(settings.home),
+        _check_disk(settings.home),
+        _check_variables(),
+    ]
+
+
+def _check_home(home: Home) -> Finding:
+    try:
+        home.create()
+        with home.claim():
+            pass
+    except MemplaneError as error:
+        return Finding("home", Verdict.FAILED, str(error), "choose another with MEMPLANE_HOME")
+    return Finding("home", Verdict.OK, f"{home.path} is private and can be written to")
+
+
+def _check_private_files(home: Home) -> Finding:
+    names = ("token", "config.toml", ".env")
+    loose = [
+        str(home.path / name)
+        for name in names
+        if (home.path / name).exists() and stat.S_IMODE((home.path / name).stat().st_mode) & 0o077
+    ]
+    if loose:
+        return Finding(
+            "secrets",
+            Verdict.FAILED,
+            f"others can read {', '.join(loose)}",
+            f"chmod 600 {' '.join(loose)}, and replace the secrets in them",
+        )
+    return Finding("secrets", Verdict.OK, "no file with secrets can be read by others")
+
+
+def _check_sqlite() -> Finding:
+    version = apsw.sqlite_lib_version()
+    if tuple(int(part) for part in version.split(".")) < _FIXED_SQLITE:
+        wanted = ".".join(map(str, _FIXED_SQLITE))
+        return Finding(
+            "sqlite",
+            Verdict.FAILED,
+            f"SQLite {version} can corrupt a database that two connections write to",
+            f"pip install -U apsw (SQLite {wanted} or newer)",
+        )
+    return Finding("sqlite", Verdict.OK, f"SQLite {version}")
+
+
+def _check_clock(home: Path) -> Finding:
+    """Compare the clock with the newest thing in the home: time does not run backwards."""
+    try:
+        written = [entry.stat().st_mtime for entry in os.scandir(home)]
+    except OSError as error:
+        return Finding("clock", Verdict.WARNING, f"nothing to compare with: {error.strerror}")
+    now = system_clock()
+    newest = datetime.fromtimestamp(max(written, default=0.0), now.tzinfo)
+    if newest > now + _SKEW:
+        return Finding(
+            "clock",
+            Verdict.FAILED,
+            f"it shows {now:%Y-%m-%d %H:%M}, but files were written at {newest:%Y-%m-%d %H:%M}",
+            "set the clock, or let it follow a time server",
+        )
+    return Finding("clock", Verdict.OK, f"{now:%Y-%m-%d %H:%M} UTC")
+
+
+def _check_disk(home: Path) -> Finding:
+    try:
+        free = shutil.disk_usage(home).free
+    except OSError as error:
+        return Finding("disk", Verdict.WARNING, f"cannot be measured: {error.strerror}")
+    shown = f"{free / 2**30:.1f} GiB free"
+    if free < _LITTLE_SPACE:
+        return Finding("disk", Verdict.FAILED, shown, "free some space, or move MEMPLANE_HOME")
+    return Finding("disk", Verdict.OK, shown)
+
+
+def _check_variables() -> Finding:
+    unknown = environment_typos()
+    if unknown:
+        return Finding(
+            "variables",
+            Verdict.WARNING,
+            f"memplane does not know {', '.join(unknown)}",
+            "look for a typing error; docs/reference/settings.md lists them all",
+        )
+    return Finding("variables", Verdict.OK, "every MEMPLANE_ variable is known")
+
+
+def _check_configuration(settings: Settings) -> Finding:
+    remedy = "set the missing variable, or MEMPLANE_KEEP_MEMORY_LOCAL=true to stay local"
+    try:
+        choice = choose_storage(settings)
+    except BackendMisconfigured as error:
+        return Finding("configuration", Verdict.FAILED, str(error), remedy)
+    if choice.complaint:
+        return Finding("configuration", Verdict.FAILED, choice.complaint, remedy)
+    return Finding("configuration", Verdict.OK, choice.reason)
+
+
+async def _examine_storage(choice: Choice) -> list[Finding]:
+    try:
+        async with open_store(choice.storage, cached=False) as store:
+            return [await _check(name, check, store) for name, check in _STORAGE_CHECKS]
+    except MemplaneError as error:
+        return [Finding("storage", Verdict.FAILED, str(error), "correct the settings named there")]
+
+
+async def _check(
+    name: str, check: Callable[[ObjectStore], Awaitable[Finding]], store: ObjectStore
+) -> Finding:
+    try:
+        return await check(store)
+    except MemplaneError as error:
+        return Finding(
+            name, Verdict.FAILED, str(error), "check the address, the credentials and the network"
+        )
+
+
+async def _check_listing(store: ObjectStore) -> Finding:
+    found = await store.listing()
+    rivals = collisions(one.key for one in found.entries)
+    if found.refused or rivals:
+        names = [*map(repr, found.refused), *(" and ".join(group) for group in rivals)]
+        return Finding(
+            "names",
+            Verdict.WARNING,
+            f"some names cannot be used on every machine: {', '.join(names[:5])}",
+            "rename or remove them; memplane leaves them alone",
+        )
+    return Finding("names", Verdict.OK, f"{len(found.entries)} objects, all with valid names")
+
+
+async def _check_conditions(store: ObjectStore) -> Finding:
+    """Try what everything rests on: a write happens only if its condition holds."""
+    key = f"state/doctor-{new_writer_id()}.txt"
+    version = await store.write(key, b"doctor\n", expect=Absent())
+    try:
+        honoured = await _conflicts(store, key, Absent()) and await _conflicts(
+            store, key, Matches(Version('"0x0"'))
+        )
+        back = await store.read(key)
+    finally:
+        await store.delete(key, expect=Anything())
+    if not honoured or back is None or back.version != version:
+        return Finding(
+            "conditional writes",
+            Verdict.FAILED,
+            "the store ignored a condition, so two machines could lose each other's writes",
+            "do not use this store; is a proxy or an emulator in between?",
+        )
+    return Finding("conditional writes", Verdict.OK, "written, read back, conditions honoured")
+
+
+async def _conflicts(store: ObjectStore, key: str, expect: Absent | Matches) -> bool:
+    try:
+        await store.write(key, b"must not be written\n", expect=expect)
+    except ConcurrencyError:
+        return True
+    return False
+
+
+_STORAGE_CHECKS: Final[tuple[tuple[str, Callable[[ObjectStore], Awaitable[Finding]]], ...]] = (
+    ("names", _check_listing),
+    ("conditional writes", _check_conditions),
+)

@@ -1,0 +1,1 @@
+"""Claude Code: where it keeps its memory, and later its hooks and plugin."""

@@ -1,0 +1,149 @@
+"""The command line. Starting is cheap: only the command that was asked for is imported.
+
+Each command is a module with `configure(parser)` and `async run(arguments, settings) -> int`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memplane.errors import MemplaneError
+    from memplane.settings import Settings
+
+COMMANDS: Final = {
+    "up": "start memplane on this machine",
+    "status": "show what is configured, where state lives and what is pending",
+    "doctor": "check this machine and say what to do about each finding",
+    "cloud": "move state to a container",
+    "manifest": "check or rebuild the index of the container",
+    "queue": "show or send what has not reached the container",
+}
+HIDDEN: Final = {"worker": "do the jobs that hooks left"}
+
+OK: Final = 0
+FAILED: Final = 1
+MISUSED: Final = 2
+UNAVAILABLE: Final = 3
+INTERRUPTED: Final = 130
+
+_HELP: Final = """\
+usage: memplane [--home DIR] [--set NAME=VALUE] COMMAND …
+
+memplane gives AI agents durable memory.
+
+commands:
+{commands}
+
+options:
+  --home DIR        the folder that holds memplane's state (MEMPLANE_HOME)
+  --set NAME=VALUE  override one setting, such as --set http.port=7000
+  --version         print the version
+  -h, --help        print this; `memplane COMMAND --help` tells more
+
+exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 a store or owner did not answer
+"""
+
+
+class Command(Protocol):
+    """What a command's module offers."""
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's arguments."""
+        ...
+
+    async def run(self, arguments: argparse.Namespace, settings: Settings) -> int:
+        """Carry it out and return the exit code."""
+        ...
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    parser = _Parser(prog="memplane", add_help=False)
+    parser.add_argument("--home")
+    parser.add_argument("--set", action="append", default=[], dest="overrides")
+    parser.add_argument("--version", action="store_true")
+    parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("command", nargs="?")
+    parser.add_argument("rest", nargs=argparse.REMAINDER)
+    given = parser.parse_args(words)
+    if given.version:
+        from memplane.version import VERSION
+
+        print(VERSION)
+        return OK
+    if given.command is None or given.help:
+        listed = "\n".join(f"  {name:<10} {about}" for name, about in COMMANDS.items())
+        print(_HELP.format(commands=listed), end="", file=sys.stdout if given.help else sys.stderr)
+        return OK if given.help else MISUSED
+    if given.command not in COMMANDS and given.command not in HIDDEN:
+        parser.error(f"there is no command {given.command!r}")
+    return _run(given, parser)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message}. See `{self.prog} --help`", file=sys.stderr)
+        raise SystemExit(MISUSED)
+
+
+def _run(given: argparse.Namespace, parser: _Parser) -> int:
+    import asyncio
+    from importlib import import_module
+
+    from memplane.errors import MemplaneError
+    from memplane.settings import settings_from_environment
+
+    command = cast("Command", import_module(f"memplane.cli.{given.command}"))
+    about = {**COMMANDS, **HIDDEN}[given.command]
+    own = _Parser(prog=f"memplane {given.command}", description=about[0].upper() + about[1:] + ".")
+    command.configure(own)
+    arguments = own.parse_args(given.rest)
+    try:
+        settings = settings_from_environment({**_flags(given, parser), **_own_flags(arguments)})
+        return asyncio.run(command.run(arguments, settings))
+    except MemplaneError as error:
+        print(f"memplane {given.command}: {error}", file=sys.stderr)
+        return exit_code_of(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has left; there is nobody to tell.
+        sys.stderr.close()
+        return FAILED
+
+
+def _flags(given: argparse.Namespace, parser: _Parser) -> dict[str, str]:
+    flags: dict[str, str] = {}
+    for override in cast("list[str]", given.overrides):
+        name, equals, value = override.partition("=")
+        if not equals:
+            parser.error(f"--set takes NAME=VALUE, not {override!r}")
+        flags[name] = value
+    if given.home:
+        flags["home"] = given.home
+    return flags
+
+
+def _own_flags(arguments: argparse.Namespace) -> dict[str, str]:
+    """Collect the command's flags that are settings: those whose destination has a dot."""
+    return {
+        name: str(value)
+        for name, value in vars(arguments).items()
+        if "." in name and value is not None
+    }
+
+
+def exit_code_of(error: MemplaneError) -> int:
+    """Return the exit code for an error."""
+    from memplane import errors
+
+    if isinstance(error, (errors.SettingsError, errors.BackendMisconfigured)):
+        return MISUSED
+    if isinstance(error, (errors.BackendUnavailable, errors.OwnerUnavailable, errors.AuthError)):
+        return UNAVAILABLE
+    return FAILED

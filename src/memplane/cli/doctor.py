@@ -1,0 +1,34 @@
+"""`memplane doctor`: check this machine, with a verdict and a remedy for each finding."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memplane.settings import Settings
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--json", action="store_true", help="for machines")
+
+
+async def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Run every check; exit 1 when one failed."""
+    from memplane.checks import Verdict, examine
+    from memplane.cli import FAILED, OK
+    from memplane.cli.show import coloured, print_json
+
+    findings = await examine(settings)
+    if arguments.json:
+        print_json(findings)
+    else:
+        colours = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAILED: "red"}
+        for one in findings:
+            print(
+                f"{coloured(one.verdict.ljust(7), colours[one.verdict])} {one.name}: {one.found}"
+            )
+            if one.remedy:
+                print(f"        → {one.remedy}")
+    return FAILED if any(one.verdict is Verdict.FAILED for one in findings) else OK

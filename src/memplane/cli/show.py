@@ -1,0 +1,29 @@
+"""What commands share when they print: colour on a terminal, and JSON for machines."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+_COLOURS: Final = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
+
+
+def coloured(text: str, colour: str) -> str:
+    """Return the text in colour where a person looks at it."""
+    if not sys.stdout.isatty():
+        return text
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+def print_json(body: object) -> None:
+    """Print a value as JSON, indented."""
+    import msgspec
+
+    print(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
+
+
+def print_rows(rows: list[tuple[str, str]]) -> None:
+    """Print names and values in two columns."""
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"  {coloured(name.ljust(width), 'dim')}  {value}")

@@ -1,0 +1,58 @@
+"""`memplane status`: what is configured, where state lives, what is pending."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memplane.plane.contract import Status
+    from memplane.settings import Settings
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--json", action="store_true", help="for machines")
+
+
+async def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Ask the plane and print what it says."""
+    import os
+
+    from memplane.assemble import open_plane
+    from memplane.cli import OK
+    from memplane.cli.show import print_json
+
+    async with open_plane(settings) as plane:
+        status = await plane.status()
+    running = status.pid != os.getpid()
+    if arguments.json:
+        import msgspec
+
+        print_json({"running": running, **msgspec.structs.asdict(status)})
+    else:
+        _print(status, running=running)
+    return OK
+
+
+def _print(status: Status, *, running: bool) -> None:
+    from memplane.cli.show import coloured, print_rows
+
+    storage = status.storage
+    up = f"up at {status.address} (process {status.pid})" if running else "not running"
+    print(coloured(f"memplane {status.version}: {up}", "bold"))
+    rows = [
+        ("home", status.home),
+        ("state", f"{storage.kind}: {storage.where}"),
+        ("because", storage.reason),
+        ("jobs", f"{status.jobs} for the worker"),
+    ]
+    if storage.kind != "local":
+        rows += [
+            ("waiting", f"{storage.waiting} writes have not reached the container"),
+            ("rejected", f"{storage.rejected} writes the container will not take"),
+            ("conflicts", f"{storage.conflicts} replaced versions kept"),
+        ]
+    print_rows(rows)
+    if storage.complaint:
+        print(coloured(f"  {storage.complaint}", "red"))

@@ -1,0 +1,74 @@
+"""`memplane up`: own the home and listen, in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memplane.home import Claim, Home
+    from memplane.plane.contract import Status
+    from memplane.settings import Settings
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--port", dest="http.port", metavar="N", help="0 takes any free one")
+
+
+async def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Serve until told to stop."""
+    del arguments
+    from memplane.assemble import local_plane
+    from memplane.cli import OK
+    from memplane.errors import HomeError
+    from memplane.home import Home
+    from memplane.http.serve import serve_until_stopped
+
+    home = Home(settings.home)
+    home.create()
+    with home.claim() as claim:
+        if claim is None:
+            owner = home.owner()
+            where = f" at {owner.address}" if owner and owner.address else ""
+            raise HomeError(f"memplane is already up{where}, with {home.path} as its home")
+        plane = local_plane(settings)
+        home.token()
+        status = await plane.status()
+        await serve_until_stopped(
+            plane,
+            home,
+            port=settings.http.port,
+            allowed_hosts=settings.http.allowed_hosts,
+            ready=lambda address: _say_ready(address, claim, home, status),
+        )
+    print("memplane stopped")
+    return OK
+
+
+def _say_ready(address: str, claim: Claim, home: Home, status: Status) -> None:
+    from memplane.cli.show import coloured, print_rows
+
+    claim.announce(address)
+    print(coloured(f"memplane {status.version} is up", "bold"))
+    storage = status.storage
+    print_rows(
+        [
+            ("address", address),
+            ("token", str(home.token_file)),
+            ("home", str(home.path)),
+            ("state", f"{storage.where} ({storage.reason})"),
+        ]
+    )
+    if storage.complaint:
+        print(coloured(f"  {storage.complaint}", "red"))
+    print("\nNext, in another terminal:")
+    print_rows(
+        [
+            ("memplane status", "what is configured and what is pending"),
+            ("memplane doctor", "is this machine fit, and what to do if not"),
+        ]
+    )
+    token = f"$(cat {home.token_file})"
+    print(f'  curl -H "Authorization: Bearer {token}" {address}/api/v1/status')
+    print("\nCtrl-C stops it.", flush=True)

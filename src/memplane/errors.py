@@ -1,0 +1,90 @@
+"""Every error memplane raises on purpose.
+
+MemplaneError
+├── SettingsError              the configuration cannot be used
+├── HomeError                  the home folder cannot be used, or another process owns it
+├── OwnerUnavailable           the process that owns the home did not answer
+├── StorageError               an object store failed
+│   ├── InvalidKey             the key breaks the rules every store shares
+│   ├── InvalidText            the bytes at the key are not UTF-8
+│   ├── ConcurrencyError       someone else wrote first; read again and merge
+│   ├── TooLarge               the store does not take an object of that size
+│   ├── BackendUnavailable     no answer, or one that cannot be trusted; the outcome is unknown
+│   ├── PermissionDenied       the store refused this caller
+│   ├── ContainerMissing       the container does not exist
+│   └── BackendMisconfigured   the settings name a store that cannot be opened
+└── AuthError                  no token could be had
+    └── TokenExpiredError      the store refused the token, also after a fresh one
+
+An outcome that callers handle every day is a return value and not an error.
+"""
+
+from __future__ import annotations
+
+
+class MemplaneError(Exception):
+    """Base class of every error raised on purpose."""
+
+
+class SettingsError(MemplaneError):
+    """The configuration cannot be used."""
+
+
+class HomeError(MemplaneError):
+    """The home folder cannot be used, or another process owns it."""
+
+
+class OwnerUnavailable(MemplaneError):
+    """The process that owns the home did not answer."""
+
+
+class StorageError(MemplaneError):
+    """An object store failed. `key` is the object concerned, empty for the store as a whole."""
+
+    def __init__(self, message: str, *, key: str = "") -> None:
+        super().__init__(f"{key!r}: {message}" if key else message)
+        self.key = key
+
+
+class InvalidKey(StorageError):
+    """The key breaks the rules every store shares."""
+
+
+class InvalidText(StorageError):
+    """The bytes at the key are not UTF-8."""
+
+
+class ConcurrencyError(StorageError):
+    """Someone else wrote first; read again and merge. Nothing was written."""
+
+
+class TooLarge(StorageError):
+    """The store does not take an object of that size."""
+
+
+class BackendUnavailable(StorageError):
+    """No answer, or one that cannot be trusted. A write may or may not have happened."""
+
+    def __init__(self, message: str, *, key: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message, key=key)
+        self.retry_after = retry_after
+
+
+class PermissionDenied(StorageError):
+    """The store refused this caller."""
+
+
+class ContainerMissing(StorageError):
+    """The container does not exist."""
+
+
+class BackendMisconfigured(StorageError):
+    """The settings name a store that cannot be opened."""
+
+
+class AuthError(MemplaneError):
+    """No token could be had."""
+
+
+class TokenExpiredError(AuthError):
+    """The store refused the token, also after a fresh one."""

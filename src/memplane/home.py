@@ -1,0 +1,170 @@
+"""The home folder: where things lie in it, who owns it, and its token."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from memplane.errors import HomeError
+from memplane.secret import Secret
+
+_SOCKET_PATH_BYTES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The process that owns the home; `address` is empty when it does not listen on a port."""
+
+    pid: int
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """One home folder. Nothing is created before it is needed."""
+
+    path: Path
+
+    @property
+    def token_file(self) -> Path:
+        """The file that holds this machine's token."""
+        return self.path / "token"
+
+    @property
+    def socket(self) -> Path:
+        """The socket on which the owner answers."""
+        return self.path / "socket"
+
+    @property
+    def spool(self) -> Path:
+        """Where short-lived processes leave jobs for the worker."""
+        return self.path / "spool"
+
+    def create(self) -> None:
+        """Make the folder, for this user alone.
+
+        Raises:
+            HomeError: It cannot be made, or others can look into it.
+        """
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            mode = stat.S_IMODE(self.path.stat().st_mode)
+        except OSError as error:
+            raise HomeError(f"{self.path} cannot be the home: {error.strerror}") from error
+        if mode & 0o077:
+            raise HomeError(
+                f"{self.path} can be read by others (mode {mode:o}). "
+                f"Make it private: chmod 700 {self.path}"
+            )
+
+    def token(self) -> Secret:
+        """Return this home's token; the first call makes it.
+
+        Raises:
+            HomeError: The file cannot be read or made, or others can read it.
+        """
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(self.token_file, flags, 0o600)
+        except FileExistsError:
+            return self._existing_token()
+        except OSError as error:
+            raise HomeError(f"{self.token_file} cannot be made: {error.strerror}") from error
+        token = secrets.token_urlsafe(32)
+        with os.fdopen(descriptor, "w") as handle:
+            os.fchmod(descriptor, 0o600)
+            handle.write(token + "\n")
+            handle.flush()
+            os.fsync(descriptor)
+        return Secret(token)
+
+    def _existing_token(self) -> Secret:
+        try:
+            descriptor = os.open(self.token_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with os.fdopen(descriptor) as handle:
+                mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+                token = handle.read().strip()
+        except OSError as error:
+            raise HomeError(f"{self.token_file} cannot be read: {error.strerror}") from error
+        if mode & 0o077:
+            raise HomeError(
+                f"{self.token_file} can be read by others (mode {mode:o}). Someone may have the "
+                "token: remove the file and a new one is made at the next start"
+            )
+        if not token:
+            raise HomeError(f"{self.token_file} is empty. Remove it and a new one is made")
+        return Secret(token)
+
+    @contextmanager
+    def claim(self) -> Generator[Claim | None]:
+        """Own the home while the block runs; None when another process owns it."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(self.path / "lock", flags, 0o600)
+        except OSError as error:
+            raise HomeError(f"{self.path}/lock cannot be opened: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            yield None
+            return
+        try:
+            claim = Claim(descriptor)
+            claim.announce("")
+            yield claim
+        finally:
+            os.ftruncate(descriptor, 0)
+            os.close(descriptor)
+
+    def owner(self) -> Owner | None:
+        """Say who owns the home, as the owner announced it; None when it announced nothing."""
+        try:
+            body = cast("dict[str, Any]", json.loads((self.path / "lock").read_bytes()))
+            return Owner(int(body["pid"]), str(body["address"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The ownership of a home."""
+
+    descriptor: int
+
+    def announce(self, address: str) -> None:
+        """Let others know who owns the home and where it listens."""
+        body = json.dumps({"pid": os.getpid(), "address": address}).encode()
+        os.ftruncate(self.descriptor, 0)
+        os.pwrite(self.descriptor, body, 0)
+
+
+@contextmanager
+def short_path(path: Path) -> Generator[str]:
+    """Give a name short enough for a socket, which the system limits to about 100 bytes.
+
+    Raises:
+        HomeError: The path is too long, and this system offers no way around.
+    """
+    if len(os.fsencode(path)) <= _SOCKET_PATH_BYTES:
+        yield str(path)
+        return
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise HomeError(f"{path.parent} cannot be opened: {error.strerror}") from error
+    try:
+        around = Path(f"/proc/self/fd/{folder}")
+        if not around.exists():
+            raise HomeError(f"{path} is too long for a socket. Choose a shorter MEMPLANE_HOME")
+        yield f"{around}/{path.name}"
+    finally:
+        os.close(folder)

@@ -1,0 +1,1 @@
+"""HTTP: requests become calls, errors become statuses. No decisions here."""

@@ -1,0 +1,1 @@
+"""Who the agent is to the cloud: where its tokens come from."""

@@ -1,0 +1,223 @@
+"""Objects in one Azure container; the version is the service's ETag."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from hashlib import md5
+from typing import Any, Final, TypeVar
+
+from azure.core import MatchConditions
+from azure.core.exceptions import AzureError
+from azure.storage.blob import BlobProperties, ContentSettings
+from azure.storage.blob.aio import ContainerClient
+
+from memplane.errors import BackendUnavailable, ConcurrencyError, ContainerMissing
+from memplane.objects.appending import append_by_rewriting
+from memplane.objects.azure_access import Access, MayCreate, container_client
+from memplane.objects.azure_errors import NotThere, translation
+from memplane.objects.keys import check_key, folded, is_valid, refuse_collision
+from memplane.objects.lineage import Stamp
+from memplane.objects.pacing import Pacing
+from memplane.objects.store import (
+    NO_METADATA,
+    Absent,
+    Anything,
+    Expect,
+    Listing,
+    Matches,
+    Object,
+    ObjectInfo,
+    Version,
+)
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+_PAGE: Final = 5000
+_CONTENT_TYPES: Final = {
+    "md": "text/markdown; charset=utf-8",
+    "json": "application/json",
+    "jsonl": "application/x-ndjson",
+    "html": "text/html; charset=utf-8",
+    "txt": "text/plain; charset=utf-8",
+}
+
+
+@asynccontextmanager
+async def open_azure_store(access: Access, *, pacing: Pacing) -> AsyncGenerator[AzureStore]:
+    """Open the container with one connection pool, and close it again."""
+    async with container_client(access) as client:
+        yield AzureStore(client, may_create=isinstance(access, MayCreate), pacing=pacing)
+
+
+class AzureStore:
+    """Keeps the ObjectStore contract with If-Match and If-None-Match. It retries nothing."""
+
+    def __init__(self, client: ContainerClient, *, may_create: bool, pacing: Pacing) -> None:
+        self._client = client
+        self._may_create = may_create
+        self._pacing = pacing
+        self._spellings: dict[str, str] | None = None
+
+    async def read(self, key: str) -> Object | None:
+        check_key(key)
+
+        async def get() -> Object:
+            reply = await self._client.download_blob(key, max_concurrency=1)
+            return Object(
+                await reply.readall(),
+                _version(reply.properties.etag, key),
+                reply.properties.last_modified,
+                dict(reply.properties.metadata or {}),
+            )
+
+        return await self._unless_absent(get, key)
+
+    async def stat(self, key: str) -> ObjectInfo | None:
+        check_key(key)
+
+        async def head() -> ObjectInfo:
+            blob = self._client.get_blob_client(key)
+            return _info(await blob.get_blob_properties())
+
+        return await self._unless_absent(head, key)
+
+    async def write(
+        self, key: str, data: bytes, *, expect: Expect, metadata: Mapping[str, str] = NO_METADATA
+    ) -> Version:
+        check_key(key)
+        if not isinstance(expect, Matches):
+            refuse_collision(key, await self._rival_of(key))
+
+        async def put() -> Version:
+            blob = self._client.get_blob_client(key)
+            answer = await blob.upload_blob(
+                data,
+                length=len(data),
+                metadata=dict(metadata),
+                content_settings=_content_settings(key, data),
+                validate_content=True,
+                **_precondition(expect),
+            )
+            return _version(answer.get("etag"), key)
+
+        try:
+            version = await self._asked(put, key)
+        except NotThere as error:
+            # If-Match on a missing blob is 412 in Azure; 404 says the same.
+            raise ConcurrencyError("is gone", key=key) from error
+        if self._spellings is not None:
+            self._spellings[folded(key)] = key
+        return version
+
+    async def append(self, key: str, data: bytes, *, stamp: Stamp) -> None:
+        await append_by_rewriting(self, key, data, stamp=stamp, pacing=self._pacing)
+
+    async def delete(self, key: str, *, expect: Matches | Anything) -> bool:
+        check_key(key)
+
+        async def delete() -> bool:
+            await self._client.get_blob_client(key).delete_blob(**_precondition(expect))
+            return True
+
+        gone = await self._unless_absent(delete, key) is True
+        if self._spellings is not None:
+            self._spellings.pop(folded(key), None)
+        return gone
+
+    async def listing(self, prefix: str = "") -> Listing:
+        async def pages() -> list[BlobProperties]:
+            found = self._client.list_blobs(
+                name_starts_with=prefix or None, include=["metadata"], results_per_page=_PAGE
+            )
+            return [blob async for blob in found]
+
+        try:
+            blobs = await self._asked(pages, "")
+        except NotThere as error:
+            raise BackendUnavailable("the listing answered that it is not there") from error
+        entries = tuple(sorted(map(_info, blobs), key=lambda one: one.key))
+        valid = tuple(one for one in entries if is_valid(one.key))
+        refused = tuple(one.key for one in entries if not is_valid(one.key))
+        if refused:
+            _log.warning("%d names in the container cannot be keys: %r", len(refused), refused[:5])
+        if not prefix:
+            self._spellings = {folded(one.key): one.key for one in valid}
+        return Listing(valid, refused)
+
+    async def _rival_of(self, key: str) -> str | None:
+        """Return the existing spelling of a key that may be new; asks for one listing at most."""
+        if self._spellings is None:
+            await self.listing()
+        spelled = (self._spellings or {}).get(folded(key))
+        if spelled is None or spelled == key or await self.stat(spelled) is not None:
+            return spelled
+        return None
+
+    async def _unless_absent(self, call: Callable[[], Awaitable[_T]], key: str) -> _T | None:
+        try:
+            return await self._asked(call, key)
+        except NotThere:
+            return None
+
+    async def _asked(self, call: Callable[[], Awaitable[_T]], key: str) -> _T:
+        """Make one call; every error becomes ours, and a container we may create is created."""
+        try:
+            return await self._translated(call, key)
+        except ContainerMissing:
+            if not self._may_create:
+                raise
+            await self._create_container()
+            return await self._translated(call, key)
+
+    async def _create_container(self) -> None:
+        try:
+            await self._translated(self._client.create_container, "")
+        except ConcurrencyError:
+            _log.debug("somebody else created the container first")
+
+    @staticmethod
+    async def _translated(call: Callable[[], Awaitable[_T]], key: str) -> _T:
+        try:
+            return await call()
+        except (AzureError, TimeoutError) as error:
+            raise translation(error, key) from error
+
+
+def _precondition(expect: Expect) -> dict[str, Any]:
+    match expect:
+        case Absent():
+            # Without an ETag this is sent as If-None-Match: *
+            return {"overwrite": False}
+        case Matches(version):
+            return {
+                "overwrite": True,
+                "etag": version,
+                "match_condition": MatchConditions.IfNotModified,
+            }
+        case Anything():
+            return {"overwrite": True}
+
+
+def _content_settings(key: str, data: bytes) -> ContentSettings:
+    kind = _CONTENT_TYPES.get(key.rpartition(".")[2].lower(), "application/octet-stream")
+    digest = md5(data, usedforsecurity=False).digest()
+    return ContentSettings(content_type=kind, content_md5=bytearray(digest))
+
+
+def _info(blob: BlobProperties) -> ObjectInfo:
+    return ObjectInfo(
+        blob.name,
+        _version(blob.etag, blob.name),
+        blob.size,
+        blob.last_modified,
+        dict(blob.metadata or {}),
+    )
+
+
+def _version(etag: str | None, key: str) -> Version:
+    if not etag:
+        raise BackendUnavailable("the answer has no ETag, so it is not from Azure", key=key)
+    # Listings write ETags without the quotes that headers have.
+    return Version(f'"{etag.strip(chr(34))}"')

@@ -1,0 +1,92 @@
+"""What Azure's answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+from azure.core.exceptions import HttpResponseError
+
+from memplane.errors import (
+    BackendUnavailable,
+    ConcurrencyError,
+    ContainerMissing,
+    MemplaneError,
+    PermissionDenied,
+    StorageError,
+    TokenExpiredError,
+    TooLarge,
+)
+
+_TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
+_LOST_RACES: Final = frozenset({"BlobAlreadyExists", "ContainerAlreadyExists"})
+_NO_CONTAINER: Final = frozenset({"ContainerNotFound", "ContainerBeingDeleted"})
+
+
+class NotThere(StorageError):
+    """The blob does not exist; callers in this package turn it into a value."""
+
+
+class NotAzure(HttpResponseError):
+    """Something answered that is not the storage service, such as a log-in page."""
+
+
+def translation(error: Exception, key: str) -> MemplaneError:
+    """Turn an error of the SDK into ours."""
+    if isinstance(error, NotAzure):
+        return BackendUnavailable(
+            "the answer is not from Azure; a proxy or a network's log-in page may be in between",
+            key=key,
+        )
+    response = error.response if isinstance(error, HttpResponseError) else None
+    status = response.status_code if response is not None else None
+    if response is None or status is None or status < 300:  # noqa: PLR2004 - no usable answer
+        return BackendUnavailable(f"no usable answer ({_first_line(error)})", key=key)
+    headers = cast("Mapping[str, str]", getattr(response, "headers", {}))
+    code = headers.get("x-ms-error-code", "")
+    if status in _TRANSIENT:
+        wait = headers.get("retry-after", "")
+        return BackendUnavailable(
+            f"Azure answered {status} {code}".strip(),
+            key=key,
+            retry_after=float(wait) if wait.isdecimal() else None,
+        )
+    return _meaning(status, code, error, key)
+
+
+def _meaning(status: int, code: str, error: Exception, key: str) -> MemplaneError:
+    match status:
+        case 404 if code in _NO_CONTAINER:
+            return ContainerMissing("the container does not exist. Check its name, or create it")
+        case 404 if code or key:
+            return NotThere("does not exist", key=key)
+        case 412:
+            return ConcurrencyError("was changed by someone else", key=key)
+        case 409 if code in _LOST_RACES:
+            return ConcurrencyError("exists already", key=key)
+        case 413:
+            return TooLarge("is larger than Azure takes", key=key)
+        case 401 | 403:
+            return _refusal(code, key)
+        case _:
+            found = f"Azure answered {status} {code} ({_first_line(error)})"
+            return BackendUnavailable(found, key=key)
+
+
+def _refusal(code: str, key: str) -> MemplaneError:
+    # The emulator answers AuthenticationFailed with 403, Azure with 401.
+    if not code or code in {"AuthenticationFailed", "InvalidAuthenticationInfo"}:
+        return TokenExpiredError(
+            "Azure refused the credentials, also after a fresh token: they have expired, or are "
+            "not for this account"
+        )
+    return PermissionDenied(
+        f"Azure refused ({code}): a role or consent is missing, or has not propagated yet "
+        "(1-5 minutes)",
+        key=key,
+    )
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__

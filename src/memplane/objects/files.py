@@ -1,0 +1,155 @@
+"""File work the object stores share: durable, atomic, and never through a symbolic link."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from memplane.errors import BackendUnavailable, InvalidKey, PermissionDenied, StorageError
+from memplane.objects.keys import RESERVED
+
+_TEMPORARY: Final = f"{RESERVED}-new-"
+_FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_NOT_A_KEY: Final = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
+
+
+@contextmanager
+def translated(key: str) -> Generator[None]:
+    """Turn the operating system's errors into ours."""
+    try:
+        yield
+    except OSError as error:
+        raise _translation(error, key) from error
+
+
+def _translation(error: OSError, key: str) -> StorageError:
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno in _FULL:
+        return BackendUnavailable(
+            f"not written, the disk or quota is full ({reason}). Free some space and try again",
+            key=key,
+        )
+    if error.errno in _REFUSED:
+        return PermissionDenied(f"the file system refused ({reason})", key=key)
+    if error.errno in _NOT_A_KEY:
+        return InvalidKey(
+            f"cannot be a file here ({reason}): a part of the path is a link, a file or too long",
+            key=key,
+        )
+    return BackendUnavailable(f"the file system failed ({reason})", key=key)
+
+
+def sync_file(descriptor: int) -> None:
+    """Make what was written durable, also where fsync stops at the drive's cache."""
+    if _FULL_SYNC is not None:
+        fcntl.fcntl(descriptor, _FULL_SYNC)
+    else:
+        os.fsync(descriptor)
+
+
+def open_folder(root: Path, parts: tuple[str, ...], *, create: bool) -> int:
+    """Open a folder below the root, one component at a time, following no symbolic link.
+
+    Raises:
+        FileNotFoundError: It is not there, and was not to be created.
+    """
+    if create:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts:
+            if create:
+                _make_folder(part, here)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            deeper = os.open(part, flags, dir_fd=here)
+            os.close(here)
+            here = deeper
+    except BaseException:
+        os.close(here)
+        raise
+    return here
+
+
+def _make_folder(name: str, parent: int) -> None:
+    try:
+        os.mkdir(name, 0o700, dir_fd=parent)
+    except FileExistsError:
+        return
+    sync_file(parent)
+
+
+def replace_file(folder: int, name: str, data: bytes, *, durable: bool = True) -> None:
+    """Put the bytes at the name, all or nothing; on any failure the old bytes stay."""
+    temporary = _TEMPORARY + secrets.token_hex(8)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
+    try:
+        try:
+            write_all(descriptor, data)
+            if durable:
+                sync_file(descriptor)
+        finally:
+            os.close(descriptor)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        os.unlink(temporary, dir_fd=folder)
+        raise
+    if durable:
+        sync_file(folder)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write every byte; a short write goes on where it stopped."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def append_to_file(folder: int, name: str, data: bytes) -> None:
+    """Add the bytes at the end in one write, durably; on any failure the file is as before."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, 0o600, dir_fd=folder)
+    try:
+        before = os.fstat(descriptor).st_size
+        try:
+            write_all(descriptor, data)
+            sync_file(descriptor)
+        except BaseException:
+            os.ftruncate(descriptor, before)
+            raise
+    finally:
+        os.close(descriptor)
+    if before == 0:
+        sync_file(folder)
+
+
+def read_file(folder: int, name: str) -> tuple[bytes, os.stat_result]:
+    """Read a regular file; a link, pipe or device is refused as a link is (ELOOP)."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(name, flags, dir_fd=folder)
+    with os.fdopen(descriptor, "rb") as handle:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+        return handle.read(), status
+
+
+@contextmanager
+def locked(folder: int, name: str) -> Generator[None]:
+    """Hold the lock file of that name; others wait."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, 0o600, dir_fd=folder)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,49 @@
+"""Closing what is open when the process leaves: at its end, and when it is told to go."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import threading
+import weakref
+from types import FrameType
+from typing import Final, Protocol
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
+_open: Final[weakref.WeakSet[Closes]] = weakref.WeakSet()
+
+
+class Closes(Protocol):
+    """Something that has a last thing to do."""
+
+    def close(self) -> None:
+        """Do it. Harmless to repeat."""
+        ...
+
+
+def close_when_leaving(thing: Closes) -> None:
+    """Have `close()` called when the process ends, also by SIGTERM or SIGHUP.
+
+    A program that handles these signals itself keeps its handlers; it ends by exiting, and that
+    is seen too. Outside the main thread only the ordinary end is seen.
+    """
+    if not _open:
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                if signal.getsignal(number) is signal.SIG_DFL:
+                    signal.signal(number, _close_and_go)
+    _open.add(thing)
+
+
+def _close_all() -> None:
+    for thing in list(_open):
+        thing.close()
+
+
+def _close_and_go(number: int, _frame: FrameType | None) -> None:
+    _close_all()
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

@@ -1,0 +1,49 @@
+"""Which writes are already in an object: the highest number of each writer (pure).
+
+A write whose answer was lost may have landed. Its stamp in the object's lineage tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+LINEAGE: Final = "memplane_lineage"
+"""The metadata name the lineage is kept under."""
+
+_MOST_WRITERS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Names one write: its writer, and a number that only grows for that writer."""
+
+    writer: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The writers known to have written, newest first, each with its highest number."""
+
+    writers: tuple[Stamp, ...] = ()
+
+    @classmethod
+    def parse(cls, metadata: Mapping[str, str]) -> Lineage:
+        """Read the lineage from an object's metadata; what is not ours is left out."""
+        pairs = (pair.partition(":") for pair in metadata.get(LINEAGE, "").split(","))
+        return cls(tuple(Stamp(name, int(seq)) for name, _, seq in pairs if seq.isdecimal()))
+
+    def includes(self, stamp: Stamp) -> bool:
+        """Say whether that write is already in the object."""
+        return any(one.writer == stamp.writer and one.seq >= stamp.seq for one in self.writers)
+
+    def plus(self, stamp: Stamp) -> Lineage:
+        """Return the lineage after that write. The writers longest unseen are let go."""
+        others = (one for one in self.writers if one.writer != stamp.writer)
+        return Lineage((stamp, *others)[:_MOST_WRITERS])
+
+    def metadata(self) -> dict[str, str]:
+        """Write the lineage as metadata."""
+        return {LINEAGE: ",".join(f"{one.writer}:{one.seq}" for one in self.writers)}

@@ -1,0 +1,207 @@
+"""Objects as files below one folder; the version is the hash of the content."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import stat
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from memplane.objects.files import (
+    append_to_file,
+    locked,
+    open_folder,
+    read_file,
+    replace_file,
+    sync_file,
+    translated,
+)
+from memplane.objects.keys import RESERVED, check_key, folded, is_valid, refuse_collision
+from memplane.objects.lineage import Stamp
+from memplane.objects.store import (
+    NO_METADATA,
+    Anything,
+    Expect,
+    Listing,
+    Matches,
+    Object,
+    ObjectInfo,
+    Version,
+    require,
+)
+
+_LOCKS: Final = f"{RESERVED}-locks"
+
+
+class LocalStore:
+    """Keeps the ObjectStore contract in a folder shared by processes of one machine.
+
+    Metadata is not kept: nothing on one machine needs it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    async def read(self, key: str) -> Object | None:
+        check_key(key)
+        return await asyncio.to_thread(self._read, key)
+
+    async def stat(self, key: str) -> ObjectInfo | None:
+        found = await self.read(key)
+        return ObjectInfo(key, found.version, len(found.data), found.modified) if found else None
+
+    async def write(
+        self, key: str, data: bytes, *, expect: Expect, metadata: Mapping[str, str] = NO_METADATA
+    ) -> Version:
+        del metadata
+        check_key(key)
+        return await asyncio.to_thread(self._write, key, data, expect)
+
+    async def append(self, key: str, data: bytes, *, stamp: Stamp) -> None:
+        del stamp
+        check_key(key)
+        await asyncio.to_thread(self._append, key, data)
+
+    async def delete(self, key: str, *, expect: Matches | Anything) -> bool:
+        check_key(key)
+        return await asyncio.to_thread(self._delete, key, expect)
+
+    async def listing(self, prefix: str = "") -> Listing:
+        return await asyncio.to_thread(self._listing, prefix)
+
+    def _read(self, key: str) -> Object | None:
+        *folders, name = key.split("/")
+        with translated(key):
+            try:
+                folder = open_folder(self._root, tuple(folders), create=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            try:
+                return _object_at(folder, name)
+            finally:
+                os.close(folder)
+
+    def _write(self, key: str, data: bytes, expect: Expect) -> Version:
+        with self._writing(key) as (folder, name):
+            found = _object_at(folder, name)
+            require(expect, found.version if found else None, key=key)
+            replace_file(folder, name, data)
+        return _version_of(data)
+
+    def _append(self, key: str, data: bytes) -> None:
+        with self._writing(key) as (folder, name):
+            append_to_file(folder, name, data)
+
+    def _delete(self, key: str, expect: Matches | Anything) -> bool:
+        if self._read(key) is None:
+            return False
+        with self._writing(key) as (folder, name):
+            found = _object_at(folder, name)
+            if found is None:
+                return False
+            require(expect, found.version, key=key)
+            os.unlink(name, dir_fd=folder)
+            sync_file(folder)
+        return True
+
+    @contextmanager
+    def _writing(self, key: str) -> Generator[tuple[int, str]]:
+        """Hold the key's lock and its folder open; a rival that differs by case is refused."""
+        *folders, name = key.split("/")
+        with translated(key), self._lock_of(key):
+            refuse_collision(key, self._rival_of(key))
+            folder = open_folder(self._root, tuple(folders), create=True)
+            try:
+                yield folder, name
+            finally:
+                os.close(folder)
+
+    @contextmanager
+    def _lock_of(self, key: str) -> Generator[None]:
+        # 256 locks serve all keys: by folded key, so that rivals exclude each other.
+        locks = open_folder(self._root, (_LOCKS,), create=True)
+        try:
+            with locked(locks, hashlib.sha256(folded(key).encode()).hexdigest()[:2]):
+                yield
+        finally:
+            os.close(locks)
+
+    def _rival_of(self, key: str) -> str | None:
+        """Return the existing spelling of the key, if it is another one."""
+        here, spelled = self._root, ""
+        for part in key.split("/"):
+            names = _names_in(here)
+            alike = [name for name in names if folded(name) == folded(part)]
+            if not alike:
+                return None
+            name = part if part in alike else alike[0]
+            here, spelled = here / name, f"{spelled}/{name}" if spelled else name
+        return spelled
+
+    def _listing(self, prefix: str) -> Listing:
+        entries: list[ObjectInfo] = []
+        refused: list[str] = []
+        with translated(""):
+            for key, folder, name in self._files(prefix):
+                if not is_valid(key) or not _is_file(folder, name):
+                    refused.append(key)
+                elif found := _object_at(folder, name):
+                    size = len(found.data)
+                    entries.append(ObjectInfo(key, found.version, size, found.modified))
+        return Listing(tuple(sorted(entries, key=lambda one: one.key)), tuple(sorted(refused)))
+
+    def _files(self, prefix: str) -> Iterator[tuple[str, int, str]]:
+        if not self._root.is_dir():
+            return
+        for top, folders, names, descriptor in os.fwalk(self._root, onerror=_reraise):
+            relative = Path(top).relative_to(self._root).as_posix()
+            below = "" if relative == "." else f"{relative}/"
+            folders[:] = [
+                name
+                for name in folders
+                if not name.startswith(RESERVED) and _may_hold(below + name, prefix)
+            ]
+            for name in names:
+                if (below + name).startswith(prefix) and not name.startswith(RESERVED):
+                    yield below + name, descriptor, name
+
+
+def _is_file(folder: int, name: str) -> bool:
+    return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+
+
+def _may_hold(folder: str, prefix: str) -> bool:
+    return f"{folder}/".startswith(prefix) or prefix.startswith(f"{folder}/")
+
+
+def _reraise(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _object_at(folder: int, name: str) -> Object | None:
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode):
+            return None
+        data, status = read_file(folder, name)
+    except FileNotFoundError:
+        return None
+    modified = datetime.fromtimestamp(status.st_mtime, UTC)
+    return Object(data, _version_of(data), modified)
+
+
+def _version_of(data: bytes) -> Version:
+    return Version(hashlib.sha256(data).hexdigest())

@@ -1,0 +1,177 @@
+"""From a local tree to a backend: every file once, nothing changed at the source, all verified."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal, Protocol, TypeAlias
+
+from memplane.errors import ConcurrencyError, MemplaneError
+from memplane.objects.backend import KeyInfo, Versioned
+from memplane.objects.files import open_folder, read_file, translated
+from memplane.objects.keys import check_key
+
+_PARALLEL: Final = 8
+_MOVED: Final = {
+    "watched_chats": "state/watched_chats",
+    "email_cursor.txt": "state/email_cursor.txt",
+}
+_OLD_PERSONA: Final = "behavioral/"
+
+LocalRoot: TypeAlias = "Path | str | Sequence[tuple[Path | str, str]]"
+
+
+class Destination(Protocol):
+    """What migration needs of a backend."""
+
+    def read_versioned(self, key: str) -> Versioned | None:
+        """Read back what was copied."""
+        ...
+
+    def write_if(
+        self, key: str, data: bytes, *, if_match: str | None = None, if_absent: bool = False
+    ) -> str:
+        """Create a key."""
+        ...
+
+    def list_meta(self, prefix: str = "") -> list[KeyInfo]:
+        """Learn what is there already."""
+        ...
+
+
+@dataclass(slots=True)
+class MigrationReport:
+    """What a migration did. `errors` holds (file, reason) pairs; one error stops nothing else."""
+
+    copied: int = 0
+    skipped: int = 0
+    errors: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    bytes_copied: int = 0
+    keys_copied: list[str] = field(default_factory=list[str])
+    verified: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    path: Path
+    root: Path
+    relative: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    found: _Found
+    state: Literal["copied", "skipped", "failed"]
+    size: int = 0
+    reason: str = ""
+
+
+def migrate_local_to_backend(
+    local_root: LocalRoot,
+    backend: Destination,
+    *,
+    sources: Sequence[str] | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> MigrationReport:
+    """Copy a local tree, or several (folder, prefix) pairs, into a backend.
+
+    A key that exists is skipped, so a second run copies nothing. `sources` names the subtrees to
+    take. Every copy is read back and compared. `progress` is told (done, of how many, key).
+
+    Raises:
+        StorageError: The backend could not say what it holds. Nothing was copied.
+    """
+    report = MigrationReport()
+    pairs: Sequence[tuple[Path | str, str]] = (
+        [(local_root, "")] if isinstance(local_root, (Path, str)) else local_root
+    )
+    work = [
+        found
+        for root, prefix in pairs
+        for found in _files(Path(root), prefix, sources, report.errors)
+    ]
+    there = {one.key for one in backend.list_meta()}
+    with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="migrate") as pool:
+        outcomes = pool.map(partial(_copied, backend=backend, there=there), work)
+        for done, outcome in enumerate(outcomes, 1):
+            _note(report, outcome)
+            if progress:
+                progress(done, len(work), outcome.found.key)
+    return report
+
+
+def _files(
+    root: Path, prefix: str, sources: Sequence[str] | None, errors: list[tuple[str, str]]
+) -> Iterator[_Found]:
+    if not root.is_dir():
+        return
+    for top, folders, names in os.walk(root):
+        folders.sort()
+        for name in sorted(names + [one for one in folders if (Path(top) / one).is_symlink()]):
+            path = Path(top) / name
+            relative = path.relative_to(root).as_posix()
+            if sources is not None and not _is_below(relative, sources):
+                continue
+            if path.is_symlink():
+                errors.append((str(path), "is a symbolic link, and those are not followed"))
+            elif path.is_file() and not relative.startswith(".memplane"):
+                yield _Found(path, root, relative, _key(relative, prefix))
+
+
+def _is_below(relative: str, sources: Sequence[str]) -> bool:
+    wanted = [source.strip("/") for source in sources]
+    return any(relative == one or relative.startswith(f"{one}/") for one in wanted)
+
+
+def _key(relative: str, prefix: str) -> str:
+    if prefix:
+        return f"{prefix.rstrip('/')}/{relative}"
+    if relative.startswith(_OLD_PERSONA):
+        return "claude_memory/" + relative.removeprefix(_OLD_PERSONA)
+    return _MOVED.get(relative, relative)
+
+
+def _copied(found: _Found, *, backend: Destination, there: set[str]) -> _Outcome:
+    try:
+        check_key(found.key)
+        if found.key in there:
+            return _Outcome(found, "skipped")
+        data = _content(found)
+        backend.write_if(found.key, data, if_absent=True)
+        back = backend.read_versioned(found.key)
+    except ConcurrencyError:
+        return _Outcome(found, "skipped")
+    except MemplaneError as error:
+        return _Outcome(found, "failed", reason=str(error))
+    if back is None or hashlib.sha256(back.data).digest() != hashlib.sha256(data).digest():
+        return _Outcome(found, "failed", reason="what was read back differs from the file")
+    return _Outcome(found, "copied", size=len(data))
+
+
+def _content(found: _Found) -> bytes:
+    *folders, name = found.relative.split("/")
+    with translated(found.relative):
+        folder = open_folder(found.root, tuple(folders), create=False)
+        try:
+            return read_file(folder, name)[0]
+        finally:
+            os.close(folder)
+
+
+def _note(report: MigrationReport, outcome: _Outcome) -> None:
+    match outcome.state:
+        case "copied":
+            report.copied += 1
+            report.verified += 1
+            report.bytes_copied += outcome.size
+            report.keys_copied.append(outcome.found.key)
+        case "skipped":
+            report.skipped += 1
+        case "failed":
+            report.errors.append((str(outcome.found.path), outcome.reason))

@@ -1,0 +1,96 @@
+"""Copies of what was read from a container, and its last complete listing. Disposable."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from memplane.clock import moment, stamp
+from memplane.objects.files import open_folder, replace_file, translated
+from memplane.objects.store import Object, ObjectInfo, Version
+
+
+@dataclass(frozen=True, slots=True)
+class KnownListing:
+    """The last complete listing, and when it was taken."""
+
+    taken: datetime
+    entries: tuple[ObjectInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """One file per object, named by the key's hash so that any key fits. Blocking."""
+
+    root: Path
+
+    def load(self, key: str) -> Object | None:
+        """Return the copy, or None when there is none or it is damaged."""
+        try:
+            head, _, data = self._path(key).read_bytes().partition(b"\n")
+            about = json.loads(head)
+            if about["key"] != key or about["sha256"] != hashlib.sha256(data).hexdigest():
+                return None
+            return Object(
+                data, Version(about["version"]), moment(about["modified"]), about["metadata"]
+            )
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def save(self, key: str, found: Object) -> None:
+        """Keep a copy."""
+        about = {
+            "key": key,
+            "version": found.version,
+            "modified": stamp(found.modified),
+            "metadata": dict(found.metadata),
+            "sha256": hashlib.sha256(found.data).hexdigest(),
+        }
+        self._put(self._path(key), json.dumps(about).encode() + b"\n" + found.data)
+
+    def drop(self, key: str) -> None:
+        """Let go of the copy."""
+        self._path(key).unlink(missing_ok=True)
+
+    def load_listing(self) -> KnownListing | None:
+        """Return the last complete listing, or None when there is none or it is damaged."""
+        try:
+            body = json.loads((self.root / "listing.json").read_bytes())
+            return KnownListing(moment(body["taken"]), tuple(map(_info, body["entries"])))
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def save_listing(self, taken: datetime, entries: Iterable[ObjectInfo]) -> None:
+        """Keep a complete listing."""
+        body = {
+            "taken": stamp(taken),
+            "entries": [
+                [one.key, one.version, one.size, stamp(one.modified), dict(one.metadata)]
+                for one in entries
+            ],
+        }
+        self._put(self.root / "listing.json", json.dumps(body).encode())
+
+    def _path(self, key: str) -> Path:
+        digest = hashlib.sha256(key.encode()).hexdigest()
+        return self.root / "objects" / digest[:2] / digest[2:]
+
+    def _put(self, path: Path, data: bytes) -> None:
+        below = path.parent.relative_to(self.root).parts
+        with translated(str(path)):
+            folder = open_folder(self.root, below, create=True)
+            try:
+                # Not durable on purpose: the checksum finds a torn copy, and it is read again.
+                replace_file(folder, path.name, data, durable=False)
+            finally:
+                os.close(folder)
+
+
+def _info(row: tuple[str, str, int, str, dict[str, str]]) -> ObjectInfo:
+    key, version, size, modified, metadata = row
+    return ObjectInfo(key, Version(version), size, moment(modified), metadata)

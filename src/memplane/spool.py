@@ -1,0 +1,54 @@
+"""Jobs that short-lived processes leave for the worker: durable, and one file each."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from memplane.objects.files import open_folder, replace_file, translated
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One thing to do: its kind, and what it needs to know."""
+
+    kind: str
+    details: Mapping[str, str]
+    path: Path
+
+
+def leave_job(spool: Path, kind: str, details: Mapping[str, str]) -> None:
+    """Leave a job. It is durable when this returns."""
+    name = f"{time.time_ns():020d}-{secrets.token_hex(4)}.job"
+    body = json.dumps({"kind": kind, "details": dict(details)}).encode()
+    with translated(name):
+        folder = open_folder(spool, (), create=True)
+        try:
+            replace_file(folder, name, body)
+        finally:
+            os.close(folder)
+
+
+def waiting_jobs(spool: Path) -> list[Job]:
+    """Return the jobs there are, oldest first; a file that is not a job is put aside."""
+    jobs: list[Job] = []
+    for path in sorted(spool.glob("*.job")):
+        try:
+            body = cast("dict[str, Any]", json.loads(path.read_bytes()))
+            jobs.append(Job(str(body["kind"]), dict(body["details"]), path))
+        except FileNotFoundError:
+            continue
+        except (ValueError, KeyError, TypeError):
+            path.rename(path.with_suffix(".damaged"))
+    return jobs
+
+
+def finish_job(job: Job) -> None:
+    """Let go of a job that was done."""
+    job.path.unlink(missing_ok=True)
