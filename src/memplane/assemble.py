@@ -109,7 +109,8 @@ def container_address(blob: BlobSettings) -> str:
     if blob.connection_string:
         pairs = (pair.partition("=") for pair in blob.connection_string.reveal().split(";"))
         fields = {name.lower(): value for name, _, value in pairs}
-        account, suffix = fields.get("accountname", ""), fields.get("endpointsuffix", "")
+        account = fields.get("accountname", "")
+        suffix = fields.get("endpointsuffix", "core.windows.net")
         endpoint = fields.get("blobendpoint") or f"https://{account}.blob.{suffix}"
     return f"{endpoint.rstrip('/')}/{blob.container}".lower()
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from hashlib import md5
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
@@ -42,6 +43,14 @@ _CONTENT_TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "txt": "text/plain; charset=utf-8",
 }
+
+
+class _Pages(Protocol):
+    """What the SDK's page iterator has and does not declare."""
+
+    service_endpoint: str | None
+
+    def __aiter__(self) -> AsyncIterator[AsyncIterator[BlobProperties]]: ...
 
 
 @asynccontextmanager
@@ -118,23 +127,24 @@ class AzureStore:
         check_key(key)
 
         async def delete() -> bool:
-            await self._client.get_blob_client(key).delete_blob(**_precondition(expect))
+            condition = {} if isinstance(expect, Anything) else _if_match(expect)
+            await self._client.get_blob_client(key).delete_blob(**condition)
             return True
 
-        gone = await self._unless_absent(delete, key) is True
+        try:
+            gone = await self._unless_absent(delete, key) is True
+        except ConcurrencyError:
+            # A condition on a blob that is absent counts as failed.
+            if await self.stat(key) is not None:
+                raise
+            gone = False
         if self._spellings is not None:
             self._spellings.pop(folded(key), None)
         return gone
 
     async def listing(self, prefix: str = "") -> Listing:
-        async def pages() -> list[BlobProperties]:
-            found = self._client.list_blobs(
-                name_starts_with=prefix or None, include=["metadata"], results_per_page=_PAGE
-            )
-            return [blob async for blob in found]
-
         try:
-            blobs = await self._asked(pages, "")
+            blobs = await self._asked(partial(self._all_pages, prefix), "")
         except NotThere as error:
             raise BackendUnavailable("the listing answered that it is not there") from error
         entries = tuple(sorted(map(_info, blobs), key=lambda one: one.key))
@@ -145,6 +155,22 @@ class AzureStore:
         if not prefix:
             self._spellings = {folded(one.key): one.key for one in valid}
         return Listing(valid, refused)
+
+    async def _all_pages(self, prefix: str) -> list[BlobProperties]:
+        found = self._client.list_blobs(
+            name_starts_with=prefix or None, include=["metadata"], results_per_page=_PAGE
+        )
+        pages = cast("_Pages", found.by_page())
+        blobs: list[BlobProperties] = []
+        try:
+            async for page in pages:
+                blobs += [blob async for blob in page]
+                if not pages.service_endpoint:
+                    raise BackendUnavailable("the answer is not a listing, so nothing is known")
+        except (AttributeError, TypeError, ValueError) as error:
+            # The SDK trips over a body that is not a listing at all.
+            raise BackendUnavailable("the answer is not a listing, so nothing is known") from error
+        return blobs
 
     async def _rival_of(self, key: str) -> str | None:
         """Return the existing spelling of a key that may be new; asks for one listing at most."""
@@ -190,14 +216,14 @@ def _precondition(expect: Expect) -> dict[str, Any]:
         case Absent():
             # Without an ETag this is sent as If-None-Match: *
             return {"overwrite": False}
-        case Matches(version):
-            return {
-                "overwrite": True,
-                "etag": version,
-                "match_condition": MatchConditions.IfNotModified,
-            }
+        case Matches():
+            return {"overwrite": True, **_if_match(expect)}
         case Anything():
             return {"overwrite": True}
+
+
+def _if_match(expect: Matches) -> dict[str, Any]:
+    return {"etag": expect.version, "match_condition": MatchConditions.IfNotModified}
 
 
 def _content_settings(key: str, data: bytes) -> ContentSettings:

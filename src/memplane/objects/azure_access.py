@@ -25,6 +25,7 @@ _CONNECT_SECONDS: Final = 5
 _READ_SECONDS: Final = 15
 _CONNECTIONS: Final = 64
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+_ERROR: Final = 400
 _UNAUTHORIZED: Final = 401
 _Transport: TypeAlias = AsyncHttpTransport[HttpRequest, AsyncHttpResponse]
 
@@ -92,8 +93,13 @@ async def container_client(access: Access) -> AsyncGenerator[ContainerClient]:
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
     ) as session:
         tokens = access.tokens if isinstance(access, WithTokens) else None
-        pooled = cast("_Transport", AioHttpTransport(session=session, session_owner=False))
-        client = _client(access, _CheckedTransport(pooled, tokens))
+        pooled = AioHttpTransport(
+            session=session,
+            session_owner=False,
+            connection_timeout=_CONNECT_SECONDS,
+            read_timeout=_READ_SECONDS,
+        )
+        client = _client(access, _CheckedTransport(cast("_Transport", pooled), tokens))
         _require_privacy(client.url)
         async with client:
             yield client
@@ -105,8 +111,6 @@ def _client(access: Access, transport: _Transport) -> ContainerClient:
         "api_version": _API_VERSION,
         "retry_total": 0,
         "permit_redirects": False,
-        "connection_timeout": _CONNECT_SECONDS,
-        "read_timeout": _READ_SECONDS,
     }
     try:
         match access:
@@ -138,20 +142,24 @@ class _CheckedTransport(_Transport):
     """Adds our token, asks once for a fresh one, and refuses answers that are not Azure's."""
 
     def __init__(self, inner: _Transport, tokens: TokenSource | None) -> None:
-        self._inner = inner
+        # The SDK signs a path as aiohttp will send it, if it finds aiohttp under this name.
+        self._transport = inner
         self._tokens = tokens
 
     async def send(self, request: HttpRequest, **options: Any) -> AsyncHttpResponse:  # noqa: ANN401
         response = await self._sent_with_token(request, options)
-        if response.status_code < 400 and "x-ms-request-id" not in response.headers:  # noqa: PLR2004
-            raise NotAzure("no x-ms-request-id", response=response)
+        if response.status_code >= _ERROR and options.get("stream"):
+            await response.read()  # or the connection could not be used again
+        if "x-ms-request-id" not in response.headers:
+            await response.close()
+            raise NotAzure(f"status {response.status_code} without x-ms-request-id")
         return response
 
     async def open(self) -> None:
-        await self._inner.open()
+        await self._transport.open()
 
     async def close(self) -> None:
-        await self._inner.close()
+        await self._transport.close()
 
     async def __aexit__(
         self,
@@ -165,16 +173,16 @@ class _CheckedTransport(_Transport):
         self, request: HttpRequest, options: dict[str, Any]
     ) -> AsyncHttpResponse:
         if self._tokens is None:
-            return await self._inner.send(request, **options)
+            return await self._transport.send(request, **options)
         if urlsplit(request.url).scheme != "https":
             raise BackendMisconfigured("a bearer token is only sent over https")
         token = await self._tokens.token()
         request.headers["Authorization"] = f"Bearer {token}"
-        response = await self._inner.send(request, **options)
+        response = await self._transport.send(request, **options)
         if _token_refused(response):
             self._tokens.refused(token)
             request.headers["Authorization"] = f"Bearer {await self._tokens.token()}"
-            response = await self._inner.send(request, **options)
+            response = await self._transport.send(request, **options)
         return response
 
 

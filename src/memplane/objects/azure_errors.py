@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, cast
 
-from azure.core.exceptions import HttpResponseError
+from azure.core.exceptions import AzureError, HttpResponseError
 
 from memplane.errors import (
     BackendUnavailable,
@@ -27,7 +27,7 @@ class NotThere(StorageError):
     """The blob does not exist; callers in this package turn it into a value."""
 
 
-class NotAzure(HttpResponseError):
+class NotAzure(AzureError):
     """Something answered that is not the storage service, such as a log-in page."""
 
 
@@ -35,7 +35,8 @@ def translation(error: Exception, key: str) -> MemplaneError:
     """Turn an error of the SDK into ours."""
     if isinstance(error, NotAzure):
         return BackendUnavailable(
-            "the answer is not from Azure; a proxy or a network's log-in page may be in between",
+            f"the answer is not from Azure ({error}); "
+            "a proxy or a network's log-in page may be in between",
             key=key,
         )
     response = error.response if isinstance(error, HttpResponseError) else None
@@ -58,7 +59,7 @@ def _meaning(status: int, code: str, error: Exception, key: str) -> MemplaneErro
     match status:
         case 404 if code in _NO_CONTAINER:
             return ContainerMissing("the container does not exist. Check its name, or create it")
-        case 404 if code or key:
+        case 404 if code == "BlobNotFound":
             return NotThere("does not exist", key=key)
         case 412:
             return ConcurrencyError("was changed by someone else", key=key)

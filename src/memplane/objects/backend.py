@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from typing import Protocol, Self, runtime_checkable
 
 from memplane.errors import InvalidText
 from memplane.objects.background import run_in_background
-from memplane.objects.leaving import close_when_leaving
+from memplane.objects.leaving import close_when_leaving, closed_already
 from memplane.objects.lineage import Stamp
 from memplane.objects.store import Absent, Anything, Expect, Matches, ObjectStore, Version
 
@@ -125,9 +127,8 @@ class StoreBackend:
         self._write(key, _encoded(key, content), Anything(self._seen.get(key)))
 
     def append_text(self, key: str, content: str) -> None:
-        opened = self._open()
         data = _encoded(key, content)
-        run_in_background(opened.store.append(key, data, stamp=opened.next_stamp()))
+        run_in_background(self._open().append(key, data))
 
     def exists(self, key: str) -> bool:
         return run_in_background(self._open().store.stat(key)) is not None
@@ -166,6 +167,7 @@ class StoreBackend:
         opened, self._opened = self._opened, None
         if opened is not None and opened.process == os.getpid():
             run_in_background(opened.stack.aclose())
+        closed_already(self)
 
     def __enter__(self) -> Self:
         return self
@@ -193,7 +195,8 @@ class StoreBackend:
     async def _enter(self) -> _Opened:
         stack = AsyncExitStack()
         store = await stack.enter_async_context(self._open_store())
-        return _Opened(store, stack, os.getpid(), self._new_writer(), count(1))
+        turns = defaultdict[str, asyncio.Lock](asyncio.Lock)
+        return _Opened(store, stack, os.getpid(), self._new_writer(), count(1), turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +206,12 @@ class _Opened:
     process: int
     writer: str
     numbers: Iterator[int]
+    turns: defaultdict[str, asyncio.Lock]
 
-    def next_stamp(self) -> Stamp:
-        return Stamp(self.writer, next(self.numbers))
+    async def append(self, key: str, data: bytes) -> None:
+        # One at a time: a later stamp that lands first would make an earlier one look landed.
+        async with self.turns[key]:
+            await self.store.append(key, data, stamp=Stamp(self.writer, next(self.numbers)))
 
 
 def _unless_changed(etag: str | None) -> Matches | Anything:

@@ -25,7 +25,7 @@ from memplane.errors import (
     TooLarge,
 )
 from memplane.objects.appending import append_by_rewriting
-from memplane.objects.keys import check_key
+from memplane.objects.keys import check_key, folded, refuse_collision
 from memplane.objects.lineage import Lineage, Stamp
 from memplane.objects.mirror import Mirror
 from memplane.objects.outbox import Outbox, Parcel
@@ -167,6 +167,7 @@ class CachedStore:
     async def append(self, key: str, data: bytes, *, stamp: Stamp) -> None:
         del stamp  # the outbox stamps what it sends
         check_key(key)
+        self._refuse_rival_of(key)
         size = await asyncio.to_thread(self._outbox.append, key, data)
         if size >= _BATCH_BYTES and not self._believed_offline():
             self._soon.start()
@@ -299,9 +300,16 @@ class CachedStore:
             else:
                 await self._remember(key, data, version, metadata)
                 return version
+        self._refuse_rival_of(key)
         await asyncio.to_thread(self._outbox.replace, key, data, seen)
         self._soon.ask()
         return _pending(data)
+
+    def _refuse_rival_of(self, key: str) -> None:
+        """Refuse what the container would refuse later, as far as that is known here."""
+        if key not in self._known and not self._outbox.holds(key):
+            known = (*self._known, *self._outbox.keys())
+            refuse_collision(key, next((one for one in known if folded(one) == folded(key)), None))
 
     def _require_nothing_waiting(self, key: str) -> None:
         if self._outbox.holds(key):

@@ -6,12 +6,11 @@ import atexit
 import os
 import signal
 import threading
-import weakref
 from types import FrameType
 from typing import Final, Protocol
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
-_open: Final[weakref.WeakSet[Closes]] = weakref.WeakSet()
+_open: Final[set[Closes]] = set()
 
 
 class Closes(Protocol):
@@ -36,6 +35,11 @@ def close_when_leaving(thing: Closes) -> None:
                 if signal.getsignal(number) is signal.SIG_DFL:
                     signal.signal(number, _close_and_go)
     _open.add(thing)
+
+
+def closed_already(thing: Closes) -> None:
+    """Forget something that was closed before the process leaves."""
+    _open.discard(thing)
 
 
 def _close_all() -> None:

@@ -127,7 +127,7 @@ class Outbox:
     def take_over(self) -> None:
         """Take the parcels of processes that are gone."""
         with self._turn, translated(""):
-            for folder in sorted(self._root.glob("*/")):
+            for folder in sorted(self._root.glob("[!.]*/")):
                 if folder not in self._locks and (lock := _lock(folder)) is not None:
                     self._locks[folder] = lock
                     for path in folder.glob("*.open"):
@@ -162,13 +162,10 @@ class Outbox:
     @contextmanager
     def _own_folder(self) -> Generator[int]:
         folder = self._root / self._writer
-        descriptor = open_folder(self._root, (self._writer,), create=True)
+        if folder not in self._locks:
+            self._locks[folder] = _new_locked_folder(folder)
+        descriptor = open_folder(self._root, (self._writer,), create=False)
         try:
-            if folder not in self._locks:
-                lock = _lock(folder)
-                if lock is None:
-                    raise BlockingIOError(errno.EWOULDBLOCK, "another process has this outbox")
-                self._locks[folder] = lock
             yield descriptor
         finally:
             os.close(descriptor)
@@ -182,6 +179,17 @@ def all_parcels(folder: Path) -> list[Parcel]:
 def count_waiting(root: Path) -> int:
     """Count the parcels of every process."""
     return len(all_parcels(root))
+
+
+def _new_locked_folder(folder: Path) -> int:
+    """Make a folder that is locked before anybody can see it, and could take it over."""
+    hidden = folder.with_name(f".{folder.name}")
+    os.close(open_folder(folder.parent, (hidden.name,), create=True))
+    lock = _lock(hidden)
+    if lock is None:
+        raise OSError(errno.EEXIST, "another process has an outbox of this name")
+    hidden.rename(folder)
+    return lock
 
 
 def _lock(folder: Path) -> int | None:

@@ -122,7 +122,8 @@ class ObjectStore(Protocol):
         """Add to the end of the object, creating it; lossless against every other writer.
 
         Where an append can end in doubt (a container), one whose stamp already landed adds
-        nothing, so that it can be repeated. Where it cannot (a folder), the stamp is not needed.
+        nothing, so that it can be repeated; so a writer must append to a key one at a time, with
+        growing numbers. Where it cannot (a folder), the stamp is not needed.
         """
         ...
 

@@ -1,0 +1,130 @@
+"""Two processes, kills, exits and signals: what was acknowledged is never lost or doubled."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memplane import BlobBackend, CachedBlobBackend, LocalBackend
+from memplane.objects.backend import StoreBackend
+from memplane.objects.outbox import count_waiting
+from tests.support.azurite import Azurite
+
+APPENDER = Path(__file__).with_name("appender.py")
+
+
+def start(kind: str, where: str, cache: Path, name: str, count: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(APPENDER), kind, where, str(cache), "log.txt", name, str(count)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> list[str]:
+    out, err = process.communicate(timeout=110)
+    assert process.returncode == 0, err
+    return out.splitlines()
+
+
+def lines_of(backend: StoreBackend) -> list[str]:
+    return (backend.read_text("log.txt") or "").splitlines()
+
+
+def test_two_processes_on_a_folder_lose_no_line(tmp_path: Path) -> None:
+    folder = str(tmp_path / "data")
+    both = [start("local", folder, tmp_path, name, 1000) for name in ("a", "b")]
+    promised = [line for process in both for line in finish(process)]
+    assert sorted(lines_of(LocalBackend(folder))) == sorted(promised)
+    assert len(promised) == 2000
+
+
+@pytest.mark.parametrize("kind", ["blob", "cached"])
+def test_two_processes_on_one_blob_lose_no_line(
+    kind: str, azurite: Azurite, container: str, tmp_path: Path
+) -> None:
+    where = f"{azurite.connection_string}|{container}"
+    both = [start(kind, where, tmp_path / "cache", name, 1000) for name in ("a", "b")]
+    promised = [line for process in both for line in finish(process)]
+    with BlobBackend(azurite.by_key(container), cache=tmp_path / "other") as backend:
+        assert sorted(lines_of(backend)) == sorted(promised)
+    assert len(promised) == 2000
+
+
+def test_exit_sends_what_was_batched(azurite: Azurite, container: str, tmp_path: Path) -> None:
+    where = f"{azurite.connection_string}|{container}"
+    promised = finish(start("cached", where, tmp_path / "cache", "a", 3))
+    with BlobBackend(azurite.by_key(container), cache=tmp_path / "other") as backend:
+        assert lines_of(backend) == promised
+    assert count_waiting(tmp_path / "cache" / "outbox") == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_sends_what_was_batched(
+    number: signal.Signals, azurite: Azurite, container: str, tmp_path: Path
+) -> None:
+    where = f"{azurite.connection_string}|{container}"
+    process = start("cached", where, tmp_path / "cache", "a", 100_000)
+    assert process.stdout is not None
+    promised = [process.stdout.readline().strip() for _ in range(5)]
+    process.send_signal(number)
+    promised += process.communicate(timeout=60)[0].splitlines()
+    assert process.returncode == -number
+    with BlobBackend(azurite.by_key(container), cache=tmp_path / "other") as backend:
+        found = lines_of(backend)
+    # The line that was being appended when the signal came may be there too.
+    assert found[: len(promised)] == promised
+    assert len(found) - len(promised) <= 1
+
+
+def test_a_kill_during_a_batch_loses_and_doubles_nothing(
+    azurite: Azurite, container: str, tmp_path: Path
+) -> None:
+    where = f"{azurite.connection_string}|{container}"
+    promised: list[str] = []
+    for round_number in range(5):
+        process = start("cached", where, tmp_path / "cache", f"r{round_number}", 100_000)
+        assert process.stdout is not None
+        spoken = range(30 + 40 * round_number)
+        promised += [process.stdout.readline().strip() for _ in spoken]
+        process.kill()
+        promised += process.communicate(timeout=60)[0].splitlines()
+    assert count_waiting(tmp_path / "cache" / "outbox") > 0
+    with CachedBlobBackend(azurite.by_key(container), cache=tmp_path / "cache") as backend:
+        backend.append_text("log.txt", "last\n")
+    assert count_waiting(tmp_path / "cache" / "outbox") == 0
+    with BlobBackend(azurite.by_key(container), cache=tmp_path / "other") as backend:
+        found = lines_of(backend)
+    assert len(found) == len(set(found)), "a line was doubled"
+    assert set(promised) <= set(found), "a promised line was lost"
+    # At most the one line each killed process had not yet said.
+    assert len(found) - len(promised) <= 5 + 1
+
+
+def test_a_forked_child_has_a_backend_of_its_own(tmp_path: Path) -> None:
+    program = """
+import os, sys
+from memplane import LocalBackend
+backend = LocalBackend(sys.argv[1])
+backend.append_text("log.txt", "parent\\n")
+child = os.fork()
+if child == 0:
+    backend.append_text("log.txt", "child\\n")
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+print(backend.read_text("log.txt"), end="")
+sys.exit(status)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, str(tmp_path / "data")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "parent\nchild\n"), ran.stderr

@@ -1,0 +1,63 @@
+"""What every test has: no settings of the developer's, a home of its own, a real Azurite."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from tests.support.azurite import Azurite, Certificate, running_azurite
+
+_CLEARED = ("MEMPLANE_", "ENTRACLAW_", "CLAUDEOPS_", "CLAUDE", "ANTHROPIC_", "OPENAI_", "AZURE_")
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in os.environ:
+        if name.startswith(_CLEARED):
+            monkeypatch.delenv(name)
+    user = tmp_path / "user"
+    user.mkdir()
+    monkeypatch.setenv("HOME", str(user))
+    monkeypatch.chdir(user)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    with running_azurite(tmp_path_factory.mktemp("azurite"), None) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    folder = tmp_path_factory.mktemp("certificate")
+    made = Certificate(folder / "cert.pem", folder / "key.pem", folder / "ca.pem")
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    for blob in issued.cert_chain_pems:
+        blob.write_to_path(str(made.chain), append=True)
+    issued.private_key_pem.write_to_path(str(made.key))
+    authority.cert_pem.write_to_path(str(made.authority))
+    return made
+
+
+@pytest.fixture(scope="session")
+def secure_azurite(
+    tmp_path_factory: pytest.TempPathFactory, certificate: Certificate
+) -> Iterator[Azurite]:
+    with running_azurite(tmp_path_factory.mktemp("azurite-https"), certificate) as running:
+        yield running
+
+
+@pytest.fixture
+def container() -> str:
+    return f"test-{uuid.uuid4().hex[:16]}"

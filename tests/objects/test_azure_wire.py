@@ -1,0 +1,439 @@
+"""What goes over the wire to Azure, and what each of its answers means."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
+import pytest
+from aiohttp import web
+
+from memplane.errors import (
+    BackendMisconfigured,
+    BackendUnavailable,
+    ConcurrencyError,
+    ContainerMissing,
+    MemplaneError,
+    PermissionDenied,
+    TokenExpiredError,
+    TooLarge,
+)
+from memplane.objects.azure import AzureStore, open_azure_store
+from memplane.objects.azure_access import WithConnectionString, WithSas, WithTokens
+from memplane.objects.pacing import Pacing
+from memplane.objects.retrying import RetryingStore
+from memplane.objects.store import Absent, Anything, Matches, Version
+from memplane.secret import Secret
+from tests.support.azurite import Azurite, Certificate
+from tests.support.stub import Stub, azure, refusal, running_stub
+
+TIME = format_datetime(datetime(2026, 3, 1, tzinfo=UTC), usegmt=True)
+CREATED = azure(201, ETag='"0x1"', Last_Modified=TIME)
+EMPTY_LISTING = azure(
+    200,
+    "<?xml version='1.0'?><EnumerationResults ServiceEndpoint='https://x/'><Blobs/><NextMarker/></EnumerationResults>",
+    Content_Type="application/xml",
+)
+
+
+def found(body: str = "hello") -> web.Response:
+    return azure(
+        206,
+        body,
+        ETag='"0x1"',
+        Last_Modified=TIME,
+        Content_Range=f"bytes 0-{len(body) - 1}/{len(body)}",
+        Content_Type="text/plain",
+    )
+
+
+class Tokens:
+    """Counts what it hands out."""
+
+    def __init__(self) -> None:
+        self.number = 1
+        self.handed_out: list[str] = []
+
+    async def token(self) -> str:
+        self.handed_out.append(f"token{self.number}")
+        return self.handed_out[-1]
+
+    def refused(self, token: str) -> None:
+        assert token == f"token{self.number}"
+        self.number += 1
+
+
+@pytest.fixture
+async def stub(certificate: Certificate) -> AsyncIterator[Stub]:
+    async with running_stub(certificate) as running:
+        yield running
+
+
+@pytest.fixture
+def tokens() -> Tokens:
+    return Tokens()
+
+
+@pytest.fixture
+async def store(stub: Stub, tokens: Tokens, certificate: Certificate) -> AsyncIterator[AzureStore]:
+    access = WithTokens(stub.endpoint, "box", tokens, certificate.authority)
+    async with open_azure_store(access, pacing=Pacing()) as opened:
+        yield opened
+
+
+VERBS: dict[str, Callable[[AzureStore], Awaitable[object]]] = {
+    "read": lambda store: store.read("a.md"),
+    "stat": lambda store: store.stat("a.md"),
+    "update": lambda store: store.write("a.md", b"x", expect=Matches(Version('"0x1"'))),
+    "create": lambda store: store.write("a.md", b"x", expect=Absent()),
+    "delete": lambda store: store.delete("a.md", expect=Anything()),
+    "listing": lambda store: store.listing(),
+}
+
+
+async def test_a_put_carries_what_the_service_and_we_need(stub: Stub, store: AzureStore) -> None:
+    stub.answers = [CREATED]
+    version = await store.write(
+        "notes/a b&c#d?.md",
+        b"# hi",
+        expect=Matches(Version('"0x9"')),
+        metadata={"memplane_write": "w1"},
+    )
+    (put,) = stub.asked
+    assert version == '"0x1"'
+    assert put.method == "PUT"
+    assert put.path in {"/box/notes/a%20b%26c%23d%3F.md", "/box/notes/a%20b&c%23d%3F.md"}
+    assert put.headers["authorization"] == "Bearer token1"
+    assert put.headers["x-ms-version"] == "2021-08-06"
+    assert put.headers["x-ms-client-request-id"]
+    assert put.headers["x-ms-blob-type"] == "BlockBlob"
+    assert put.headers["if-match"] == '"0x9"'
+    assert put.headers["x-ms-meta-memplane_write"] == "w1"
+    assert put.headers["x-ms-blob-content-type"] == "text/markdown; charset=utf-8"
+    digest = base64.b64encode(hashlib.md5(b"# hi", usedforsecurity=False).digest()).decode()
+    assert put.headers["content-md5"] == digest
+    assert put.body == b"# hi"
+
+
+async def test_a_create_asks_that_nothing_is_there(stub: Stub, store: AzureStore) -> None:
+    stub.answers = [EMPTY_LISTING, CREATED]
+    await store.write("a.md", b"x", expect=Absent())
+    assert stub.asked[-1].headers["if-none-match"] == "*"
+
+
+async def test_existence_is_asked_without_the_content(stub: Stub, store: AzureStore) -> None:
+    stub.answers = [azure(404, x_ms_error_code="BlobNotFound")]
+    assert await store.stat("a.md") is None
+    assert [one.method for one in stub.asked] == ["HEAD"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_refused_token_is_replaced_once_for_every_verb(
+    verb: str, stub: Stub, store: AzureStore, tokens: Tokens
+) -> None:
+    ok: dict[str, list[web.Response]] = {
+        "read": [found()],
+        "stat": [azure(200, ETag='"0x1"', Last_Modified=TIME)],
+        "update": [CREATED],
+        "create": [EMPTY_LISTING, CREATED],
+        "delete": [azure(202)],
+        "listing": [EMPTY_LISTING],
+    }
+    stub.answers = [refusal(401, "InvalidAuthenticationInfo"), *ok[verb]]
+    await VERBS[verb](store)
+    assert stub.asked[0].headers["authorization"] == "Bearer token1"
+    assert {one.headers["authorization"] for one in stub.asked[1:]} == {"Bearer token2"}
+    assert stub.asked[0].body == stub.asked[1].body
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    "answer", [refusal(401, "InvalidAuthenticationInfo"), refusal(403, "AuthenticationFailed")]
+)
+async def test_a_token_refused_twice_is_said(
+    verb: str, answer: web.Response, stub: Stub, store: AzureStore
+) -> None:
+    stub.answers = [answer]
+    with pytest.raises(TokenExpiredError):
+        await VERBS[verb](store)
+    assert len(stub.asked) == 2
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    ("answer", "error", "says"),
+    [
+        (refusal(403, "AuthorizationPermissionMismatch"), PermissionDenied, "not propagated yet"),
+        (refusal(404, "ContainerNotFound"), ContainerMissing, "container does not exist"),
+        (refusal(500, "InternalError"), BackendUnavailable, "500"),
+        (refusal(503, "ServerBusy"), BackendUnavailable, "503"),
+        (refusal(429, "TooManyRequests"), BackendUnavailable, "429"),
+        (refusal(409, "BlobImmutable"), BackendUnavailable, "409"),
+        (
+            web.Response(text="<html>Please log in</html>", content_type="text/html"),
+            BackendUnavailable,
+            "not from Azure",
+        ),
+        (web.Response(status=404, text="no such page"), BackendUnavailable, "not from Azure"),
+        (web.Response(status=503, text="proxy"), BackendUnavailable, "not from Azure"),
+        (
+            web.Response(status=302, headers={"Location": "https://login.invalid/"}),
+            BackendUnavailable,
+            "not from Azure",
+        ),
+    ],
+    ids=lambda value: str(getattr(value, "status", "")) or None,
+)
+async def test_failures_are_told_apart(
+    verb: str,
+    answer: web.Response,
+    error: type[MemplaneError],
+    says: str,
+    stub: Stub,
+    store: AzureStore,
+) -> None:
+    stub.answers = [answer]
+    with pytest.raises(error, match=says):
+        await VERBS[verb](store)
+
+
+@pytest.mark.parametrize(
+    "answer", [refusal(412, "ConditionNotMet"), refusal(409, "BlobAlreadyExists")]
+)
+async def test_a_lost_race_is_a_conflict(
+    answer: web.Response, stub: Stub, store: AzureStore
+) -> None:
+    stub.answers = [answer]
+    with pytest.raises(ConcurrencyError, match=r"a\.md"):
+        await store.write("a.md", b"x", expect=Matches(Version('"0x1"')))
+
+
+async def test_a_body_azure_does_not_take_is_too_large(stub: Stub, store: AzureStore) -> None:
+    stub.answers = [refusal(413, "RequestBodyTooLarge")]
+    with pytest.raises(TooLarge, match=r"a\.md"):
+        await store.write("a.md", b"x", expect=Matches(Version('"0x1"')))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<?xml version='1.0'?><EnumerationResults ServiceEndpoint='https://x/'><Blobs><Blob><Name>a.md</Name>",
+        "",
+        "not xml",
+        "<html><body>hello</body></html>",
+    ],
+)
+async def test_a_listing_that_was_cut_is_no_listing(
+    body: str, stub: Stub, store: AzureStore
+) -> None:
+    stub.answers = [azure(200, body, Content_Type="application/xml")]
+    with pytest.raises(BackendUnavailable):
+        await store.listing()
+
+
+async def test_a_listing_whose_second_page_fails_is_no_listing(
+    stub: Stub, store: AzureStore
+) -> None:
+    first = azure(
+        200,
+        "<?xml version='1.0'?><EnumerationResults ServiceEndpoint='https://x/'><Blobs><Blob><Name>a.md</Name><Properties>"
+        f"<Last-Modified>{TIME}</Last-Modified><Etag>0x1</Etag><BlobType>BlockBlob</BlobType><Content-Length>1</Content-Length>"
+        "</Properties></Blob></Blobs><NextMarker>more</NextMarker></EnumerationResults>",
+        Content_Type="application/xml",
+    )
+    stub.answers = [first, refusal(500, "InternalError")]
+    with pytest.raises(BackendUnavailable, match="500"):
+        await store.listing()
+    assert "marker=more" in stub.asked[1].query
+
+
+async def test_an_answer_cut_in_the_middle_is_no_content(stub: Stub, store: AzureStore) -> None:
+    async def cut(request: web.Request) -> web.StreamResponse:
+        headers = {"x-ms-request-id": "1", "ETag": '"0x1"', "Last-Modified": TIME}
+        reply = web.StreamResponse(
+            status=206,
+            headers={**headers, "Content-Length": "100", "Content-Range": "bytes 0-99/100"},
+        )
+        await reply.prepare(request)
+        await reply.write(b"only a part")
+        assert request.transport is not None
+        request.transport.abort()
+        return reply
+
+    stub.answers = [cut]
+    with pytest.raises(BackendUnavailable):
+        await store.read("a.md")
+
+
+async def test_nobody_listening_is_unavailable(certificate: Certificate) -> None:
+    access = WithTokens("https://127.0.0.1:9", "box", Tokens(), certificate.authority)
+    async with open_azure_store(access, pacing=Pacing()) as store:
+        with pytest.raises(BackendUnavailable, match=r"a\.md"):
+            await store.read("a.md")
+
+
+async def test_an_unknown_authority_is_unavailable_and_gets_no_token(
+    stub: Stub, tokens: Tokens
+) -> None:
+    stub.answers = [found()]
+    async with open_azure_store(
+        WithTokens(stub.endpoint, "box", tokens), pacing=Pacing()
+    ) as store:
+        with pytest.raises(BackendUnavailable):
+            await store.read("a.md")
+    assert stub.asked == []
+
+
+async def test_the_pause_the_service_asks_for_is_kept(
+    stub: Stub, store: AzureStore, tokens: Tokens
+) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    pacing = Pacing(sleep=sleep)
+    retrying = RetryingStore(store, pacing=pacing, new_write_id=lambda: "w")
+    busy = azure(429, x_ms_error_code="TooManyRequests", Retry_After="7")
+    stub.answers = [busy, refusal(503, "ServerBusy"), found()]
+    read = await retrying.read("a.md")
+    assert read is not None
+    assert read.data == b"hello"
+    assert pauses[0] == 7
+    assert 0 < pauses[1] < 1
+
+
+async def test_hostile_names_in_a_listing_are_refused_and_the_rest_stays(
+    stub: Stub, store: AzureStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ["claude_memory/../x.md", "/etc/passwd", "CON", "a\\b.md", "good &amp; well.md"]
+    blobs = "".join(
+        f"<Blob><Name>{name}</Name><Properties><Last-Modified>{TIME}</Last-Modified>"
+        "<Etag>0x1</Etag><BlobType>BlockBlob</BlobType><Content-Length>1</Content-Length></Properties></Blob>"
+        for name in names
+    )
+    body = (
+        f"<EnumerationResults ServiceEndpoint='https://x/'><Blobs>{blobs}</Blobs><NextMarker/>"
+        "</EnumerationResults>"
+    )
+    stub.answers = [azure(200, body, Content_Type="application/xml")]
+    listing = await store.listing()
+    assert [one.key for one in listing.entries] == ["good & well.md"]
+    assert listing.refused == ("/etc/passwd", "CON", "a\\b.md", "claude_memory/../x.md")
+    assert "cannot be keys" in caplog.text
+
+
+async def test_a_page_is_at_most_five_thousand(stub: Stub, store: AzureStore) -> None:
+    stub.answers = [EMPTY_LISTING]
+    await store.listing("notes/")
+    assert "maxresults=5000" in stub.asked[0].query
+    assert "prefix=notes" in stub.asked[0].query
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        WithConnectionString(Secret("AccountKey=hunter2=="), "box"),
+        WithConnectionString(Secret("rubbish-hunter2"), "box"),
+    ],
+)
+async def test_an_unusable_connection_string_is_named_and_not_shown(
+    access: WithConnectionString,
+) -> None:
+    with pytest.raises(BackendMisconfigured) as refused:
+        async with open_azure_store(access, pacing=Pacing()):
+            pass
+    assert "hunter2" not in str(refused.value)
+    assert "ConnectionString" in str(refused.value)
+
+
+async def test_memories_are_not_sent_unencrypted() -> None:
+    for access in (
+        WithSas(Secret("http://account.blob.example/box?sig=s3cret")),
+        WithTokens("http://account.blob.example", "box", Tokens()),
+    ):
+        with pytest.raises(BackendMisconfigured, match="https") as refused:
+            async with open_azure_store(access, pacing=Pacing()):
+                pass
+        assert "s3cret" not in str(refused.value)
+
+
+async def test_a_token_is_not_sent_over_http_even_on_loopback(azurite: Azurite) -> None:
+    access = WithTokens(azurite.endpoint, "box", Tokens())
+    async with open_azure_store(access, pacing=Pacing()) as store:
+        with pytest.raises(BackendMisconfigured, match="only sent over https"):
+            await store.read("a.md")
+
+
+async def test_an_expired_token_is_refused_by_the_emulator(
+    secure_azurite: Azurite, container: str
+) -> None:
+    from memplane.identity.tokens import FixedToken
+    from tests.support.azurite import storage_token
+
+    expired = FixedToken(Secret(storage_token(lifetime=-5)))
+    access = WithTokens(secure_azurite.endpoint, container, expired, secure_azurite.ca_file)
+    async with open_azure_store(access, pacing=Pacing()) as store:
+        with pytest.raises(TokenExpiredError):
+            await store.read("a.md")
+
+
+async def test_a_signed_url_opens_its_container(azurite: Azurite, container: str) -> None:
+    from datetime import timedelta
+
+    from azure.storage.blob import ContainerSasPermissions, generate_container_sas
+
+    from tests.support.azurite import ACCOUNT, KEY
+
+    async with open_azure_store(
+        WithConnectionString(Secret(azurite.connection_string), container), pacing=Pacing()
+    ) as creator:
+        await creator.listing()
+    signature = generate_container_sas(
+        ACCOUNT,
+        container,
+        account_key=KEY,
+        permission=ContainerSasPermissions(read=True, write=True, delete=True, list=True),
+        expiry=datetime.now(UTC) + timedelta(hours=1),
+    )
+    url = f"{azurite.endpoint}/{container}?{signature}"
+    async with open_azure_store(WithSas(Secret(url)), pacing=Pacing()) as store:
+        version = await store.write("a.md", b"x", expect=Absent())
+        with pytest.raises(ConcurrencyError):
+            await store.write("a.md", b"y", expect=Absent())
+        assert await store.delete("a.md", expect=Matches(version))
+
+
+async def test_a_missing_container_is_only_created_with_a_connection_string(
+    secure_azurite: Azurite, container: str
+) -> None:
+    from memplane.assemble import _access
+
+    by_token = _access(secure_azurite.by_token(container))
+    async with open_azure_store(by_token, pacing=Pacing()) as store:
+        for verb in VERBS.values():
+            with pytest.raises(ContainerMissing):
+                await verb(store)
+
+
+async def test_twelve_thousand_objects_are_listed_over_three_pages(
+    azurite: Azurite, container: str
+) -> None:
+    access = WithConnectionString(Secret(azurite.connection_string), container)
+    async with open_azure_store(access, pacing=Pacing()) as store:
+        await store.listing()
+        places = asyncio.Semaphore(32)
+
+        async def put(number: int) -> None:
+            async with places:
+                blob = store._client.get_blob_client(f"n/{number:05d}.md")
+                await blob.upload_blob(b"x", overwrite=True)
+
+        await asyncio.gather(*(put(number) for number in range(12_001)))
+        listing = await store.listing()
+    assert [one.key for one in listing.entries] == [f"n/{n:05d}.md" for n in range(12_001)]
