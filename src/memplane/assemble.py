@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from memplane.clock import system_clock
 from memplane.errors import BackendMisconfigured, HomeError
-from memplane.home import Home
-from memplane.ids import new_writer_id
+from memplane.home import Claim, Home
+from memplane.ids import new_id
 from memplane.objects.cached import CachedStore
 from memplane.objects.local import LocalStore
 from memplane.objects.manifest import ManifestedStore
@@ -131,7 +131,7 @@ async def open_store(storage: Storage, *, cached: bool = True) -> AsyncGenerator
                 store = CachedStore(
                     container,
                     Mirror(cache / "mirror"),
-                    Outbox(cache / "outbox", new_writer_id()),
+                    Outbox(cache / "outbox", new_id(), clock=system_clock),
                     clock=system_clock,
                     pacing=Pacing(),
                 )
@@ -155,7 +155,7 @@ async def open_container(storage: BlobStorage) -> AsyncGenerator[ManifestedStore
     pacing = Pacing()
     async with AsyncExitStack() as stack:
         azure = await stack.enter_async_context(open_azure_store(access, pacing=pacing))
-        retrying = RetryingStore(azure, pacing=pacing, new_write_id=new_writer_id)
+        retrying = RetryingStore(azure, pacing=pacing, new_write_id=new_id)
         conflicts = storage.cache / "conflicts"
         keeping = SafekeepingStore(retrying, conflicts, clock=system_clock, pacing=pacing)
         store = ManifestedStore(keeping, clock=system_clock, pacing=pacing)
@@ -205,6 +205,34 @@ def local_plane(settings: Settings) -> LocalPlane:
 
 
 @asynccontextmanager
+async def own_home(home: Home) -> AsyncGenerator[Claim]:
+    """Own the home while the block runs; a command that has it for a moment is waited for.
+
+    Raises:
+        HomeError: Another process owns it.
+    """
+    home.create()
+    for _ in range(_OWNER_PATIENCE):
+        with home.claim() as claim:
+            if claim is not None:
+                yield claim
+                return
+        owner = home.owner()
+        if owner and owner.address:
+            raise HomeError(
+                f"memplane is already up at {owner.address}, with {home.path} as its home"
+            )
+        await asyncio.sleep(_OWNER_PAUSE)
+    raise _stuck(home)
+
+
+def _stuck(home: Home) -> HomeError:
+    owner = home.owner()
+    who = f"process {owner.pid}" if owner else "another process"
+    return HomeError(f"{who} owns {home.path} and does not answer. End it, or try again later")
+
+
+@asynccontextmanager
 async def open_plane(settings: Settings | None = None) -> AsyncGenerator[Plane]:
     """Open the plane of a home: in this process, or in the one that owns it already.
 
@@ -225,9 +253,7 @@ async def open_plane(settings: Settings | None = None) -> AsyncGenerator[Plane]:
                 return
         # The owner is starting, or another command is about to let go.
         await asyncio.sleep(_OWNER_PAUSE)
-    owner = home.owner()
-    who = f"process {owner.pid}" if owner else "another process"
-    raise HomeError(f"{who} owns {home.path} and does not answer. End it, or try again later")
+    raise _stuck(home)
 
 
 @asynccontextmanager

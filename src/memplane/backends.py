@@ -11,7 +11,7 @@ from memplane.assemble import (
     choose_storage,
     open_store,
 )
-from memplane.ids import new_writer_id
+from memplane.ids import new_id
 from memplane.objects.backend import StoreBackend
 from memplane.settings import BlobSettings, Settings, settings_from_environment
 
@@ -21,7 +21,7 @@ class LocalBackend(StoreBackend):
 
     def __init__(self, root: Path | str) -> None:
         storage = LocalStorage(Path(root))
-        super().__init__(lambda: open_store(storage), new_writer=new_writer_id)
+        super().__init__(lambda: open_store(storage), new_writer=new_id)
 
 
 class BlobBackend(StoreBackend):
@@ -29,7 +29,7 @@ class BlobBackend(StoreBackend):
 
     def __init__(self, blob: BlobSettings, *, cache: Path) -> None:
         storage = BlobStorage(blob, cache)
-        super().__init__(lambda: open_store(storage, cached=False), new_writer=new_writer_id)
+        super().__init__(lambda: open_store(storage, cached=False), new_writer=new_id)
 
 
 class CachedBlobBackend(StoreBackend):
@@ -37,7 +37,7 @@ class CachedBlobBackend(StoreBackend):
 
     def __init__(self, blob: BlobSettings, *, cache: Path) -> None:
         storage = BlobStorage(blob, cache)
-        super().__init__(lambda: open_store(storage), new_writer=new_writer_id)
+        super().__init__(lambda: open_store(storage), new_writer=new_id)
 
 
 def get_backend(settings: Settings | None = None) -> StoreBackend:

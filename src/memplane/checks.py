@@ -19,10 +19,10 @@ from memplane.assemble import Choice, choose_storage, open_store
 from memplane.clock import system_clock
 from memplane.errors import BackendMisconfigured, ConcurrencyError, MemplaneError
 from memplane.home import Home
-from memplane.ids import new_writer_id
+from memplane.ids import new_id
 from memplane.objects.keys import collisions
 from memplane.objects.store import Absent, Anything, Matches, ObjectStore, Version
-from memplane.settings import Settings, environment_typos
+from memplane.settings import Settings, typing_errors
 
 _FIXED_SQLITE: Final = (3, 51, 3)
 _LITTLE_SPACE: Final = 256 * 1024 * 1024
@@ -68,7 +68,7 @@ def _examine_machine(settings: Settings) -> list[Finding]:
         _check_sqlite(),
         _check_clock(settings.home),
         _check_disk(settings.home),
-        _check_variables(),
+        _check_variables(settings.home),
     ]
 
 
@@ -141,8 +141,8 @@ def _check_disk(home: Path) -> Finding:
     return Finding("disk", Verdict.OK, shown)
 
 
-def _check_variables() -> Finding:
-    unknown = environment_typos()
+def _check_variables(home: Path) -> Finding:
+    unknown = typing_errors(home)
     if unknown:
         return Finding(
             "variables",
@@ -199,7 +199,7 @@ async def _check_listing(store: ObjectStore) -> Finding:
 
 async def _check_conditions(store: ObjectStore) -> Finding:
     """Try what everything rests on: a write happens only if its condition holds."""
-    key = f"state/doctor-{new_writer_id()}.txt"
+    key = f"state/doctor-{new_id()}.txt"
     version = await store.write(key, b"doctor\n", expect=Absent())
     try:
         honoured = await _conflicts(store, key, Absent()) and await _conflicts(

@@ -9,6 +9,7 @@ MemplaneError
 │   ├── InvalidText            the bytes at the key are not UTF-8
 │   ├── ConcurrencyError       someone else wrote first; read again and merge
 │   ├── TooLarge               the store does not take an object of that size
+│   ├── RequestRefused         the store will never take this request as it is
 │   ├── BackendUnavailable     no answer, or one that cannot be trusted; the outcome is unknown
 │   ├── PermissionDenied       the store refused this caller
 │   ├── ContainerMissing       the container does not exist
@@ -60,6 +61,10 @@ class ConcurrencyError(StorageError):
 
 class TooLarge(StorageError):
     """The store does not take an object of that size."""
+
+
+class RequestRefused(StorageError):
+    """The store will never take this request as it is."""
 
 
 class BackendUnavailable(StorageError):

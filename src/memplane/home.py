@@ -8,12 +8,13 @@ import os
 import secrets
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
 from memplane.errors import HomeError
+from memplane.ids import new_id
 from memplane.secret import Secret
 
 _SOCKET_PATH_BYTES: Final = 100
@@ -71,20 +72,27 @@ class Home:
         Raises:
             HomeError: The file cannot be read or made, or others can read it.
         """
+        if not self.token_file.is_symlink() and not self.token_file.exists():
+            self._make_token()
+        return self._existing_token()
+
+    def _make_token(self) -> None:
+        # Written aside and linked in place: nobody ever reads half a token.
+        aside = self.path / f".token-{new_id()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(self.token_file, flags, 0o600)
-        except FileExistsError:
-            return self._existing_token()
+            descriptor = os.open(aside, flags, 0o600)
+            with os.fdopen(descriptor, "w") as handle:
+                os.fchmod(descriptor, 0o600)
+                handle.write(secrets.token_urlsafe(32) + "\n")
+                handle.flush()
+                os.fsync(descriptor)
+            with suppress(FileExistsError):
+                os.link(aside, self.token_file)
         except OSError as error:
             raise HomeError(f"{self.token_file} cannot be made: {error.strerror}") from error
-        token = secrets.token_urlsafe(32)
-        with os.fdopen(descriptor, "w") as handle:
-            os.fchmod(descriptor, 0o600)
-            handle.write(token + "\n")
-            handle.flush()
-            os.fsync(descriptor)
-        return Secret(token)
+        finally:
+            aside.unlink(missing_ok=True)
 
     def _existing_token(self) -> Secret:
         try:

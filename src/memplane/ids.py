@@ -5,6 +5,6 @@ from __future__ import annotations
 import secrets
 
 
-def new_writer_id() -> str:
-    """Name a process that writes, so that its own writes can be recognised later."""
+def new_id() -> str:
+    """Make up a name that nobody else has: of a writer, a write, a file not yet renamed."""
     return secrets.token_hex(6)

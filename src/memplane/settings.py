@@ -20,6 +20,7 @@ from memplane.errors import SettingsError
 from memplane.secret import Secret
 
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
+_UNSET: Final = Path()
 _FALSE: Final = frozenset({"false", "0", "no", "off", ""})
 
 
@@ -189,21 +190,30 @@ class Settings:
         default=False, read=boolean, about="Refuse to start with half a cloud configuration."
     )
     data_dir: Path = _option(
-        Path(),
+        _UNSET,
         folder,
         "The local object store.",
         shown_default="`<home>/data`; on Windows `%LOCALAPPDATA%\\memplane\\data`",
     )
     cache_dir: Path = _option(
-        Path(), folder, "The mirror of the container.", shown_default="`<home>/cache`"
+        _UNSET, folder, "The mirror of the container.", shown_default="`<home>/cache`"
     )
     state_dir: Path = _option(
-        Path(), folder, "What sync remembers.", shown_default="`<home>/state`"
+        _UNSET, folder, "What sync remembers.", shown_default="`<home>/state`"
     )
     blob: BlobSettings = field(default_factory=BlobSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     persona: PersonaSettings = field(default_factory=PersonaSettings)
     ops: OpsSettings = field(default_factory=OpsSettings)
+
+    def __post_init__(self) -> None:
+        """Fill in the places that follow from the home."""
+        home = self.home.expanduser().absolute()
+        follow = {"home": home, "data_dir": home / "data"}
+        follow |= {"cache_dir": home / "cache", "state_dir": home / "state"}
+        for name, place in follow.items():
+            if name == "home" or getattr(self, name) == _UNSET:
+                object.__setattr__(self, name, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +264,8 @@ def load_settings(flags: Mapping[str, str], environ: Mapping[str, str]) -> Setti
     """
     home = _home_of(flags, environ)
     dotenv = _read_dotenv(home / ".env")
+    if "MEMPLANE_HOME" in dotenv:
+        raise SettingsError(f"{home / '.env'} cannot move the home it lies in")
     from_toml = _read_toml(home / "config.toml")
     values: dict[str, object] = {}
     for setting in all_settings():
@@ -271,8 +283,6 @@ def load_settings(flags: Mapping[str, str], environ: Mapping[str, str]) -> Setti
     local_app_data = environ.get("LOCALAPPDATA", "")
     data = default_data_dir(home, windows=sys.platform == "win32", local_app_data=local_app_data)
     values.setdefault("data_dir", Path(data))
-    values.setdefault("cache_dir", home / "cache")
-    values.setdefault("state_dir", home / "state")
     return cast("Settings", _build(Settings, values))
 
 
@@ -282,9 +292,9 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     return sorted(name for name in environ if name.startswith("MEMPLANE_") and name not in known)
 
 
-def environment_typos() -> list[str]:
-    """Name this process's variables that look like ours and are not."""
-    return unknown_variables(os.environ)
+def typing_errors(home: Path) -> list[str]:
+    """Name what looks like ours and is not, in the environment and in the home's `.env`."""
+    return unknown_variables({**os.environ, **_read_dotenv(home / ".env")})
 
 
 def _home_of(flags: Mapping[str, str], environ: Mapping[str, str]) -> Path:

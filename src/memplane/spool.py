@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
+from memplane.ids import new_id
 from memplane.objects.files import open_folder, replace_file, translated
 
 
@@ -23,9 +23,9 @@ class Job:
     path: Path
 
 
-def leave_job(spool: Path, kind: str, details: Mapping[str, str]) -> None:
+def leave_job(spool: Path, kind: str, details: Mapping[str, str], *, now: datetime) -> None:
     """Leave a job. It is durable when this returns."""
-    name = f"{time.time_ns():020d}-{secrets.token_hex(4)}.job"
+    name = f"{int(now.timestamp() * 1_000_000):020d}-{new_id()}.job"
     body = json.dumps({"kind": kind, "details": dict(details)}).encode()
     with translated(name):
         folder = open_folder(spool, (), create=True)

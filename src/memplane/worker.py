@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from memplane.assemble import choose_storage, open_store
+from memplane.clock import system_clock
 from memplane.errors import MemplaneError
 from memplane.home import Home
 from memplane.objects.cached import CachedStore
@@ -23,6 +24,7 @@ from memplane.spool import Job, finish_job, leave_job, waiting_jobs
 
 QUIET_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.5
+_LOG_BYTES: Final = 1_000_000
 
 _log = logging.getLogger(__name__)
 
@@ -44,13 +46,11 @@ def leave_and_wake(settings: Settings, kind: str, details: Mapping[str, str]) ->
     """Leave a job, and start a worker unless one runs. Returns at once."""
     home = Home(settings.home)
     home.create()
-    leave_job(home.spool, kind, details)
+    leave_job(home.spool, kind, details, now=system_clock())
     with _the_only_worker(home.spool) as free:
         if not free:
             return
-    (home.path / "logs").mkdir(mode=0o700, exist_ok=True)
-    log = home.path / "logs" / "worker.log"
-    with log.open("ab") as output:
+    with _log_file(home).open("ab") as output:
         subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, "-m", "memplane", "--home", str(home.path), "worker"],
             stdin=subprocess.DEVNULL,
@@ -58,6 +58,14 @@ def leave_and_wake(settings: Settings, kind: str, details: Mapping[str, str]) ->
             stderr=output,
             start_new_session=True,  # it outlives whoever woke it
         )
+
+
+def _log_file(home: Home) -> Path:
+    log = home.path / "logs" / "worker.log"
+    log.parent.mkdir(mode=0o700, exist_ok=True)
+    if log.exists() and log.stat().st_size > _LOG_BYTES:
+        log.replace(log.with_suffix(".log.1"))
+    return log
 
 
 async def work(

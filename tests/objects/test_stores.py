@@ -97,7 +97,7 @@ class TestCached(ObjectStoreConformance):
         store = CachedStore(
             in_memory(),
             Mirror(tmp_path / "mirror"),
-            Outbox(tmp_path / "outbox", "writer"),
+            Outbox(tmp_path / "outbox", "writer", clock=system_clock),
             clock=system_clock,
             pacing=PACING,
         )

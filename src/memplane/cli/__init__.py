@@ -45,7 +45,8 @@ options:
   --version         print the version
   -h, --help        print this; `memplane COMMAND --help` tells more
 
-exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 a store or owner did not answer
+exit codes: 0 done, 1 failed, 2 wrong usage or configuration or an incomplete migration,
+            3 a store or owner did not answer
 """
 
 

@@ -34,7 +34,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     import asyncio
     from pathlib import Path
 
-    from memplane.backends import CachedBlobBackend
+    from memplane.backends import BlobBackend
 
     storage = configured_container(settings)
     folders: list[tuple[Path | str, str]] = [(settings.data_dir, "")]
@@ -47,7 +47,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     def migrate() -> MigrationReport:
         from memplane.objects.migration import migrate_local_to_backend
 
-        with CachedBlobBackend(storage.blob, cache=storage.cache) as backend:
+        with BlobBackend(storage.blob, cache=storage.cache) as backend:
             return migrate_local_to_backend(
                 folders, backend, sources=arguments.source, progress=_progress
             )

@@ -19,19 +19,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve until told to stop."""
     del arguments
-    from memplane.assemble import local_plane
+    from memplane.assemble import local_plane, own_home
     from memplane.cli import OK
-    from memplane.errors import HomeError
     from memplane.home import Home
     from memplane.http.serve import serve_until_stopped
 
     home = Home(settings.home)
-    home.create()
-    with home.claim() as claim:
-        if claim is None:
-            owner = home.owner()
-            where = f" at {owner.address}" if owner and owner.address else ""
-            raise HomeError(f"memplane is already up{where}, with {home.path} as its home")
+    async with own_home(home) as claim:
         plane = local_plane(settings)
         home.token()
         status = await plane.status()

@@ -16,6 +16,7 @@ STATUS_OF: Final[Mapping[type[errors.MemplaneError], int]] = {
     errors.InvalidText: 422,
     errors.ConcurrencyError: 409,
     errors.TooLarge: 413,
+    errors.RequestRefused: 502,
     errors.BackendUnavailable: 503,
     errors.PermissionDenied: 502,
     errors.ContainerMissing: 502,

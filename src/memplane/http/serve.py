@@ -7,8 +7,9 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from types import FrameType
+from typing import Final
 
 import uvicorn
 
@@ -17,6 +18,8 @@ from memplane.home import Home, short_path
 from memplane.http.app import create_app
 from memplane.http.boundary import loopback_hosts
 from memplane.plane.contract import Plane
+
+_BACKLOG: Final = 2048
 
 
 async def serve_until_stopped(
@@ -32,7 +35,7 @@ async def serve_until_stopped(
     Raises:
         HomeError: The port or the socket cannot be had.
     """
-    with _listening(port) as listening, _owner_socket(home) as owner_socket, _own_signals():
+    with _listening(port) as listening, _owner_socket(home) as owner_socket:
         bound = listening[0].getsockname()[1]
         hosts = (*loopback_hosts(bound), *allowed_hosts)
         config = uvicorn.Config(
@@ -43,20 +46,30 @@ async def serve_until_stopped(
             server_header=False,
             timeout_graceful_shutdown=5,
         )
-        ready(f"http://127.0.0.1:{bound}")
-        await uvicorn.Server(config).serve(sockets=[*listening, owner_socket])
+        server = uvicorn.Server(config)
+        with _stopping(server):
+            ready(f"http://127.0.0.1:{bound}")
+            await server.serve(sockets=[*listening, owner_socket])
 
 
 @contextmanager
 def _listening(port: int) -> Generator[list[socket.socket]]:
-    sockets = [_bound(socket.AF_INET, "127.0.0.1", port)]
-    with suppress(HomeError, OSError):  # a machine may be without IPv6
-        sockets.append(_bound(socket.AF_INET6, "::1", sockets[0].getsockname()[1]))
-    try:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(_bound(socket.AF_INET, "127.0.0.1", port))]
+        if _has_ipv6_loopback():
+            # Also where nobody asks for it: another program there would get our clients' tokens.
+            bound = sockets[0].getsockname()[1]
+            sockets.append(stack.enter_context(_bound(socket.AF_INET6, "::1", bound)))
         yield sockets
-    finally:
-        for one in sockets:
-            one.close()
+
+
+def _has_ipv6_loopback() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
 
 
 def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
@@ -64,6 +77,7 @@ def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        listening.listen(_BACKLOG)
     except OSError as error:
         listening.close()
         if error.errno == errno.EADDRINUSE:
@@ -84,6 +98,7 @@ def _owner_socket(home: Home) -> Generator[socket.socket]:
         try:
             with short_path(home.socket) as path:
                 listening.bind(path)
+                listening.listen(_BACKLOG)
         finally:
             os.umask(before)
         yield listening
@@ -92,14 +107,17 @@ def _owner_socket(home: Home) -> Generator[socket.socket]:
         home.socket.unlink(missing_ok=True)
 
 
-def _heeded(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: the server has been told."""
-
-
 @contextmanager
-def _own_signals() -> Generator[None]:
-    # The server repeats the signal that stopped it when it is done; by then it was heeded.
-    before = {number: signal.signal(number, _heeded) for number in (signal.SIGINT, signal.SIGTERM)}
+def _stopping(server: uvicorn.Server) -> Generator[None]:
+    """Stop the server when told to, from the moment it says that it can be stopped.
+
+    The server has handlers of its own while it runs; it repeats the signal to these at its end.
+    """
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        server.should_exit = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ from azure.storage.blob.aio import ContainerClient
 
 from memplane.errors import BackendUnavailable, ConcurrencyError, ContainerMissing
 from memplane.objects.appending import append_by_rewriting
-from memplane.objects.azure_access import Access, MayCreate, container_client
+from memplane.objects.azure_access import Access, WithConnectionString, container_client
 from memplane.objects.azure_errors import NotThere, translation
 from memplane.objects.keys import check_key, folded, is_valid, refuse_collision
 from memplane.objects.lineage import Stamp
@@ -57,7 +57,9 @@ class _Pages(Protocol):
 async def open_azure_store(access: Access, *, pacing: Pacing) -> AsyncGenerator[AzureStore]:
     """Open the container with one connection pool, and close it again."""
     async with container_client(access) as client:
-        yield AzureStore(client, may_create=isinstance(access, MayCreate), pacing=pacing)
+        yield AzureStore(
+            client, may_create=isinstance(access, WithConnectionString), pacing=pacing
+        )
 
 
 class AzureStore:

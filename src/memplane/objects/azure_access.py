@@ -74,7 +74,6 @@ class WithTokens:
 
 
 Access: TypeAlias = WithConnectionString | WithSas | WithTokens
-MayCreate = WithConnectionString
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from memplane.errors import (
     ContainerMissing,
     MemplaneError,
     PermissionDenied,
+    RequestRefused,
     StorageError,
     TokenExpiredError,
     TooLarge,
@@ -67,6 +68,10 @@ def _meaning(status: int, code: str, error: Exception, key: str) -> MemplaneErro
             return ConcurrencyError("exists already", key=key)
         case 413:
             return TooLarge("is larger than Azure takes", key=key)
+        case 400 | 405 | 411 | 414:
+            return RequestRefused(
+                f"Azure refused ({code or status}): {_first_line(error)}", key=key
+            )
         case 401 | 403:
             return _refusal(code, key)
         case _:

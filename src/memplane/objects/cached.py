@@ -21,6 +21,7 @@ from memplane.errors import (
     BackendUnavailable,
     ConcurrencyError,
     InvalidKey,
+    RequestRefused,
     StorageError,
     TooLarge,
 )
@@ -30,6 +31,7 @@ from memplane.objects.lineage import Lineage, Stamp
 from memplane.objects.mirror import Mirror
 from memplane.objects.outbox import Outbox, Parcel
 from memplane.objects.pacing import Pacing
+from memplane.objects.parallel import for_each
 from memplane.objects.soon import Soon
 from memplane.objects.store import (
     NO_METADATA,
@@ -50,6 +52,9 @@ _LONGEST_OFFLINE: Final = 60.0
 _PARALLEL: Final = 32
 _PENDING: Final = "pending:"
 """Versions that begin so are of bytes that have not reached the container."""
+
+_AWAY: Final = (BackendUnavailable, AuthError)
+"""Without a network there is often no token to be had either."""
 
 _log = logging.getLogger(__name__)
 
@@ -81,6 +86,7 @@ class CachedStore:
         self._pacing = pacing
         self._known: dict[str, ObjectInfo] = {}
         self._refused: tuple[str, ...] = ()
+        self._listed = False
         self._believe_until = float("-inf")
         self._offline_for = 0.0
         self._sending = asyncio.Lock()
@@ -104,7 +110,7 @@ class CachedStore:
         if await self._online():
             try:
                 return await self._with_waiting(key, await self._current(key))
-            except BackendUnavailable as error:
+            except _AWAY as error:
                 self._note_offline(error)
         return await self._remembered(key)
 
@@ -112,40 +118,32 @@ class CachedStore:
         check_key(key)
         await self._flush_for(key)
         if await self._online() and not self._outbox.holds(key):
-            known = self._known.get(key)
-            return known if known is not None else await self._inner.stat(key)
+            try:
+                return self._known.get(key) or await self._inner.stat(key)
+            except _AWAY as error:
+                self._note_offline(error)
         found = await self._remembered(key)
         return _info(key, found) if found else None
 
     async def listing(self, prefix: str = "") -> Listing:
         waiting = self._outbox.keys()
-        if waiting:
+        if waiting and not self._believed_offline():
             await self._flush_if_possible()
-        if not await self._online() and not self._known:
+        if not await self._online() and not self._listed:
             raise BackendUnavailable("the container does not answer and was never listed here")
         entries = {key: one for key, one in self._known.items() if key.startswith(prefix)}
         for key in waiting:
             if key.startswith(prefix) and (found := await self.stat(key)) is not None:
                 entries[key] = found
-        return Listing(tuple(entries[key] for key in sorted(entries)), self._refused)
+        refused = tuple(name for name in self._refused if name.startswith(prefix))
+        return Listing(tuple(entries[key] for key in sorted(entries)), refused)
 
     async def pull(self, prefix: str = "") -> Pulled:
         """Bring the mirror up to date: one listing, then what changed, in parallel."""
         await self._list()
         wanted = [key for key in sorted(self._known) if key.startswith(prefix)]
         changed = await asyncio.to_thread(self._not_mirrored, wanted)
-        places = asyncio.Semaphore(_PARALLEL)
-
-        async def fetch(key: str) -> None:
-            async with places:
-                await self._fetch(key)
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                for key in changed:
-                    group.create_task(fetch(key))
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from errors
+        await for_each(changed, self._fetch, at_once=_PARALLEL)
         return Pulled(tuple(changed), len(wanted) - len(changed))
 
     async def write(
@@ -205,17 +203,18 @@ class CachedStore:
             return not self._offline_for
         try:
             await self._list()
-        except BackendUnavailable as error:
+        except _AWAY as error:
             self._note_offline(error)
             last = await asyncio.to_thread(self._mirror.load_listing)
-            if not self._known and last is not None:
+            if not self._listed and last is not None:
+                self._listed = True
                 self._known = {one.key: one for one in last.entries}
         return not self._offline_for
 
     def _believed_offline(self) -> bool:
         return bool(self._offline_for) and self._pacing.elapsed() < self._believe_until
 
-    def _note_offline(self, error: BackendUnavailable) -> None:
+    def _note_offline(self, error: BackendUnavailable | AuthError) -> None:
         if not self._offline_for:
             _log.warning("%s; working from what this machine last knew", error)
         self._offline_for = min(max(self._offline_for * 2, _FRESH_SECONDS), _LONGEST_OFFLINE)
@@ -229,8 +228,9 @@ class CachedStore:
             _log.warning("the container answers again")
         self._offline_for = 0.0
         self._believe_until = self._pacing.elapsed() + _FRESH_SECONDS
-        if before != self._known:
+        if before != self._known or not self._listed:
             await asyncio.to_thread(self._mirror.save_listing, self._clock(), found.entries)
+        self._listed = True
 
     async def _current(self, key: str) -> Object | None:
         copy = await asyncio.to_thread(self._mirror.load, key)
@@ -295,7 +295,7 @@ class CachedStore:
                 version = await self._inner.write(
                     key, data, expect=Anything(seen), metadata=metadata
                 )
-            except BackendUnavailable as error:
+            except _AWAY as error:
                 self._note_offline(error)
             else:
                 await self._remember(key, data, version, metadata)
@@ -325,15 +325,15 @@ class CachedStore:
     async def _flush_if_possible(self) -> None:
         try:
             await self.flush()
-        except BackendUnavailable as error:
+        except _AWAY as error:
             self._note_offline(error)
-        except (StorageError, AuthError) as error:
+        except StorageError as error:
             _log.warning("writes wait in the outbox: %s", error)
 
     async def _send_or_reject(self, parcel: Parcel) -> None:
         try:
             await self._send(parcel)
-        except (InvalidKey, TooLarge) as error:
+        except (InvalidKey, TooLarge, RequestRefused) as error:
             # It would be refused for ever, and everything behind it would wait.
             aside = await asyncio.to_thread(self._outbox.reject, parcel)
             _log.error("the container will not take a write; it is kept in %s: %s", aside, error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import secrets
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from memplane.errors import BackendUnavailable, InvalidKey, PermissionDenied, StorageError
+from memplane.ids import new_id
 from memplane.objects.keys import RESERVED
 
 _TEMPORARY: Final = f"{RESERVED}-new-"
@@ -63,20 +63,37 @@ def open_folder(root: Path, parts: tuple[str, ...], *, create: bool) -> int:
         FileNotFoundError: It is not there, and was not to be created.
     """
     if create:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(root)
     here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts:
             if create:
                 _make_folder(part, here)
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            deeper = os.open(part, flags, dir_fd=here)
+            deeper = _open_below(here, part)
             os.close(here)
             here = deeper
     except BaseException:
         os.close(here)
         raise
     return here
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user alone."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
+
+
+def _open_below(parent: int, name: str) -> int:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(name, flags, dir_fd=parent)
+    except NotADirectoryError as error:
+        # Linux says the same of a link as of a file, but a link must never look like an absence.
+        if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from error
+        raise
 
 
 def _make_folder(name: str, parent: int) -> None:
@@ -89,7 +106,7 @@ def _make_folder(name: str, parent: int) -> None:
 
 def replace_file(folder: int, name: str, data: bytes, *, durable: bool = True) -> None:
     """Put the bytes at the name, all or nothing; on any failure the old bytes stay."""
-    temporary = _TEMPORARY + secrets.token_hex(8)
+    temporary = _TEMPORARY + new_id()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
     try:

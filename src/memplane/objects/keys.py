@@ -99,6 +99,6 @@ def _segment_objection(segment: str) -> str | None:
         return "a segment cannot end in a dot or a space: Windows would drop it"
     if segment.split(".", maxsplit=1)[0].rstrip(" ").lower() in _DEVICES:
         return f"{segment!r} is the name of a device on Windows"
-    if segment.startswith(RESERVED):
+    if segment.lower().startswith(RESERVED):
         return f"segments that begin with {RESERVED!r} are memplane's own"
     return None

@@ -27,13 +27,12 @@ def close_when_leaving(thing: Closes) -> None:
     A program that handles these signals itself keeps its handlers; it ends by exiting, and that
     is seen too. Outside the main thread only the ordinary end is seen.
     """
-    if not _open:
-        atexit.unregister(_close_all)
-        atexit.register(_close_all)
-        if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
-                if signal.getsignal(number) is signal.SIG_DFL:
-                    signal.signal(number, _close_and_go)
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)
+    if threading.current_thread() is threading.main_thread():
+        for number in _SIGNALS:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, _close_and_go)
     _open.add(thing)
 
 

@@ -133,22 +133,22 @@ class LocalStore:
 
     def _rival_of(self, key: str) -> str | None:
         """Return the existing spelling of the key, if it is another one."""
-        here, spelled = self._root, ""
+        found = [("", self._root)]
         for part in key.split("/"):
-            names = _names_in(here)
-            alike = [name for name in names if folded(name) == folded(part)]
-            if not alike:
-                return None
-            name = part if part in alike else alike[0]
-            here, spelled = here / name, f"{spelled}/{name}" if spelled else name
-        return spelled
+            found = [
+                (f"{spelled}/{name}" if spelled else name, folder / name)
+                for spelled, folder in found
+                for name in _names_in(folder)
+                if folded(name) == folded(part)
+            ]
+        return next((spelled for spelled, _ in found if spelled != key), None)
 
     def _listing(self, prefix: str) -> Listing:
         entries: list[ObjectInfo] = []
         refused: list[str] = []
         with translated(""):
             for key, folder, name in self._files(prefix):
-                if not is_valid(key) or not _is_file(folder, name):
+                if not is_valid(key) or not _can_be_an_object(folder, name):
                     refused.append(key)
                 elif found := _object_at(folder, name):
                     size = len(found.data)
@@ -171,8 +171,11 @@ class LocalStore:
                     yield below + name, descriptor, name
 
 
-def _is_file(folder: int, name: str) -> bool:
-    return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+def _can_be_an_object(folder: int, name: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return True  # it went away since it was listed, which is no offence
 
 
 def _may_hold(folder: str, prefix: str) -> bool:

@@ -11,11 +11,12 @@ from typing import Any, Final, cast
 
 from memplane.clock import Clock
 from memplane.clock import stamp as time_stamp
-from memplane.errors import ConcurrencyError, InvalidKey
+from memplane.errors import ConcurrencyError, InvalidKey, MemplaneError
 from memplane.objects.appending import append_by_rewriting
 from memplane.objects.keys import is_valid
 from memplane.objects.lineage import Stamp
 from memplane.objects.pacing import Pacing
+from memplane.objects.parallel import for_each
 from memplane.objects.soon import Soon
 from memplane.objects.store import (
     NO_METADATA,
@@ -33,6 +34,7 @@ from memplane.objects.store import (
 MANIFEST: Final = "manifest.json"
 SCHEMA_VERSION: Final = 1
 _COALESCE_SECONDS: Final = 5.0
+_PARALLEL: Final = 16
 
 _log = logging.getLogger(__name__)
 
@@ -178,15 +180,12 @@ class ManifestedStore:
             raise
 
     async def close(self) -> None:
-        """Write what is outstanding."""
+        """Write what is outstanding, if that is possible: the objects themselves are safe."""
         await self._soon.close()
-        await self.flush()
-
-    async def entries(self) -> Entries:
-        """Return what the manifest says; it is rebuilt first when it is absent or damaged."""
-        found = await self._inner.read(MANIFEST)
-        known = parse_manifest(found.data) if found else None
-        return known if known is not None else await self.rebuild()
+        try:
+            await self.flush()
+        except MemplaneError as error:
+            _log.warning("the manifest is behind; `memplane manifest rebuild` mends it: %s", error)
 
     async def verify(self) -> Difference:
         """Compare the manifest with a complete listing."""
@@ -211,12 +210,15 @@ class ManifestedStore:
 
     async def _described(self, listed: Iterable[ObjectInfo], known: Entries) -> Entries:
         entries: Entries = {}
-        for one in listed:
+
+        async def describe(one: ObjectInfo) -> None:
             before = known.get(one.key)
             if before is not None and before.etag == one.version:
                 entries[one.key] = before
             elif (found := await self._inner.read(one.key)) is not None:
                 entries[one.key] = _entry(found.data, found.version, time_stamp(found.modified))
+
+        await for_each(listed, describe, at_once=_PARALLEL)
         return entries
 
     async def _update(self, changes: Changes) -> None:

@@ -14,7 +14,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 from memplane.errors import ConcurrencyError, MemplaneError
 from memplane.objects.backend import KeyInfo, Versioned
 from memplane.objects.files import open_folder, read_file, translated
-from memplane.objects.keys import check_key
+from memplane.objects.keys import RESERVED, check_key
 
 _PARALLEL: Final = 8
 _MOVED: Final = {
@@ -120,8 +120,12 @@ def _files(
                 continue
             if path.is_symlink():
                 errors.append((str(path), "is a symbolic link, and those are not followed"))
-            elif path.is_file() and not relative.startswith(".memplane"):
+            elif path.is_file() and not _is_our_own(relative):
                 yield _Found(path, root, relative, _key(relative, prefix))
+
+
+def _is_our_own(relative: str) -> bool:
+    return any(part.startswith(RESERVED) for part in relative.split("/"))
 
 
 def _is_below(relative: str, sources: Sequence[str]) -> bool:

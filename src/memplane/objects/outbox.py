@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from memplane.clock import Clock
 from memplane.objects.files import append_to_file, open_folder, replace_file, translated
 from memplane.objects.lineage import Stamp
 from memplane.objects.store import Version
@@ -50,9 +51,10 @@ class _Batch:
 class Outbox:
     """The parcels of this process, and of dead ones it took over. Blocking: call it in threads."""
 
-    def __init__(self, root: Path, writer: str) -> None:
+    def __init__(self, root: Path, writer: str, *, clock: Clock) -> None:
         self._root = root
         self._writer = writer
+        self._clock = clock
         self._seq = 0
         self._growing: dict[str, _Batch] = {}
         self._keys: dict[Path, str] = {}
@@ -72,7 +74,7 @@ class Outbox:
         with self._turn, translated(key), self._own_folder() as folder:
             batch = self._growing.get(key)
             if batch is None:
-                batch = _Batch(f"{self._next():012d}.open")
+                batch = _Batch(f"{self._next():020d}.open")
                 header = json.dumps({"key": key}).encode()
                 replace_file(folder, batch.name, _framed(header))
                 self._growing[key] = batch
@@ -84,9 +86,10 @@ class Outbox:
     def replace(self, key: str, data: bytes, seen: Version | None) -> None:
         """Put a whole write in line, durably; earlier parcels for the key are then pointless."""
         with self._turn, translated(key), self._own_folder() as folder:
-            before = [one for one in self._load_all(key) if one.stamp.writer == self._writer]
-            header = json.dumps({"key": key, "seen": before[0].seen if before else seen}).encode()
-            name = f"{self._next():012d}.write"
+            before = self._load_all(key)
+            first_seen = next((one.seen for one in before if not one.appends), seen)
+            header = json.dumps({"key": key, "seen": first_seen}).encode()
+            name = f"{self._next():020d}.write"
             replace_file(folder, name, _framed(header) + _framed(data))
             self._keys[self._root / self._writer / name] = key
             self._growing.pop(key, None)
@@ -140,7 +143,7 @@ class Outbox:
         """Let go of the locks; folders with nothing in them go away."""
         with self._turn:
             for folder, lock in self._locks.items():
-                if not any(folder.glob("*.*")):
+                if not any(map(_load, folder.glob("*.*"))):
                     shutil.rmtree(folder, ignore_errors=True)
                 os.close(lock)
             self._locks.clear()
@@ -148,7 +151,9 @@ class Outbox:
             self._keys.clear()
 
     def _load_all(self, key: str | None = None) -> list[Parcel]:
-        paths = sorted(path for path, its in self._keys.items() if key in {None, its})
+        # By number alone: what an earlier process left goes before what was written since.
+        held = (path for path, its in self._keys.items() if key in {None, its})
+        paths = sorted(held, key=lambda path: path.stem)
         return [parcel for parcel in map(_load, paths) if parcel is not None]
 
     def _let_go(self, path: Path) -> None:
@@ -156,7 +161,8 @@ class Outbox:
         self._keys.pop(path, None)
 
     def _next(self) -> int:
-        self._seq += 1
+        """Return a number that grows, also from one process to the next."""
+        self._seq = max(self._seq + 1, int(self._clock().timestamp() * 1_000_000))
         return self._seq
 
     @contextmanager

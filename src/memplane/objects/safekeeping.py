@@ -8,6 +8,7 @@ import os
 from asyncio import to_thread
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from memplane.clock import Clock
 from memplane.clock import stamp as time_stamp
@@ -27,6 +28,8 @@ from memplane.objects.store import (
     ObjectStore,
     Version,
 )
+
+_NAME_BYTES: Final = 120
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +88,9 @@ class SafekeepingStore:
         moment = time_stamp(self._clock()).replace(":", "")
         digest = hashlib.sha256(theirs.data).hexdigest()[:12]
         *folders, name = key.split("/")
-        await to_thread(self._write_copy, tuple(folders), f"{moment}-{digest}-{name}", theirs.data)
+        ending = name.encode()[-_NAME_BYTES:].decode(errors="ignore")
+        copy = f"{moment}-{digest}-{ending}"
+        await to_thread(self._write_copy, tuple(folders), copy, theirs.data)
         _log.warning(
             "%r was changed elsewhere since it was last read here; the last writer wins, and the "
             "replaced version is kept in %s",
@@ -97,6 +102,6 @@ class SafekeepingStore:
         with translated(name):
             folder = open_folder(self._conflicts, folders, create=True)
             try:
-                replace_file(folder, name[-200:], data)
+                replace_file(folder, name, data)
             finally:
                 os.close(folder)

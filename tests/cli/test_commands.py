@@ -1,0 +1,239 @@
+"""Commands through their real door: a process, its output and its exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memplane import BlobBackend, LocalBackend
+from memplane.clock import system_clock
+from memplane.objects.outbox import Outbox
+from tests.support.azurite import Azurite
+from tests.support.running import memplane, running_memplane
+
+
+def cloud(azurite: Azurite, container: str) -> dict[str, str]:
+    return {
+        "MEMPLANE_BLOB_CONNECTION_STRING": azurite.connection_string,
+        "MEMPLANE_BLOB_CONTAINER": container,
+    }
+
+
+def test_help_lists_the_commands(home: Path) -> None:
+    ran = memplane(home, "--help")
+    assert ran.returncode == 0
+    for command in ("up", "status", "doctor", "cloud", "manifest", "queue"):
+        assert f"\n  {command} " in ran.stdout
+    assert "worker" not in ran.stdout
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("command", ["up", "status", "doctor", "cloud", "manifest", "queue"])
+def test_every_command_explains_itself(command: str, home: Path) -> None:
+    ran = memplane(home, command, "--help")
+    assert ran.returncode == 0
+    assert ran.stdout.startswith(f"usage: memplane {command}")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "usage: memplane"),
+        (("nonsense",), "there is no command 'nonsense'"),
+        (("status", "--nonsense"), "unrecognized arguments: --nonsense"),
+        (("--set", "http.port", "status"), "--set takes NAME=VALUE"),
+        (("--set", "http.prot=1", "status"), "Did you mean http.port?"),
+        (("up", "--port", "99999999"), "expected a port"),
+        (("cloud",), "action"),
+        (("cloud", "migrate"), "no container to work with"),
+        (("manifest", "verify"), "no container to work with"),
+        (("queue", "list"), "no container to work with"),
+    ],
+)
+def test_wrong_usage_is_explained_and_exits_with_2(
+    words: tuple[str, ...], says: str, home: Path
+) -> None:
+    ran = memplane(home, *words)
+    assert ran.returncode == 2
+    assert says in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_the_version(home: Path) -> None:
+    assert memplane(home, "--version").stdout == "0.1.0\n"
+
+
+def test_status_while_nothing_runs(home: Path) -> None:
+    ran = memplane(home, "status", "--json")
+    assert ran.returncode == 0
+    status = json.loads(ran.stdout)
+    assert status["running"] is False
+    assert status["home"] == str(home)
+    assert status["storage"]["kind"] == "local"
+    assert status["storage"]["complaint"] is None
+    assert "not running" in memplane(home, "status").stdout
+
+
+def test_status_of_a_running_memplane(home: Path) -> None:
+    with running_memplane(home) as running:
+        status = json.loads(memplane(home, "status", "--json").stdout)
+        assert status["running"] is True
+        assert status["address"] == running.address
+        assert running.address in memplane(home, "status").stdout
+
+
+def test_up_says_what_a_newcomer_needs(home: Path) -> None:
+    with running_memplane(home) as running:
+        assert running.address in running.printed
+        assert str(home / "token") in running.printed
+        assert "memplane status" in running.printed
+        assert running.token not in running.printed
+
+
+def test_half_a_cloud_is_loud_everywhere(home: Path) -> None:
+    half = {"MEMPLANE_BLOB_ENDPOINT": "https://account.blob.example"}
+    status = memplane(home, "status", env=half)
+    assert status.returncode == 0
+    assert "MEMPLANE_BLOB_CONTAINER is not set" in status.stdout
+    assert "MEMPLANE_BLOB_CONTAINER is not set" in status.stderr
+    doctor = memplane(home, "doctor", env=half)
+    assert doctor.returncode == 1
+    assert "failed  configuration" in doctor.stdout
+    strict = memplane(home, "status", env={**half, "MEMPLANE_STRICT_CLOUD": "true"})
+    assert strict.returncode == 2
+    assert "half configured" in strict.stderr
+    quiet = memplane(home, "status", env={**half, "MEMPLANE_KEEP_MEMORY_LOCAL": "true"})
+    assert "not set" not in quiet.stdout + quiet.stderr
+
+
+def test_doctor_finds_a_healthy_machine_healthy(home: Path) -> None:
+    ran = memplane(home, "doctor", "--json")
+    findings = {one["name"]: one for one in json.loads(ran.stdout)}
+    assert ran.returncode == 0
+    assert {"home", "secrets", "sqlite", "clock", "disk", "configuration", "names"} <= set(
+        findings
+    )
+    assert {one["verdict"] for one in findings.values()} == {"ok"}
+    assert LocalBackend(home / "data").list() == []
+
+
+def test_doctor_names_what_is_wrong_and_the_remedy(home: Path) -> None:
+    memplane(home, "status")
+    (home / "token").write_text("x")
+    (home / "token").chmod(0o644)
+    (home / "data").mkdir(exist_ok=True)
+    (home / "data" / "trailing. ").write_text("x")
+    ran = memplane(home, "doctor", env={"MEMPLANE_KEEP_MEMROY_LOCAL": "true"})
+    assert ran.returncode == 1
+    assert "failed  secrets: others can read" in ran.stdout
+    assert f"chmod 600 {home / 'token'}" in ran.stdout
+    assert "warning names" in ran.stdout
+    assert "MEMPLANE_KEEP_MEMROY_LOCAL" in ran.stdout
+
+
+def test_doctor_refuses_a_home_that_others_can_read(home: Path) -> None:
+    home.mkdir(mode=0o755)
+    home.chmod(0o755)
+    ran = memplane(home, "doctor")
+    assert ran.returncode == 1
+    assert f"chmod 700 {home}" in ran.stdout
+    assert memplane(home, "up").returncode == 1
+
+
+def test_doctor_tries_the_container(azurite: Azurite, container: str, home: Path) -> None:
+    ran = memplane(home, "doctor", env=cloud(azurite, container))
+    assert ran.returncode == 0, ran.stdout
+    assert "conditions honoured" in ran.stdout
+    with BlobBackend(azurite.by_key(container), cache=home / "c") as backend:
+        assert backend.list() == []
+
+
+def test_doctor_says_when_the_container_does_not_answer(home: Path) -> None:
+    nobody = {
+        "MEMPLANE_BLOB_CONNECTION_STRING": "AccountName=a;AccountKey=c2VjcmV0;"
+        "BlobEndpoint=http://127.0.0.1:9/a;",
+        "MEMPLANE_BLOB_CONTAINER": "box",
+    }
+    ran = memplane(home, "doctor", env=nobody)
+    assert ran.returncode == 1
+    assert "failed  names" in ran.stdout
+    assert "check the address" in ran.stdout
+    assert "c2VjcmV0" not in ran.stdout + ran.stderr
+
+
+def test_migrate_and_manifest(azurite: Azurite, container: str, home: Path) -> None:
+    with LocalBackend(home / "data") as local:
+        for number in range(5):
+            local.write_text(f"summaries/{number}.html", "x" * number)
+    env = cloud(azurite, container)
+    first = memplane(home, "cloud", "migrate", "--json", env=env)
+    assert first.returncode == 0, first.stderr
+    assert json.loads(first.stdout)["copied"] == 5
+    assert json.loads(first.stdout)["bytes_copied"] == 10
+    assert "5/5" in first.stderr
+    second = memplane(home, "cloud", "migrate", env=env)
+    assert second.returncode == 0
+    assert "copied 0 objects" in second.stdout
+    assert memplane(home, "manifest", "verify", env=env).returncode == 0
+    (home / "data" / "link.md").symlink_to("nowhere")
+    failed = memplane(home, "cloud", "migrate", env=env)
+    assert failed.returncode == 2
+    assert "symbolic link" in failed.stdout
+
+
+def test_manifest_verify_finds_and_rebuild_repairs(
+    azurite: Azurite, container: str, home: Path
+) -> None:
+    env = cloud(azurite, container)
+    with BlobBackend(azurite.by_key(container), cache=home / "c") as backend:
+        backend.write_text("a.md", "x")
+        backend._open().store._changes.clear()  # type: ignore[attr-defined] # as if it was killed
+    found = memplane(home, "manifest", "verify", env=env)
+    assert found.returncode == 1
+    assert "missing  a.md" in found.stdout
+    assert "lists 1 objects" in memplane(home, "manifest", "rebuild", env=env).stdout
+    assert memplane(home, "manifest", "verify", env=env).returncode == 0
+
+
+def test_the_queue_is_shown_sent_and_dropped(azurite: Azurite, container: str, home: Path) -> None:
+    from memplane.assemble import fingerprint
+
+    env = cloud(azurite, container)
+    cache = home / "cache" / "blob" / fingerprint(azurite.by_key(container))
+    left = Outbox(cache / "outbox", "dead", clock=system_clock)
+    left.append("log.txt", b"one\n")
+    left.close()
+    memplane(home, "status")
+    (row,) = json.loads(memplane(home, "queue", "list", "--json", env=env).stdout)
+    assert (row["state"], row["key"], row["what"]) == ("waiting", "log.txt", "append")
+    status = json.loads(memplane(home, "status", "--json", env=env).stdout)
+    assert status["storage"]["waiting"] == 1
+    sent = memplane(home, "queue", "retry", env=env)
+    assert (sent.returncode, sent.stdout) == (0, "sent 1 of 1.\n")
+    with BlobBackend(azurite.by_key(container), cache=home / "c") as backend:
+        assert backend.read_text("log.txt") == "one\n"
+    assert memplane(home, "queue", "list", env=env).stdout == "0 in all\n"
+    assert memplane(home, "queue", "drop", "nothing", env=env).returncode == 1
+
+
+def test_the_queue_says_when_nobody_answers(home: Path) -> None:
+    nobody = {
+        "MEMPLANE_BLOB_CONNECTION_STRING": "AccountName=a;AccountKey=c2VjcmV0;"
+        "BlobEndpoint=http://127.0.0.1:9/a;",
+        "MEMPLANE_BLOB_CONTAINER": "box",
+    }
+    from memplane.assemble import fingerprint
+    from memplane.settings import load_settings
+
+    blob = load_settings({"home": str(home)}, nobody).blob
+    left = Outbox(
+        home / "cache" / "blob" / fingerprint(blob) / "outbox", "dead", clock=system_clock
+    )
+    left.append("log.txt", b"one\n")
+    left.close()
+    ran = memplane(home, "queue", "retry", env=nobody)
+    assert ran.returncode == 3
+    assert "'log.txt'" in ran.stderr
+    assert "1 in all" in memplane(home, "queue", "list", env=nobody).stdout

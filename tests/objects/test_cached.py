@@ -1,0 +1,353 @@
+"""The cache: how little it asks, and what it does when nobody answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from memplane.clock import system_clock
+from memplane.errors import BackendUnavailable, ConcurrencyError
+from memplane.objects.cached import CachedStore
+from memplane.objects.lineage import Stamp
+from memplane.objects.manifest import ManifestedStore
+from memplane.objects.mirror import Mirror
+from memplane.objects.outbox import Outbox, all_parcels, count_waiting
+from memplane.objects.safekeeping import SafekeepingStore
+from memplane.objects.store import Absent, Anything, Matches
+from memplane.testing.object_conformance import content, keys
+from tests.support.faulty import FaultyStore, Quick, overwrite
+
+STAMP = Stamp("unused", 1)
+
+
+@pytest.fixture
+def quick() -> Quick:
+    return Quick()
+
+
+@pytest.fixture
+def remote(quick: Quick) -> FaultyStore:
+    return FaultyStore(quick.pacing())
+
+
+def cached(remote: FaultyStore, folder: Path, quick: Quick, writer: str = "w1") -> CachedStore:
+    pacing = quick.pacing()
+    keeping = SafekeepingStore(remote, folder / "conflicts", clock=system_clock, pacing=pacing)
+    return CachedStore(
+        keeping,
+        Mirror(folder / "mirror"),
+        Outbox(folder / "outbox", writer, clock=system_clock),
+        clock=system_clock,
+        pacing=pacing,
+    )
+
+
+@pytest.fixture
+async def store(remote: FaultyStore, tmp_path: Path, quick: Quick) -> AsyncIterator[CachedStore]:
+    opened = cached(remote, tmp_path, quick)
+    await opened.open()
+    yield opened
+    remote.offline = False
+    await opened.close()
+
+
+async def test_what_was_read_once_is_not_read_again(
+    store: CachedStore, remote: FaultyStore
+) -> None:
+    await overwrite(remote, "a.md", b"x")
+    for _ in range(5):
+        assert await content(store, "a.md") == b"x"
+    assert remote.calls == ["listing", "read a.md"]
+
+
+async def test_a_change_elsewhere_is_seen_with_the_next_listing(
+    store: CachedStore, remote: FaultyStore, quick: Quick
+) -> None:
+    await overwrite(remote, "a.md", b"1")
+    assert await content(store, "a.md") == b"1"
+    await overwrite(remote, "a.md", b"2")
+    quick.now += 6
+    assert await content(store, "a.md") == b"2"
+
+
+async def test_a_mirror_survives_the_process(
+    remote: FaultyStore, tmp_path: Path, quick: Quick
+) -> None:
+    await overwrite(remote, "a.md", b"x")
+    first = cached(remote, tmp_path, quick)
+    await content(first, "a.md")
+    await first.close()
+    remote.calls.clear()
+    second = cached(remote, tmp_path, quick, "w2")
+    assert await content(second, "a.md") == b"x"
+    assert remote.calls == ["listing"]
+    await second.close()
+
+
+async def test_a_damaged_mirror_is_read_anew(
+    store: CachedStore, remote: FaultyStore, tmp_path: Path
+) -> None:
+    await overwrite(remote, "a.md", b"right")
+    await content(store, "a.md")
+    (copy,) = (path for path in (tmp_path / "mirror" / "objects").rglob("*") if path.is_file())
+    copy.write_bytes(copy.read_bytes().replace(b"right", b"wrong"))
+    assert await content(store, "a.md") == b"right"
+
+
+async def test_pull_asks_for_one_listing_and_what_changed(
+    store: CachedStore, remote: FaultyStore
+) -> None:
+    for number in range(40):
+        await overwrite(remote, f"n/{number:02d}.md", b"1")
+    pulled = await store.pull("n/")
+    assert len(pulled.changed) == 40
+    await overwrite(remote, "n/07.md", b"2")
+    remote.calls.clear()
+    pulled = await store.pull("n/")
+    assert (pulled.changed, pulled.unchanged) == (("n/07.md",), 39)
+    assert remote.calls == ["listing", "read n/07.md"]
+    remote.calls.clear()
+    await store.pull()
+    assert remote.calls == ["listing"]
+
+
+async def test_a_pull_that_fails_says_so(store: CachedStore, remote: FaultyStore) -> None:
+    remote.offline = True
+    with pytest.raises(BackendUnavailable):
+        await store.pull()
+
+
+async def test_appends_wait_for_each_other(store: CachedStore, remote: FaultyStore) -> None:
+    for number in range(30):
+        await store.append("log.txt", b"line %d\n" % number, stamp=STAMP)
+    assert [call for call in remote.calls if call.startswith("write")] == []
+    await store.flush()
+    assert [one for one in remote.calls if "log.txt" in one] == ["read log.txt", "write log.txt"]
+    assert (await content(remote.memory, "log.txt")).count(b"\n") == 30
+
+
+async def test_a_large_batch_does_not_wait(store: CachedStore, remote: FaultyStore) -> None:
+    await store.append("log.txt", b"x" * 5000, stamp=STAMP)
+    while "write log.txt" not in remote.calls:  # noqa: ASYNC110 - the suite's timeout ends it
+        await asyncio.sleep(0)
+
+
+async def test_a_reader_here_sees_what_was_appended_here(
+    store: CachedStore, remote: FaultyStore
+) -> None:
+    await overwrite(remote, "log.txt", b"head\n")
+    await store.append("log.txt", b"tail\n", stamp=STAMP)
+    assert await content(store, "log.txt") == b"head\ntail\n"
+    assert await content(remote.memory, "log.txt") == b"head\ntail\n"
+
+
+async def test_offline_reads_serve_what_was_last_known_and_say_so_once(
+    store: CachedStore, remote: FaultyStore, quick: Quick, caplog: pytest.LogCaptureFixture
+) -> None:
+    await overwrite(remote, "a.md", b"known")
+    await overwrite(remote, "b.md", b"never read here")
+    await content(store, "a.md")
+    remote.offline = True
+    for _ in range(3):
+        quick.now += 100
+        assert await content(store, "a.md") == b"known"
+        assert await keys(store) == ["a.md", "b.md"]
+    with pytest.raises(BackendUnavailable, match=r"b\.md.*no copy"):
+        await store.read("b.md")
+    with pytest.raises(BackendUnavailable):
+        await store.read("unknown.md")
+    assert caplog.text.count("working from what this machine last knew") == 1
+    remote.offline = False
+    quick.now += 100
+    assert await content(store, "b.md") == b"never read here"
+    assert "answers again" in caplog.text
+
+
+async def test_offline_listing_without_any_knowledge_is_refused(
+    store: CachedStore, remote: FaultyStore
+) -> None:
+    remote.offline = True
+    with pytest.raises(BackendUnavailable, match="never listed"):
+        await store.listing()
+
+
+async def test_offline_from_the_start_the_last_listing_is_known(
+    remote: FaultyStore, tmp_path: Path, quick: Quick
+) -> None:
+    await overwrite(remote, "a.md", b"x")
+    first = cached(remote, tmp_path, quick)
+    await content(first, "a.md")
+    await first.close()
+    remote.offline = True
+    second = cached(remote, tmp_path, quick, "w2")
+    assert await keys(second) == ["a.md"]
+    assert await content(second, "a.md") == b"x"
+    await second.close()
+
+
+async def test_offline_writes_wait_and_are_read_here(
+    store: CachedStore, remote: FaultyStore, quick: Quick, tmp_path: Path
+) -> None:
+    await overwrite(remote, "log.txt", b"head\n")
+    await content(store, "log.txt")
+    remote.offline = True
+    quick.now += 10
+    await store.append("log.txt", b"one\n", stamp=STAMP)
+    await store.write("new.md", b"first", expect=Anything())
+    await store.write("new.md", b"second", expect=Anything())
+    await store.append("new.md", b" and more", stamp=STAMP)
+    assert await content(store, "log.txt") == b"head\none\n"
+    assert await content(store, "new.md") == b"second and more"
+    assert await keys(store) == ["log.txt", "new.md"]
+    assert count_waiting(tmp_path / "outbox") == 3
+    remote.offline = False
+    await store.flush()
+    assert await content(remote.memory, "log.txt") == b"head\none\n"
+    assert await content(remote.memory, "new.md") == b"second and more"
+    assert count_waiting(tmp_path / "outbox") == 0
+
+
+async def test_offline_conditions_cannot_be_checked_and_fail(
+    store: CachedStore, remote: FaultyStore, tmp_path: Path
+) -> None:
+    version = await store.write("a.md", b"1", expect=Absent())
+    remote.offline = True
+    for attempt in (
+        lambda: store.write("a.md", b"2", expect=Matches(version)),
+        lambda: store.write("b.md", b"2", expect=Absent()),
+        lambda: store.delete("a.md", expect=Anything()),
+    ):
+        with pytest.raises(BackendUnavailable):
+            await attempt()
+    assert count_waiting(tmp_path / "outbox") == 0
+    remote.offline = False
+    assert await content(remote.memory, "a.md") == b"1"
+
+
+async def test_a_condition_waits_for_earlier_writes(
+    store: CachedStore, remote: FaultyStore
+) -> None:
+    remote.offline = True
+    await store.append("a.md", b"1", stamp=STAMP)
+    with pytest.raises(BackendUnavailable, match=r"a\.md"):
+        await store.write("a.md", b"2", expect=Absent())
+    remote.offline = False
+    await store.flush()
+    with pytest.raises(ConcurrencyError):
+        await store.write("a.md", b"2", expect=Absent())
+
+
+async def test_a_write_offline_that_meets_a_change_elsewhere_keeps_both(
+    store: CachedStore, remote: FaultyStore, quick: Quick, tmp_path: Path
+) -> None:
+    await overwrite(remote, "a.md", b"base")
+    await content(store, "a.md")
+    remote.offline = True
+    quick.now += 10
+    await store.write("a.md", b"ours", expect=Anything())
+    await overwrite(remote, "a.md", b"theirs")
+    remote.offline = False
+    await store.flush()
+    assert await content(remote.memory, "a.md") == b"ours"
+    (kept,) = (tmp_path / "conflicts").iterdir()
+    assert kept.read_bytes() == b"theirs"
+
+
+async def test_what_a_dead_process_left_is_sent_by_the_next(
+    remote: FaultyStore, tmp_path: Path, quick: Quick
+) -> None:
+    dead = Outbox(tmp_path / "outbox", "dead", clock=system_clock)
+    dead.append("log.txt", b"one\n")
+    dead.append("log.txt", b"two\n")
+    dead.close()
+    heir = cached(remote, tmp_path, quick, "heir")
+    await heir.open()
+    await heir.flush()
+    assert await content(remote.memory, "log.txt") == b"one\ntwo\n"
+    await heir.close()
+    assert list((tmp_path / "outbox").iterdir()) == []
+
+
+async def test_a_batch_that_landed_before_the_crash_is_not_doubled(
+    remote: FaultyStore, tmp_path: Path, quick: Quick
+) -> None:
+    first = cached(remote, tmp_path, quick, "first")
+    await first.append("log.txt", b"one\n", stamp=STAMP)
+    remote.lose_answers = 10**6
+    with pytest.raises(BackendUnavailable):
+        await first.flush()
+    assert await content(remote.memory, "log.txt") == b"one\n"
+    first._outbox.close()  # the process dies here
+    await overwrite_appending(remote, "log.txt", b"theirs\n")
+    remote.lose_answers = 0
+    heir = cached(remote, tmp_path, quick, "heir")
+    await heir.open()
+    assert await content(heir, "log.txt") == b"one\ntheirs\n"
+    await heir.flush()
+    assert await content(remote.memory, "log.txt") == b"one\ntheirs\n"
+    await heir.close()
+
+
+async def overwrite_appending(remote: FaultyStore, key: str, data: bytes) -> None:
+    await remote.memory.append(key, data, stamp=Stamp("another-machine", 1))
+
+
+async def test_a_parcel_the_container_never_takes_is_put_aside(
+    store: CachedStore, remote: FaultyStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    remote.offline = True
+    await store.append("Notes.md", b"ours\n", stamp=STAMP)
+    await store.append("other.md", b"fine\n", stamp=STAMP)
+    await overwrite(remote, "notes.md", b"theirs")
+    remote.offline = False
+    with caplog.at_level(logging.ERROR):
+        await store.flush()
+    assert await content(remote.memory, "other.md") == b"fine\n"
+    assert "will not take" in caplog.text
+    (rejected,) = all_parcels(tmp_path / "rejected")
+    assert (rejected.key, rejected.data) == ("Notes.md", b"ours\n")
+
+
+async def test_two_processes_with_one_cache_lose_nothing(
+    remote: FaultyStore, tmp_path: Path, quick: Quick
+) -> None:
+    stores = [cached(remote, tmp_path, quick, f"w{number}") for number in range(3)]
+    for one in stores:
+        await one.open()
+
+    async def lines(one: CachedStore, name: str) -> None:
+        for number in range(40):
+            await one.append("log.txt", f"{name}-{number}\n".encode(), stamp=STAMP)
+            if number % 7 == 0:
+                await one.flush()
+
+    async with asyncio.TaskGroup() as group:
+        for number, one in enumerate(stores):
+            group.create_task(lines(one, f"w{number}"))
+    for one in stores:
+        await one.close()
+    found = (await content(remote.memory, "log.txt")).decode().splitlines()
+    assert sorted(found) == sorted(f"w{w}-{n}" for w in range(3) for n in range(40))
+
+
+async def test_the_stack_of_a_container_keeps_its_manifest(
+    remote: FaultyStore, tmp_path: Path, quick: Quick
+) -> None:
+    pacing = quick.pacing()
+    manifested = ManifestedStore(remote, clock=system_clock, pacing=pacing)
+    store = CachedStore(
+        manifested,
+        Mirror(tmp_path / "mirror"),
+        Outbox(tmp_path / "outbox", "w", clock=system_clock),
+        clock=system_clock,
+        pacing=pacing,
+    )
+    await store.append("log.txt", b"one\n", stamp=STAMP)
+    await store.write("a.md", b"x", expect=Absent())
+    await store.close()
+    await manifested.close()
+    assert not await manifested.verify()

@@ -1,0 +1,143 @@
+"""One owner per home: in this process, or the one that has it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from memplane.assemble import open_plane
+from memplane.errors import HomeError, OwnerUnavailable
+from memplane.home import Home
+from memplane.plane.contract import Plane
+from memplane.plane.local import LocalPlane
+from memplane.plane.remote import RemotePlane, open_remote_plane
+from memplane.settings import load_settings
+from memplane.testing.plane_conformance import PlaneConformance
+from tests.support.running import memplane, running_memplane
+
+
+class TestLocalPlane(PlaneConformance):
+    @pytest.fixture
+    async def plane(self, home: Path) -> AsyncIterator[Plane]:
+        async with open_plane(load_settings({"home": str(home)}, {})) as opened:
+            assert isinstance(opened, LocalPlane)
+            yield opened
+
+
+class TestRemotePlane(PlaneConformance):
+    @pytest.fixture
+    async def plane(self, home: Path) -> AsyncIterator[Plane]:
+        with running_memplane(home):
+            async with open_plane(load_settings({"home": str(home)}, {})) as opened:
+                assert isinstance(opened, RemotePlane)
+                yield opened
+
+
+class TestRemotePlaneInADeepHome(PlaneConformance):
+    """A socket's path has about 100 bytes; a home may lie deeper."""
+
+    @pytest.fixture
+    def home(self, tmp_path: Path) -> Path:
+        return tmp_path / ("deep" * 20) / ("er" * 30) / "home"
+
+    @pytest.fixture
+    async def plane(self, home: Path) -> AsyncIterator[Plane]:
+        home.parent.mkdir(parents=True)
+        with running_memplane(home):
+            async with open_plane(load_settings({"home": str(home)}, {})) as opened:
+                assert isinstance(opened, RemotePlane)
+                yield opened
+
+
+async def test_the_remote_status_is_the_owners(home: Path) -> None:
+    with running_memplane(home) as running:
+        async with open_plane(load_settings({"home": str(home)}, {})) as plane:
+            status = await plane.status()
+    assert status.pid == running.process.pid != os.getpid()
+    assert status.address == running.address
+
+
+async def test_two_commands_at_once_take_turns(home: Path) -> None:
+    settings = load_settings({"home": str(home)}, {})
+
+    async def ask() -> str:
+        async with open_plane(settings) as plane:
+            return (await plane.status()).home
+
+    assert await asyncio.gather(*(ask() for _ in range(5))) == [str(home)] * 5
+
+
+async def test_an_owner_that_does_not_answer_is_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memplane.assemble._OWNER_PATIENCE", 3)
+    Home(home).create()
+    with Home(home).claim() as claim:
+        assert claim is not None
+        with pytest.raises(HomeError, match=f"process {os.getpid()} owns"):
+            async with open_plane(load_settings({"home": str(home)}, {})):
+                pass
+
+
+async def test_an_owner_that_dies_is_said_to_be_gone(home: Path) -> None:
+    with running_memplane(home) as running:
+        async with open_plane(load_settings({"home": str(home)}, {})) as plane:
+            await plane.status()
+            running.process.kill()
+            running.process.wait()
+            with pytest.raises(OwnerUnavailable, match="memplane up"):
+                await plane.status()
+
+
+async def test_a_killed_owner_leaves_a_home_that_can_be_used(home: Path) -> None:
+    with running_memplane(home) as running:
+        running.process.send_signal(signal.SIGKILL)
+        running.process.wait()
+    assert (home / "socket").exists()
+    async with open_plane(load_settings({"home": str(home)}, {})) as plane:
+        assert isinstance(plane, LocalPlane)
+    with running_memplane(home) as running:
+        assert running.address
+
+
+async def test_an_owner_that_refuses_is_said_to_refuse(home: Path) -> None:
+    with running_memplane(home):
+        (home / "token").write_text("another token\n")
+        async with open_remote_plane(Home(home)) as plane:
+            with pytest.raises(OwnerUnavailable, match="answered 401"):
+                await plane.status()
+
+
+def test_only_one_process_is_up(home: Path) -> None:
+    with running_memplane(home) as running:
+        second = memplane(home, "up", "--port", "0")
+        assert second.returncode == 1
+        assert f"already up at {running.address}" in second.stderr
+
+
+def test_a_taken_port_is_said_with_the_remedy(home: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ran = memplane(home, "up", "--port", str(port))
+    assert ran.returncode == 1
+    assert f"port {port} is taken" in ran.stderr
+    assert "--port N" in ran.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_stops_when_told_and_leaves_no_socket(number: signal.Signals, home: Path) -> None:
+    with running_memplane(home) as running:
+        running.process.send_signal(number)
+        assert running.process.wait(timeout=30) == 0
+        assert running.process.stdout is not None
+        assert "memplane stopped" in running.process.stdout.read()
+    assert not (home / "socket").exists()
+    assert Home(home).owner() is None

@@ -1,0 +1,75 @@
+"""`memplane up` in a process of its own, on any free port."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    process: subprocess.Popen[str]
+    address: str
+    port: int
+    home: Path
+    printed: str
+
+    @property
+    def token(self) -> str:
+        return (self.home / "token").read_text().strip()
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """The environment of a process under test: nothing of the developer's."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home.parent),
+        "MEMPLANE_HOME": str(home),
+        **more,
+    }
+
+
+def memplane(
+    home: Path, *words: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "memplane", *words],
+        env={**environment(home), **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@contextmanager
+def running_memplane(
+    home: Path, *words: str, env: Mapping[str, str] | None = None
+) -> Iterator[Running]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "memplane", "up", "--port", "0", *words],
+        env={**environment(home), **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    printed = ""
+    try:
+        while "Ctrl-C" not in printed:
+            line = process.stdout.readline()
+            assert line, f"memplane did not start: {printed}"
+            printed += line
+        address = re.search(r"http://127\.0\.0\.1:(\d+)", printed)
+        assert address is not None
+        yield Running(process, address[0], int(address[1]), home, printed)
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+        process.stdout.close()

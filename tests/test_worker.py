@@ -1,0 +1,123 @@
+"""The worker: wakes for jobs, does them together, and leaves when all is quiet."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memplane import BlobBackend, worker
+from memplane.assemble import fingerprint
+from memplane.clock import system_clock
+from memplane.errors import BackendUnavailable
+from memplane.home import Home
+from memplane.objects.outbox import Outbox
+from memplane.settings import Settings, load_settings
+from memplane.spool import Job, leave_job, waiting_jobs
+from tests.support.azurite import Azurite
+from tests.support.faulty import Quick
+from tests.support.running import memplane
+
+
+@pytest.fixture
+def settings(home: Path) -> Settings:
+    Home(home).create()
+    return load_settings({"home": str(home)}, {})
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    calls: list[list[str]] = []
+
+    async def note(_settings: Settings, jobs: list[Job]) -> None:
+        calls.append([job.details["n"] for job in jobs])
+
+    monkeypatch.setattr(worker, "KINDS", {"note": note})
+    return calls
+
+
+async def test_jobs_of_a_kind_are_done_together(settings: Settings, done: list[list[str]]) -> None:
+    spool = Home(settings.home).spool
+    for number in range(3):
+        leave_job(spool, "note", {"n": str(number)}, now=system_clock())
+    quick = Quick()
+    await worker.work(settings, pacing=quick.pacing(), quiet_seconds=30)
+    assert done == [["0", "1", "2"]]
+    assert waiting_jobs(spool) == []
+    assert 30 <= quick.now < 32
+
+
+async def test_a_job_that_fails_stays(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_settings: Settings, _jobs: list[Job]) -> None:
+        raise BackendUnavailable("nobody answers")
+
+    monkeypatch.setattr(worker, "KINDS", {"note": fail})
+    spool = Home(settings.home).spool
+    leave_job(spool, "note", {}, now=system_clock())
+    leave_job(spool, "of a newer version", {}, now=system_clock())
+    await worker.work(settings, pacing=Quick().pacing(), quiet_seconds=2)
+    assert [job.kind for job in waiting_jobs(spool)] == ["note", "of a newer version"]
+
+
+async def test_a_job_left_while_it_was_leaving_is_done(
+    settings: Settings, done: list[list[str]]
+) -> None:
+    spool = Home(settings.home).spool
+    quick = Quick()
+    late = iter([True])
+
+    def elapsed() -> float:
+        # The last look before leaving is over, and then somebody leaves a job.
+        if quick.now >= 1 and next(late, False):
+            leave_job(spool, "note", {"n": "late"}, now=system_clock())
+        return quick.now
+
+    pacing = type(quick.pacing())(sleep=quick.sleep, elapsed=elapsed, chance=lambda: 0.5)
+    await worker.work(settings, pacing=pacing, quiet_seconds=1)
+    assert done == [["late"]]
+
+
+async def test_a_second_worker_leaves_at_once(settings: Settings, done: list[list[str]]) -> None:
+    spool = Home(settings.home).spool
+    leave_job(spool, "note", {"n": "1"}, now=system_clock())
+    with worker._the_only_worker(spool) as first:
+        assert first
+        await worker.work(settings, pacing=Quick().pacing(), quiet_seconds=0)
+    assert done == []
+
+
+@pytest.fixture
+def started_workers(home: Path) -> Iterator[None]:
+    """End the worker a test woke, and no other process."""
+    yield
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"worker" in words and os.fsencode(home) in words:
+            os.kill(int(entry.parent.name), signal.SIGTERM)
+
+
+def test_the_outbox_is_delivered_in_the_background(
+    azurite: Azurite, container: str, home: Path, started_workers: None
+) -> None:
+    env = {
+        "MEMPLANE_BLOB_CONNECTION_STRING": azurite.connection_string,
+        "MEMPLANE_BLOB_CONTAINER": container,
+    }
+    memplane(home, "status")
+    cache = home / "cache" / "blob" / fingerprint(azurite.by_key(container))
+    left = Outbox(cache / "outbox", "dead", clock=system_clock)
+    left.append("log.txt", b"one\n")
+    left.close()
+    ran = memplane(home, "queue", "retry", "--background", env=env)
+    assert ran.returncode == 0, ran.stderr
+    while waiting_jobs(home / "spool"):
+        pass
+    with BlobBackend(azurite.by_key(container), cache=home / "c") as backend:
+        assert backend.read_text("log.txt") == "one\n"
+    assert "Traceback" not in (home / "logs" / "worker.log").read_text()
