@@ -68,9 +68,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'memplane' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # or any name would be accepted by type checkers
 
-    return getattr(import_module(_HOME_OF[name]), name)
+    def __getattr__(name: str) -> object:
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'memplane' has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(_HOME_OF[name]), name)

@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -112,7 +113,8 @@ def container_address(blob: BlobSettings) -> str:
         account = fields.get("accountname", "")
         suffix = fields.get("endpointsuffix", "core.windows.net")
         endpoint = fields.get("blobendpoint") or f"https://{account}.blob.{suffix}"
-    return f"{endpoint.rstrip('/')}/{blob.container}".lower()
+    place = urlsplit(endpoint)
+    return f"{place.scheme}://{place.netloc}{place.path.rstrip('/')}/{blob.container}".lower()
 
 
 @asynccontextmanager
@@ -184,7 +186,12 @@ def announce_choice(choice: Choice) -> None:
     """Log where state lives and why; half a configuration is never quiet."""
     _log.info("state lives in %s: %s", describe(choice).where, choice.reason)
     if choice.complaint:
-        _log.warning("%s", choice.complaint)
+        _warn_once(choice.complaint)
+
+
+@cache
+def _warn_once(complaint: str) -> None:
+    _log.warning("%s", complaint)
 
 
 def describe(choice: Choice) -> StorageSummary:

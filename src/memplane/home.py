@@ -56,10 +56,12 @@ class Home:
             HomeError: It cannot be made, or others can look into it.
         """
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.path)
             mode = stat.S_IMODE(self.path.stat().st_mode)
         except OSError as error:
             raise HomeError(f"{self.path} cannot be the home: {error.strerror}") from error
+        if not self.path.is_dir():
+            raise HomeError(f"{self.path} cannot be the home: it is not a folder")
         if mode & 0o077:
             raise HomeError(
                 f"{self.path} can be read by others (mode {mode:o}). "
@@ -92,7 +94,8 @@ class Home:
         except OSError as error:
             raise HomeError(f"{self.token_file} cannot be made: {error.strerror}") from error
         finally:
-            aside.unlink(missing_ok=True)
+            with suppress(OSError):
+                aside.unlink()
 
     def _existing_token(self) -> Secret:
         try:
@@ -100,8 +103,8 @@ class Home:
             with os.fdopen(descriptor) as handle:
                 mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
                 token = handle.read().strip()
-        except OSError as error:
-            raise HomeError(f"{self.token_file} cannot be read: {error.strerror}") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise HomeError(f"{self.token_file} cannot be read: {error}") from error
         if mode & 0o077:
             raise HomeError(
                 f"{self.token_file} can be read by others (mode {mode:o}). Someone may have the "
@@ -153,6 +156,13 @@ class Claim:
         body = json.dumps({"pid": os.getpid(), "address": address}).encode()
         os.ftruncate(self.descriptor, 0)
         os.pwrite(self.descriptor, body, 0)
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user alone."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
 
 
 @contextmanager

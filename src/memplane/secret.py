@@ -28,7 +28,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(self._value.encode(), other._value.encode())
+        return hmac.compare_digest(_bytes(self), _bytes(other))
 
     def __hash__(self) -> int:
         return hash((Secret, self._value))
@@ -44,3 +44,8 @@ class Secret:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Secret is not pickled")
+
+
+def _bytes(secret: Secret) -> bytes:
+    # Bytes of the environment that are not UTF-8 arrive as lone surrogates.
+    return secret.reveal().encode("utf-8", "surrogatepass")

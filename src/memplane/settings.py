@@ -20,7 +20,7 @@ from memplane.errors import SettingsError
 from memplane.secret import Secret
 
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
-_UNSET: Final = Path()
+_UNSET: Final = Path("<follows from the home>")
 _FALSE: Final = frozenset({"false", "0", "no", "off", ""})
 
 
@@ -59,7 +59,10 @@ def folder(text: str) -> Path:
     """Read a path; `~` is the user's folder."""
     if not text:
         raise ValueError("expected a path")
-    return Path(text).expanduser()
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:
+        raise ValueError("expected the folder of a user who exists") from None
 
 
 def optional_path(text: str) -> Path | None:
@@ -265,7 +268,8 @@ def load_settings(flags: Mapping[str, str], environ: Mapping[str, str]) -> Setti
     home = _home_of(flags, environ)
     dotenv = _read_dotenv(home / ".env")
     if "MEMPLANE_HOME" in dotenv:
-        raise SettingsError(f"{home / '.env'} cannot move the home it lies in")
+        place = home / ".env"
+        raise SettingsError(f"{place} cannot move the home it lies in. Set MEMPLANE_HOME instead")
     from_toml = _read_toml(home / "config.toml")
     values: dict[str, object] = {}
     for setting in all_settings():
@@ -277,6 +281,9 @@ def load_settings(flags: Mapping[str, str], environ: Mapping[str, str]) -> Setti
         )
         if found is not None:
             values[setting.name] = _value(setting, *found)
+    if "home" in from_toml:
+        place = home / "config.toml"
+        raise SettingsError(f"{place} cannot move the home it lies in. Set MEMPLANE_HOME instead")
     _refuse_unknown(flags, "the command line")
     _refuse_unknown(from_toml, str(home / "config.toml"))
     values["home"] = home
@@ -329,8 +336,6 @@ def _from_variables(setting: Named, source: Mapping[str, str], place: str) -> _F
 def _from_toml(setting: Named, source: Mapping[str, str], place: Path) -> _Found | None:
     if setting.name not in source:
         return None
-    if setting.name == "home":
-        raise SettingsError(f"{place} cannot move the home it lies in. Set MEMPLANE_HOME instead")
     return source[setting.name], f"{setting.name} in {place}"
 
 

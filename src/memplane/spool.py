@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from typing import Any, cast
 
 from memplane.ids import new_id
 from memplane.objects.files import open_folder, replace_file, translated
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ def waiting_jobs(spool: Path) -> list[Job]:
             continue
         except (ValueError, KeyError, TypeError):
             path.rename(path.with_suffix(".damaged"))
+            _log.warning("%s is not a job; it is put aside as .damaged", path)
     return jobs
 
 

@@ -41,13 +41,9 @@ EMPTY_LISTING = azure(
 
 
 def found(body: str = "hello") -> web.Response:
+    digest = base64.b64encode(hashlib.md5(body.encode(), usedforsecurity=False).digest())
     return azure(
-        206,
-        body,
-        ETag='"0x1"',
-        Last_Modified=TIME,
-        Content_Range=f"bytes 0-{len(body) - 1}/{len(body)}",
-        Content_Type="text/plain",
+        200, body, ETag='"0x1"', Last_Modified=TIME, Content_MD5=digest.decode(), x_ms_meta_a="b"
     )
 
 
@@ -254,10 +250,7 @@ async def test_a_listing_whose_second_page_fails_is_no_listing(
 async def test_an_answer_cut_in_the_middle_is_no_content(stub: Stub, store: AzureStore) -> None:
     async def cut(request: web.Request) -> web.StreamResponse:
         headers = {"x-ms-request-id": "1", "ETag": '"0x1"', "Last-Modified": TIME}
-        reply = web.StreamResponse(
-            status=206,
-            headers={**headers, "Content-Length": "100", "Content-Range": "bytes 0-99/100"},
-        )
+        reply = web.StreamResponse(status=200, headers={**headers, "Content-Length": "100"})
         await reply.prepare(request)
         await reply.write(b"only a part")
         assert request.transport is not None
@@ -267,6 +260,29 @@ async def test_an_answer_cut_in_the_middle_is_no_content(stub: Stub, store: Azur
     stub.answers = [cut]
     with pytest.raises(BackendUnavailable):
         await store.read("a.md")
+
+
+async def test_content_that_was_damaged_on_the_way_is_no_content(
+    stub: Stub, store: AzureStore
+) -> None:
+    answer = found("hello")
+    answer.text = "jello"
+    stub.answers = [answer]
+    with pytest.raises(BackendUnavailable, match="checksum"):
+        await store.read("a.md")
+
+
+async def test_a_read_carries_what_the_service_and_we_need(stub: Stub, store: AzureStore) -> None:
+    stub.answers = [found("hello")]
+    read = await store.read("notes/a b&c#d?.md")
+    (get,) = stub.asked
+    assert get.path in {"/box/notes/a%20b%26c%23d%3F.md", "/box/notes/a%20b&c%23d%3F.md"}
+    assert get.headers["authorization"] == "Bearer token1"
+    assert get.headers["x-ms-version"] == "2021-08-06"
+    assert get.headers["x-ms-client-request-id"]
+    assert read is not None
+    assert (read.data, read.version, read.metadata) == (b"hello", '"0x1"', {"a": "b"})
+    assert read.modified == datetime(2026, 3, 1, tzinfo=UTC)
 
 
 async def test_nobody_listening_is_unavailable(certificate: Certificate) -> None:
@@ -365,9 +381,9 @@ async def test_memories_are_not_sent_unencrypted() -> None:
 
 async def test_a_token_is_not_sent_over_http_even_on_loopback(azurite: Azurite) -> None:
     access = WithTokens(azurite.endpoint, "box", Tokens())
-    async with open_azure_store(access, pacing=Pacing()) as store:
-        with pytest.raises(BackendMisconfigured, match="only sent over https"):
-            await store.read("a.md")
+    with pytest.raises(BackendMisconfigured, match="only sent over https"):
+        async with open_azure_store(access, pacing=Pacing()):
+            pass
 
 
 async def test_an_expired_token_is_refused_by_the_emulator(

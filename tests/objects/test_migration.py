@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,12 +26,12 @@ def backend(
     request: pytest.FixtureRequest, azurite: Azurite, container: str, tmp_path: Path
 ) -> Iterator[StoreBackend]:
     blob = azurite.by_key(container)
-    opened: StoreBackend = {
+    kinds: dict[str, Callable[[], StoreBackend]] = {
         "local": lambda: LocalBackend(tmp_path / "destination"),
         "blob": lambda: BlobBackend(blob, cache=tmp_path / "cache"),
         "cached": lambda: CachedBlobBackend(blob, cache=tmp_path / "cache"),
-    }[request.param]()
-    with opened:
+    }
+    with kinds[request.param]() as opened:
         yield opened
 
 

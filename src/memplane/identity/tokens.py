@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from hmac import compare_digest
 from typing import Final
 
 from memplane.clock import Clock
@@ -42,7 +43,7 @@ class AmbientTokens:
             return self._known
 
     def refused(self, token: str) -> None:
-        if token == self._known:
+        if self._known is not None and compare_digest(token, self._known):
             self._known = None
 
 

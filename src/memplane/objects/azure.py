@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from hashlib import md5
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobProperties, ContentSettings
-from azure.storage.blob.aio import ContainerClient
 
 from memplane.errors import BackendUnavailable, ConcurrencyError, ContainerMissing
 from memplane.objects.appending import append_by_rewriting
-from memplane.objects.azure_access import Access, WithConnectionString, container_client
+from memplane.objects.azure_access import Access, Container, WithConnectionString, open_container
 from memplane.objects.azure_errors import NotThere, translation
+from memplane.objects.azure_reads import list_blobs, read_blob, version_of
 from memplane.objects.keys import check_key, folded, is_valid, refuse_collision
 from memplane.objects.lineage import Stamp
 from memplane.objects.pacing import Pacing
@@ -35,7 +35,6 @@ from memplane.objects.store import (
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-_PAGE: Final = 5000
 _CONTENT_TYPES: Final = {
     "md": "text/markdown; charset=utf-8",
     "json": "application/json",
@@ -45,45 +44,27 @@ _CONTENT_TYPES: Final = {
 }
 
 
-class _Pages(Protocol):
-    """What the SDK's page iterator has and does not declare."""
-
-    service_endpoint: str | None
-
-    def __aiter__(self) -> AsyncIterator[AsyncIterator[BlobProperties]]: ...
-
-
 @asynccontextmanager
 async def open_azure_store(access: Access, *, pacing: Pacing) -> AsyncGenerator[AzureStore]:
     """Open the container with one connection pool, and close it again."""
-    async with container_client(access) as client:
-        yield AzureStore(
-            client, may_create=isinstance(access, WithConnectionString), pacing=pacing
-        )
+    async with open_container(access) as container:
+        may_create = isinstance(access, WithConnectionString)
+        yield AzureStore(container, may_create=may_create, pacing=pacing)
 
 
 class AzureStore:
     """Keeps the ObjectStore contract with If-Match and If-None-Match. It retries nothing."""
 
-    def __init__(self, client: ContainerClient, *, may_create: bool, pacing: Pacing) -> None:
-        self._client = client
+    def __init__(self, container: Container, *, may_create: bool, pacing: Pacing) -> None:
+        self._container = container
+        self._client = container.client
         self._may_create = may_create
         self._pacing = pacing
         self._spellings: dict[str, str] | None = None
 
     async def read(self, key: str) -> Object | None:
         check_key(key)
-
-        async def get() -> Object:
-            reply = await self._client.download_blob(key, max_concurrency=1)
-            return Object(
-                await reply.readall(),
-                _version(reply.properties.etag, key),
-                reply.properties.last_modified,
-                dict(reply.properties.metadata or {}),
-            )
-
-        return await self._unless_absent(get, key)
+        return await self._unless_absent(partial(read_blob, self._container, key), key)
 
     async def stat(self, key: str) -> ObjectInfo | None:
         check_key(key)
@@ -111,7 +92,7 @@ class AzureStore:
                 validate_content=True,
                 **_precondition(expect),
             )
-            return _version(answer.get("etag"), key)
+            return version_of(answer["etag"])
 
         try:
             version = await self._asked(put, key)
@@ -146,10 +127,10 @@ class AzureStore:
 
     async def listing(self, prefix: str = "") -> Listing:
         try:
-            blobs = await self._asked(partial(self._all_pages, prefix), "")
+            found = await self._asked(partial(list_blobs, self._container, prefix), "")
         except NotThere as error:
             raise BackendUnavailable("the listing answered that it is not there") from error
-        entries = tuple(sorted(map(_info, blobs), key=lambda one: one.key))
+        entries = sorted(found, key=lambda one: one.key)
         valid = tuple(one for one in entries if is_valid(one.key))
         refused = tuple(one.key for one in entries if not is_valid(one.key))
         if refused:
@@ -157,22 +138,6 @@ class AzureStore:
         if not prefix:
             self._spellings = {folded(one.key): one.key for one in valid}
         return Listing(valid, refused)
-
-    async def _all_pages(self, prefix: str) -> list[BlobProperties]:
-        found = self._client.list_blobs(
-            name_starts_with=prefix or None, include=["metadata"], results_per_page=_PAGE
-        )
-        pages = cast("_Pages", found.by_page())
-        blobs: list[BlobProperties] = []
-        try:
-            async for page in pages:
-                blobs += [blob async for blob in page]
-                if not pages.service_endpoint:
-                    raise BackendUnavailable("the answer is not a listing, so nothing is known")
-        except (AttributeError, TypeError, ValueError) as error:
-            # The SDK trips over a body that is not a listing at all.
-            raise BackendUnavailable("the answer is not a listing, so nothing is known") from error
-        return blobs
 
     async def _rival_of(self, key: str) -> str | None:
         """Return the existing spelling of a key that may be new; asks for one listing at most."""
@@ -237,15 +202,8 @@ def _content_settings(key: str, data: bytes) -> ContentSettings:
 def _info(blob: BlobProperties) -> ObjectInfo:
     return ObjectInfo(
         blob.name,
-        _version(blob.etag, blob.name),
+        version_of(blob.etag),
         blob.size,
         blob.last_modified,
         dict(blob.metadata or {}),
     )
-
-
-def _version(etag: str | None, key: str) -> Version:
-    if not etag:
-        raise BackendUnavailable("the answer has no ETag, so it is not from Azure", key=key)
-    # Listings write ETags without the quotes that headers have.
-    return Version(f'"{etag.strip(chr(34))}"')

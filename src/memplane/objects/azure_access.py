@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, TypeAlias, cast
@@ -14,19 +15,21 @@ from urllib.parse import urlsplit
 import aiohttp
 from azure.core.pipeline.transport import AioHttpTransport, AsyncHttpTransport
 from azure.core.rest import AsyncHttpResponse, HttpRequest
+from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from azure.storage.blob.aio import ContainerClient
 
+from memplane.clock import system_clock
 from memplane.errors import BackendMisconfigured
-from memplane.objects.azure_errors import NotAzure
+from memplane.objects.azure_errors import NotAzure, means_token_refused
 from memplane.secret import Secret
 
-_API_VERSION: Final = "2021-08-06"
+API_VERSION: Final = "2021-08-06"
 _CONNECT_SECONDS: Final = 5
 _READ_SECONDS: Final = 15
 _CONNECTIONS: Final = 64
+_SIGNATURE_LASTS: Final = timedelta(hours=1)
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _ERROR: Final = 400
-_UNAUTHORIZED: Final = 401
 _Transport: TypeAlias = AsyncHttpTransport[HttpRequest, AsyncHttpResponse]
 
 
@@ -76,8 +79,36 @@ class WithTokens:
 Access: TypeAlias = WithConnectionString | WithSas | WithTokens
 
 
+@dataclass(frozen=True, slots=True)
+class Container:
+    """An open container: the SDK's client, and what plain requests need."""
+
+    client: ContainerClient
+    session: aiohttp.ClientSession
+    tokens: TokenSource | None
+    account_key: Secret | None
+
+    @property
+    def place(self) -> str:
+        """The container's address, without a signature."""
+        parts = urlsplit(self.client.url)
+        return f"{parts.scheme}://{parts.netloc}{parts.path}"
+
+    def signature(self) -> str:
+        """Return the query that lets one read and list, where no token does."""
+        if self.account_key is None:
+            return urlsplit(self.client.url).query
+        return generate_container_sas(
+            self.client.account_name or "",
+            self.client.container_name,
+            account_key=self.account_key.reveal(),
+            permission=ContainerSasPermissions(read=True, list=True),
+            expiry=system_clock() + _SIGNATURE_LASTS,
+        )
+
+
 @asynccontextmanager
-async def container_client(access: Access) -> AsyncGenerator[ContainerClient]:
+async def open_container(access: Access) -> AsyncGenerator[Container]:
     """Open the SDK's client on a pool of our own.
 
     The SDK would open a connection per request when given a certificate file, would wait 39
@@ -89,7 +120,10 @@ async def container_client(access: Access) -> AsyncGenerator[ContainerClient]:
         trusted = ssl.create_default_context(cafile=str(access.ca_file))
     connector = aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=trusted)
     async with aiohttp.ClientSession(
-        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        timeout=aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=_READ_SECONDS),
     ) as session:
         tokens = access.tokens if isinstance(access, WithTokens) else None
         pooled = AioHttpTransport(
@@ -99,15 +133,17 @@ async def container_client(access: Access) -> AsyncGenerator[ContainerClient]:
             read_timeout=_READ_SECONDS,
         )
         client = _client(access, _CheckedTransport(cast("_Transport", pooled), tokens))
-        _require_privacy(client.url)
+        _require_privacy(client.url, tokens)
+        # With a connection string the SDK has the key, and signs with it.
+        key = getattr(client.credential, "account_key", None)
         async with client:
-            yield client
+            yield Container(client, session, tokens, Secret(key) if key else None)
 
 
 def _client(access: Access, transport: _Transport) -> ContainerClient:
     options: dict[str, Any] = {
         "transport": transport,
-        "api_version": _API_VERSION,
+        "api_version": API_VERSION,
         "retry_total": 0,
         "permit_redirects": False,
     }
@@ -129,8 +165,10 @@ def _client(access: Access, transport: _Transport) -> ContainerClient:
         ) from error
 
 
-def _require_privacy(url: str) -> None:
+def _require_privacy(url: str, tokens: TokenSource | None) -> None:
     parts = urlsplit(url)
+    if parts.scheme != "https" and tokens is not None:
+        raise BackendMisconfigured("a bearer token is only sent over https")
     if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
         raise BackendMisconfigured(
             f"{parts.scheme}://{parts.netloc} would send memories unencrypted. Use https"
@@ -151,7 +189,7 @@ class _CheckedTransport(_Transport):
             await response.read()  # or the connection could not be used again
         if "x-ms-request-id" not in response.headers:
             await response.close()
-            raise NotAzure(f"status {response.status_code} without x-ms-request-id")
+            raise NotAzure(response.status_code)
         return response
 
     async def open(self) -> None:
@@ -173,19 +211,11 @@ class _CheckedTransport(_Transport):
     ) -> AsyncHttpResponse:
         if self._tokens is None:
             return await self._transport.send(request, **options)
-        if urlsplit(request.url).scheme != "https":
-            raise BackendMisconfigured("a bearer token is only sent over https")
         token = await self._tokens.token()
         request.headers["Authorization"] = f"Bearer {token}"
         response = await self._transport.send(request, **options)
-        if _token_refused(response):
+        if means_token_refused(response.status_code, response.headers):
             self._tokens.refused(token)
             request.headers["Authorization"] = f"Bearer {await self._tokens.token()}"
             response = await self._transport.send(request, **options)
         return response
-
-
-def _token_refused(response: AsyncHttpResponse) -> bool:
-    # The emulator answers 403 where Azure answers 401.
-    code = response.headers.get("x-ms-error-code")
-    return response.status_code == _UNAUTHORIZED or code == "AuthenticationFailed"

@@ -19,7 +19,6 @@ from memplane.errors import (
     TooLarge,
 )
 
-_TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
 _LOST_RACES: Final = frozenset({"BlobAlreadyExists", "ContainerAlreadyExists"})
 _NO_CONTAINER: Final = frozenset({"ContainerNotFound", "ContainerBeingDeleted"})
 
@@ -31,32 +30,40 @@ class NotThere(StorageError):
 class NotAzure(AzureError):
     """Something answered that is not the storage service, such as a log-in page."""
 
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status} without x-ms-request-id")
+        self.status = status
+
 
 def translation(error: Exception, key: str) -> MemplaneError:
     """Turn an error of the SDK into ours."""
     if isinstance(error, NotAzure):
-        return BackendUnavailable(
-            f"the answer is not from Azure ({error}); "
-            "a proxy or a network's log-in page may be in between",
-            key=key,
-        )
+        return not_azure(error.status, key)
     response = error.response if isinstance(error, HttpResponseError) else None
     status = response.status_code if response is not None else None
     if response is None or status is None or status < 300:  # noqa: PLR2004 - no usable answer
         return BackendUnavailable(f"no usable answer ({_first_line(error)})", key=key)
     headers = cast("Mapping[str, str]", getattr(response, "headers", {}))
+    return meaning(status, headers, _first_line(error), key)
+
+
+def not_azure(status: int, key: str) -> BackendUnavailable:
+    """Say that something else answered; whatever it said, nothing is known."""
+    return BackendUnavailable(
+        f"the answer (status {status}) is not from Azure; "
+        "a proxy or a network's log-in page may be in between",
+        key=key,
+    )
+
+
+def means_token_refused(status: int, headers: Mapping[str, str]) -> bool:
+    """Say whether a fresh token may help. The emulator answers 403 where Azure answers 401."""
+    return status == 401 or headers.get("x-ms-error-code") == "AuthenticationFailed"  # noqa: PLR2004
+
+
+def meaning(status: int, headers: Mapping[str, str], detail: str, key: str) -> MemplaneError:
+    """Say what an answer of Azure's means that is not a success."""
     code = headers.get("x-ms-error-code", "")
-    if status in _TRANSIENT:
-        wait = headers.get("retry-after", "")
-        return BackendUnavailable(
-            f"Azure answered {status} {code}".strip(),
-            key=key,
-            retry_after=float(wait) if wait.isdecimal() else None,
-        )
-    return _meaning(status, code, error, key)
-
-
-def _meaning(status: int, code: str, error: Exception, key: str) -> MemplaneError:
     match status:
         case 404 if code in _NO_CONTAINER:
             return ContainerMissing("the container does not exist. Check its name, or create it")
@@ -69,14 +76,16 @@ def _meaning(status: int, code: str, error: Exception, key: str) -> MemplaneErro
         case 413:
             return TooLarge("is larger than Azure takes", key=key)
         case 400 | 405 | 411 | 414:
-            return RequestRefused(
-                f"Azure refused ({code or status}): {_first_line(error)}", key=key
-            )
+            return RequestRefused(f"Azure refused ({status} {code}): {detail}", key=key)
         case 401 | 403:
             return _refusal(code, key)
         case _:
-            found = f"Azure answered {status} {code} ({_first_line(error)})"
-            return BackendUnavailable(found, key=key)
+            wait = headers.get("retry-after", "")
+            return BackendUnavailable(
+                f"Azure answered {status} {code} {detail}".rstrip(),
+                key=key,
+                retry_after=float(wait) if wait.isdecimal() else None,
+            )
 
 
 def _refusal(code: str, key: str) -> MemplaneError:

@@ -49,7 +49,7 @@ _FRESH_SECONDS: Final = 5.0
 _BATCH_SECONDS: Final = 5.0
 _BATCH_BYTES: Final = 4096
 _LONGEST_OFFLINE: Final = 60.0
-_PARALLEL: Final = 32
+_PARALLEL: Final = 64
 _PENDING: Final = "pending:"
 """Versions that begin so are of bytes that have not reached the container."""
 

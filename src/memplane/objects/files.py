@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from memplane.errors import BackendUnavailable, InvalidKey, PermissionDenied, StorageError
+from memplane.home import make_private
 from memplane.ids import new_id
 from memplane.objects.keys import RESERVED
 
@@ -76,13 +77,6 @@ def open_folder(root: Path, parts: tuple[str, ...], *, create: bool) -> int:
         os.close(here)
         raise
     return here
-
-
-def make_private(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for this user alone."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    for one in reversed(missing):
-        one.mkdir(mode=0o700, exist_ok=True)
 
 
 def _open_below(parent: int, name: str) -> int:

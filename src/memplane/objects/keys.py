@@ -14,9 +14,8 @@ RESERVED: Final = ".memplane"
 """Segments that begin so are memplane's own: lock files and files not yet renamed."""
 
 _DEVICES: Final = frozenset(
-    {"con", "prn", "aux", "nul"}
-    | {f"com{number}" for number in range(1, 10)}
-    | {f"lpt{number}" for number in range(1, 10)}
+    {"con", "prn", "aux", "nul", "conin$", "conout$"}
+    | {f"{port}{number}" for port in ("com", "lpt") for number in "123456789¹²³"}
 )
 
 
@@ -75,7 +74,7 @@ def _objection(key: str) -> str | None:
     segments = key.split("/")
     if len(segments) > MAX_SEGMENTS:
         return f"a key has at most {MAX_SEGMENTS} segments"
-    if len(segments[0]) > 1 and segments[0][1] == ":" and segments[0][0].isalpha():
+    if key[1:2] == ":":
         return "a key cannot begin with a drive letter"
     return next(filter(None, map(_segment_objection, segments)), None)
 
@@ -97,7 +96,7 @@ def _segment_objection(segment: str) -> str | None:
         return f"a key cannot hold the segment {segment!r}"
     if segment[-1] in ". ":
         return "a segment cannot end in a dot or a space: Windows would drop it"
-    if segment.split(".", maxsplit=1)[0].rstrip(" ").lower() in _DEVICES:
+    if segment.partition(".")[0].partition(":")[0].rstrip(" ").lower() in _DEVICES:
         return f"{segment!r} is the name of a device on Windows"
     if segment.lower().startswith(RESERVED):
         return f"segments that begin with {RESERVED!r} are memplane's own"

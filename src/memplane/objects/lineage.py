@@ -13,6 +13,7 @@ LINEAGE: Final = "memplane_lineage"
 """The metadata name the lineage is kept under."""
 
 _MOST_WRITERS: Final = 64
+_MOST_DIGITS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Lineage:
     def parse(cls, metadata: Mapping[str, str]) -> Lineage:
         """Read the lineage from an object's metadata; what is not ours is left out."""
         pairs = (pair.partition(":") for pair in metadata.get(LINEAGE, "").split(","))
-        return cls(tuple(Stamp(name, int(seq)) for name, _, seq in pairs if seq.isdecimal()))
+        return cls(tuple(Stamp(name, int(seq)) for name, _, seq in pairs if _is_number(seq)))
 
     def includes(self, stamp: Stamp) -> bool:
         """Say whether that write is already in the object."""
@@ -41,9 +42,15 @@ class Lineage:
 
     def plus(self, stamp: Stamp) -> Lineage:
         """Return the lineage after that write. The writers longest unseen are let go."""
+        if self.includes(stamp):
+            return self
         others = (one for one in self.writers if one.writer != stamp.writer)
         return Lineage((stamp, *others)[:_MOST_WRITERS])
 
     def metadata(self) -> dict[str, str]:
         """Write the lineage as metadata."""
         return {LINEAGE: ",".join(f"{one.writer}:{one.seq}" for one in self.writers)}
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and text.isascii() and len(text) <= _MOST_DIGITS

@@ -77,18 +77,22 @@ class Mirror:
         self._put(self.root / "listing.json", json.dumps(body).encode())
 
     def _path(self, key: str) -> Path:
-        digest = hashlib.sha256(key.encode()).hexdigest()
-        return self.root / "objects" / digest[:2] / digest[2:]
+        return self.root / "objects" / hashlib.sha256(key.encode()).hexdigest()
 
     def _put(self, path: Path, data: bytes) -> None:
-        below = path.parent.relative_to(self.root).parts
         with translated(str(path)):
-            folder = open_folder(self.root, below, create=True)
+            folder = self._open(path.parent)
             try:
                 # Not durable on purpose: the checksum finds a torn copy, and it is read again.
                 replace_file(folder, path.name, data, durable=False)
             finally:
                 os.close(folder)
+
+    def _open(self, folder: Path) -> int:
+        try:
+            return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return open_folder(self.root, folder.relative_to(self.root).parts, create=True)
 
 
 def _info(row: tuple[str, str, int, str, dict[str, str]]) -> ObjectInfo:

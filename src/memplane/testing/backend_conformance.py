@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -114,7 +115,7 @@ class MemoryBackendConformance:
 
         run_at_once(
             [
-                lambda one=one, name=f"{who}{thread}": lines(one, name)
+                partial(lines, one, f"{who}{thread}")
                 for who, one in (("a", backend), ("b", rival))
                 for thread in range(4)
             ]

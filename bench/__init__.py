@@ -1,0 +1,1 @@
+"""Figures that are promised, measured as ratios within one run: `make bench`."""

@@ -1,0 +1,23 @@
+"""Run every bench, or those that are named: `python -m bench [NAME …]`."""
+
+from __future__ import annotations
+
+import sys
+
+from bench import appends, manifest, pull, start
+
+BENCHES = {"start": start.run, "pull": pull.run, "appends": appends.run, "manifest": manifest.run}
+
+
+def main() -> int:
+    wanted = sys.argv[1:] or list(BENCHES)
+    missed = 0
+    for name in wanted:
+        for row in BENCHES[name]():
+            missed += not row.reached
+            verdict = "reached" if row.reached else "MISSED"
+            print(f"{verdict:<8} {row.what:<58} {row.measured:<40} goal {row.goal}", flush=True)
+    return 1 if missed else 0
+
+
+raise SystemExit(main())

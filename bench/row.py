@@ -1,0 +1,15 @@
+"""One line of a bench's report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was measured, the figure, the goal, and whether it was reached."""
+
+    what: str
+    measured: str
+    goal: str
+    reached: bool
