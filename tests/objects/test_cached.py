@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memplane.clock import system_clock
-from memplane.errors import BackendUnavailable, ConcurrencyError
+from memplane.errors import AuthError, BackendUnavailable, ConcurrencyError
 from memplane.objects.cached import CachedStore
 from memplane.objects.lineage import Stamp
 from memplane.objects.manifest import ManifestedStore
@@ -351,3 +351,104 @@ async def test_the_stack_of_a_container_keeps_its_manifest(
     await store.close()
     await manifested.close()
     assert not await manifested.verify()
+
+
+async def test_what_an_earlier_process_left_goes_before_what_was_written_since(
+    remote: FaultyStore, tmp_path: Path, quick: Quick
+) -> None:
+    dead = Outbox(tmp_path / "outbox", "zz-sorts-last", clock=system_clock)
+    dead.replace("a.md", b"old", None)
+    dead.replace("b.md", b"old", None)
+    dead.close()
+    remote.offline = True
+    heir = cached(remote, tmp_path, quick, "aa-sorts-first")
+    await heir.open()
+    await heir.write("a.md", b"new", expect=Anything())
+    await heir.append("b.md", b" and new", stamp=STAMP)
+    assert await content(heir, "a.md") == b"new"
+    assert await content(heir, "b.md") == b"old and new"
+    remote.offline = False
+    await heir.flush()
+    assert await content(remote.memory, "a.md") == b"new"
+    assert await content(remote.memory, "b.md") == b"old and new"
+    await heir.close()
+
+
+async def test_a_write_offline_after_an_append_still_keeps_what_it_replaces(
+    store: CachedStore, remote: FaultyStore, quick: Quick, tmp_path: Path
+) -> None:
+    await overwrite(remote, "a.md", b"base")
+    await content(store, "a.md")
+    remote.offline = True
+    quick.now += 10
+    await store.append("a.md", b" more", stamp=STAMP)
+    await store.write("a.md", b"ours", expect=Anything())
+    await overwrite(remote, "a.md", b"theirs")
+    remote.offline = False
+    await store.flush()
+    assert await content(remote.memory, "a.md") == b"ours"
+    assert [path.read_bytes() for path in (tmp_path / "conflicts").iterdir()] == [b"theirs"]
+
+
+async def test_a_long_name_is_kept_as_a_conflict_copy_too(
+    store: CachedStore, remote: FaultyStore, tmp_path: Path
+) -> None:
+    key = "notes/" + "é" * 120 + ".md"
+    await overwrite(remote, key, b"base")
+    await content(store, key)
+    await overwrite(remote, key, b"theirs")
+    await store.write(key, b"ours", expect=Anything())
+    (kept,) = (tmp_path / "conflicts" / "notes").iterdir()
+    assert kept.read_bytes() == b"theirs"
+    assert kept.name.startswith("20")
+    assert kept.name.endswith("é.md")
+
+
+async def test_while_it_is_away_the_container_is_not_asked_again_and_again(
+    store: CachedStore, remote: FaultyStore, quick: Quick
+) -> None:
+    await overwrite(remote, "a.md", b"x")
+    await content(store, "a.md")
+    remote.offline = True
+    quick.now += 10
+    await store.append("a.md", b"y", stamp=STAMP)
+    await content(store, "a.md")
+    remote.calls.clear()
+    for _ in range(10):
+        await content(store, "a.md")
+        await keys(store)
+        await store.write("b.md", b"z", expect=Anything())
+    assert remote.calls == []
+
+
+async def test_an_empty_container_is_known_to_be_empty_offline(
+    remote: FaultyStore, tmp_path: Path, quick: Quick
+) -> None:
+    first = cached(remote, tmp_path, quick)
+    assert await keys(first) == []
+    await first.close()
+    remote.offline = True
+    second = cached(remote, tmp_path, quick, "w2")
+    assert await keys(second) == []
+    await second.close()
+
+
+async def test_without_a_token_it_works_as_without_a_network(
+    store: CachedStore, remote: FaultyStore, quick: Quick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await overwrite(remote, "a.md", b"known")
+    await content(store, "a.md")
+    quick.now += 10
+
+    async def no_token(*_: object, **__: object) -> None:
+        raise AuthError("no identity")
+
+    for name in ("read", "stat", "listing", "write"):
+        monkeypatch.setattr(remote, name, no_token)
+    assert await content(store, "a.md") == b"known"
+    assert await store.stat("a.md") is not None
+    await store.write("b.md", b"ours", expect=Anything())
+    assert await content(store, "b.md") == b"ours"
+    monkeypatch.undo()
+    await store.flush()
+    assert await content(remote.memory, "b.md") == b"ours"

@@ -281,3 +281,24 @@ asyncio.run(main())
         data = (tmp_path / "data" / "a.md").read_bytes()
         assert len(data) == 50_000
         assert len(set(data)) == 1
+
+
+async def test_a_rival_is_found_through_folders_that_differ_by_case(
+    store: LocalStore, root: Path
+) -> None:
+    (root / "Notes").mkdir(parents=True)
+    (root / "notes").mkdir()
+    (root / "Notes" / "a.md").write_text("theirs")
+    with pytest.raises(InvalidKey, match="only by case"):
+        await store.write("notes/a.md", b"x", expect=Absent())
+    await store.write("notes/b.md", b"x", expect=Absent())
+
+
+async def test_folders_made_on_the_way_are_private(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        await LocalStore(tmp_path / "a" / "b" / "data").write("c.md", b"x", expect=Absent())
+    finally:
+        os.umask(before)
+    for folder in (tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "data"):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700

@@ -6,6 +6,9 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
+import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -141,3 +144,40 @@ def test_it_stops_when_told_and_leaves_no_socket(number: signal.Signals, home: P
         assert "memplane stopped" in running.process.stdout.read()
     assert not (home / "socket").exists()
     assert Home(home).owner() is None
+
+
+def test_up_waits_for_a_command_that_has_the_home_for_a_moment(home: Path) -> None:
+    Home(home).create()
+    program = """
+import sys
+from pathlib import Path
+from memplane.home import Home
+with Home(Path(sys.argv[1])).claim() as claim:
+    print(claim is not None, flush=True)
+    sys.stdin.read()
+"""
+    held = subprocess.Popen(
+        [sys.executable, "-c", program, str(home)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert held.stdout is not None
+    assert held.stdin is not None
+    assert held.stdout.readline() == "True\n"
+    threading.Timer(1.0, held.stdin.close).start()
+    with running_memplane(home) as running:
+        assert running.address
+    held.wait()
+    held.stdout.close()
+
+
+def test_a_port_that_is_taken_on_ipv6_alone_is_refused(home: Path) -> None:
+    """Clients that say `localhost` would otherwise send the token to another program."""
+    with socket.socket(socket.AF_INET6) as taken:
+        taken.bind(("::1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ran = memplane(home, "up", "--port", str(port))
+    assert ran.returncode == 1
+    assert f"port {port} is taken" in ran.stderr
