@@ -41,8 +41,12 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _say_ready(address: str, claim: Claim, home: Home, status: Status) -> None:
+    import shutil
+    import sys
+
     from memplane.cli.show import coloured, print_rows
 
+    program = "memplane" if shutil.which("memplane") else sys.argv[0]
     claim.announce(address)
     print(coloured(f"memplane {status.version} is up", "bold"))
     storage = status.storage
@@ -59,8 +63,8 @@ def _say_ready(address: str, claim: Claim, home: Home, status: Status) -> None:
     print("\nNext, in another terminal:")
     print_rows(
         [
-            ("memplane status", "what is configured and what is pending"),
-            ("memplane doctor", "is this machine fit, and what to do if not"),
+            (f"{program} status", "what is configured and what is pending"),
+            (f"{program} doctor", "is this machine fit, and what to do if not"),
         ]
     )
     token = f"$(cat {home.token_file})"

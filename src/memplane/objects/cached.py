@@ -43,6 +43,7 @@ from memplane.objects.store import (
     ObjectInfo,
     ObjectStore,
     Version,
+    info_of,
 )
 
 _FRESH_SECONDS: Final = 5.0
@@ -123,7 +124,7 @@ class CachedStore:
             except _AWAY as error:
                 self._note_offline(error)
         found = await self._remembered(key)
-        return _info(key, found) if found else None
+        return info_of(key, found) if found else None
 
     async def listing(self, prefix: str = "") -> Listing:
         waiting = self._outbox.keys()
@@ -270,7 +271,7 @@ class CachedStore:
             self._known.pop(key, None)
             await asyncio.to_thread(self._mirror.drop, key)
             return None
-        self._known[key] = _info(key, found)
+        self._known[key] = info_of(key, found)
         await asyncio.to_thread(self._mirror.save, key, found)
         return found
 
@@ -278,7 +279,7 @@ class CachedStore:
         self, key: str, data: bytes, version: Version, metadata: Mapping[str, str]
     ) -> None:
         found = Object(data, version, self._clock(), dict(metadata))
-        self._known[key] = _info(key, found)
+        self._known[key] = info_of(key, found)
         await asyncio.to_thread(self._mirror.save, key, found)
 
     # What waits to be sent.
@@ -359,7 +360,3 @@ class CachedStore:
 
 def _pending(data: bytes) -> Version:
     return Version(_PENDING + hashlib.sha256(data).hexdigest())
-
-
-def _info(key: str, found: Object) -> ObjectInfo:
-    return ObjectInfo(key, found.version, len(found.data), found.modified, found.metadata)

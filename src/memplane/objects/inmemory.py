@@ -23,6 +23,7 @@ from memplane.objects.store import (
     Object,
     ObjectInfo,
     Version,
+    info_of,
     require,
 )
 
@@ -42,7 +43,7 @@ class InMemoryStore:
 
     async def stat(self, key: str) -> ObjectInfo | None:
         found = await self.read(key)
-        return _info(key, found) if found else None
+        return info_of(key, found) if found else None
 
     async def write(
         self, key: str, data: bytes, *, expect: Expect, metadata: Mapping[str, str] = NO_METADATA
@@ -73,8 +74,4 @@ class InMemoryStore:
     async def listing(self, prefix: str = "") -> Listing:
         await asyncio.sleep(0)
         keys = sorted(key for key in self._objects if key.startswith(prefix))
-        return Listing(tuple(_info(key, self._objects[key]) for key in keys))
-
-
-def _info(key: str, found: Object) -> ObjectInfo:
-    return ObjectInfo(key, found.version, len(found.data), found.modified, found.metadata)
+        return Listing(tuple(info_of(key, self._objects[key]) for key in keys))

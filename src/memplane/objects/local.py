@@ -32,6 +32,7 @@ from memplane.objects.store import (
     Object,
     ObjectInfo,
     Version,
+    info_of,
     require,
 )
 
@@ -53,7 +54,7 @@ class LocalStore:
 
     async def stat(self, key: str) -> ObjectInfo | None:
         found = await self.read(key)
-        return ObjectInfo(key, found.version, len(found.data), found.modified) if found else None
+        return info_of(key, found) if found else None
 
     async def write(
         self, key: str, data: bytes, *, expect: Expect, metadata: Mapping[str, str] = NO_METADATA
@@ -151,8 +152,7 @@ class LocalStore:
                 if not is_valid(key) or not _can_be_an_object(folder, name):
                     refused.append(key)
                 elif found := _object_at(folder, name):
-                    size = len(found.data)
-                    entries.append(ObjectInfo(key, found.version, size, found.modified))
+                    entries.append(info_of(key, found))
         return Listing(tuple(sorted(entries, key=lambda one: one.key)), tuple(sorted(refused)))
 
     def _files(self, prefix: str) -> Iterator[tuple[str, int, str]]:

@@ -38,6 +38,11 @@ class ObjectInfo:
     metadata: Mapping[str, str] = field(default_factory=lambda: NO_METADATA)
 
 
+def info_of(key: str, found: Object) -> ObjectInfo:
+    """Describe an object that was read."""
+    return ObjectInfo(key, found.version, len(found.data), found.modified, found.metadata)
+
+
 @dataclass(frozen=True, slots=True)
 class Listing:
     """A complete listing: what is there, sorted by key, and names there that cannot be keys."""
