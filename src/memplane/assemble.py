@@ -96,6 +96,22 @@ def _cloud(settings: Settings, reason: str) -> Choice:
     return Choice(BlobStorage(settings.blob, settings.cache_dir / "blob" / name), reason)
 
 
+def configured_container(settings: Settings) -> BlobStorage:
+    """Return the container that the settings name.
+
+    Raises:
+        BackendMisconfigured: They name none.
+    """
+    choice = choose_storage(settings)
+    if not isinstance(choice.storage, BlobStorage):
+        raise BackendMisconfigured(
+            f"no container to work with: {choice.reason}. Set MEMPLANE_BLOB_ENDPOINT and "
+            "MEMPLANE_BLOB_CONTAINER, MEMPLANE_BLOB_SAS_URL, or "
+            "MEMPLANE_BLOB_CONNECTION_STRING and MEMPLANE_BLOB_CONTAINER"
+        )
+    return choice.storage
+
+
 def fingerprint(blob: BlobSettings) -> str:
     """Name a container so that two of them never share a cache."""
     return hashlib.sha256(container_address(blob).encode()).hexdigest()[:16]
@@ -137,8 +153,8 @@ async def open_store(storage: Storage, *, cached: bool = True) -> AsyncGenerator
                     clock=system_clock,
                     pacing=Pacing(),
                 )
-                await store.open()
                 stack.push_async_callback(store.close)
+                await store.open()
                 yield store
 
 

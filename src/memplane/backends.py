@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from memplane.assemble import (
     BlobStorage,
     LocalStorage,
+    Storage,
     announce_choice,
     choose_storage,
     open_store,
@@ -43,12 +45,19 @@ class CachedBlobBackend(StoreBackend):
 def get_backend(settings: Settings | None = None) -> StoreBackend:
     """Return the backend that the settings ask for, by default those of the environment.
 
+    Asked again for the same storage, it returns the same one, so that its writes stay in order.
+
     Raises:
         BackendMisconfigured: The cloud is half configured, and the settings are strict.
     """
     choice = choose_storage(settings or settings_from_environment())
     announce_choice(choice)
-    match choice.storage:
+    return _backend_of(choice.storage)
+
+
+@cache
+def _backend_of(storage: Storage) -> StoreBackend:
+    match storage:
         case LocalStorage(root):
             return LocalBackend(root)
         case BlobStorage(blob, cache):

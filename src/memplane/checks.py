@@ -22,7 +22,7 @@ from memplane.home import Home
 from memplane.ids import new_id
 from memplane.objects.keys import collisions
 from memplane.objects.store import Absent, Anything, Matches, ObjectStore, Version
-from memplane.settings import Settings, typing_errors
+from memplane.settings import Settings, unknown_names
 
 _FIXED_SQLITE: Final = (3, 51, 3)
 _LITTLE_SPACE: Final = 256 * 1024 * 1024
@@ -142,7 +142,7 @@ def _check_disk(home: Path) -> Finding:
 
 
 def _check_variables(home: Path) -> Finding:
-    unknown = typing_errors(home)
+    unknown = unknown_names(home)
     if unknown:
         return Finding(
             "variables",

@@ -76,7 +76,7 @@ class Home:
         """
         if not self.token_file.is_symlink() and not self.token_file.exists():
             self._make_token()
-        return self._existing_token()
+        return self.existing_token()
 
     def _make_token(self) -> None:
         # Written aside and linked in place: nobody ever reads half a token.
@@ -97,7 +97,12 @@ class Home:
             with suppress(OSError):
                 aside.unlink()
 
-    def _existing_token(self) -> Secret:
+    def existing_token(self) -> Secret:
+        """Return the token that was made before.
+
+        Raises:
+            HomeError: There is none, it cannot be read, or others can read it.
+        """
         try:
             descriptor = os.open(self.token_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             with os.fdopen(descriptor) as handle:
@@ -163,6 +168,11 @@ def make_private(folder: Path) -> None:
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):
         one.mkdir(mode=0o700, exist_ok=True)
+        parent = os.open(one.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(parent)
+        finally:
+            os.close(parent)
 
 
 @contextmanager

@@ -299,7 +299,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     return sorted(name for name in environ if name.startswith("MEMPLANE_") and name not in known)
 
 
-def typing_errors(home: Path) -> list[str]:
+def unknown_names(home: Path) -> list[str]:
     """Name what looks like ours and is not, in the environment and in the home's `.env`."""
     return unknown_variables({**os.environ, **_read_dotenv(home / ".env")})
 

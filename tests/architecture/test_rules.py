@@ -566,6 +566,8 @@ BLIND: Final = frozenset({"Exception", "BaseException"})
 CARRIED_ON: Final = {
     # The thread of a pool hands whatever happened to the future that somebody waits for.
     ("objects/background.py", "work: except BaseException"),
+    # The process is leaving: each thing gets its chance, and what went wrong is printed.
+    ("objects/leaving.py", "_close_all: except Exception"),
     # The helper of the suite gathers errors of threads and raises the first one afterwards.
     ("testing/backend_conformance.py", "guarded: except BaseException"),
 }

@@ -91,3 +91,10 @@ def test_settings_choose_the_backend(azurite: Azurite, container: str, home: Pat
         backend.write_text("a.md", "x")
     keep = {**cloud, "MEMPLANE_KEEP_MEMORY_LOCAL": "yes"}
     assert isinstance(get_backend(load_settings({"home": str(home)}, keep)), LocalBackend)
+
+
+def test_asked_twice_for_the_same_storage_it_is_the_same_backend(home: Path) -> None:
+    settings = load_settings({"home": str(home)}, {})
+    assert get_backend(settings) is get_backend(settings)
+    other = load_settings({"home": str(home), "data_dir": str(home / "other")}, {})
+    assert get_backend(other) is not get_backend(settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -128,3 +129,58 @@ sys.exit(status)
         check=False,
     )
     assert (ran.returncode, ran.stdout) == (0, "parent\nchild\n"), ran.stderr
+
+
+def test_a_server_that_never_answers_does_not_hold_up_the_exit(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        connection = f"AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=http://127.0.0.1:{port}/a;"
+        process = start("cached", f"{connection}|box", tmp_path / "cache", "a", 3)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out.split()) == (0, ["a-0", "a-1", "a-2"]), err
+    assert count_waiting(tmp_path / "cache" / "outbox") == 1
+
+
+def test_threads_that_open_at_once_share_one_loop(tmp_path: Path) -> None:
+    program = """
+import sys, threading
+from memplane import LocalBackend
+backends = [LocalBackend(sys.argv[1]) for _ in range(8)]
+def work(one):
+    for n in range(20):
+        one.append_text("log.txt", "x\\n")
+threads = [threading.Thread(target=work, args=(one,)) for one in backends]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(len(backends[0].read_text("log.txt").splitlines()))
+print(sum(t.name == "memplane" for t in threading.enumerate()))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "data")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout.split()) == (0, ["160", "1"]), ran.stderr
+
+
+def test_one_close_that_fails_holds_up_neither_the_others_nor_the_signal() -> None:
+    program = """
+import os, signal
+from memplane.objects.leaving import close_when_leaving
+class Thing:
+    def __init__(self, name): self.name = name
+    def leave(self, patience):
+        print(self.name, flush=True)
+        raise RuntimeError("cannot leave")
+for name in ("one", "two"):
+    close_when_leaving(Thing(name))
+os.kill(os.getpid(), signal.SIGTERM)
+signal.pause()
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == -signal.SIGTERM
+    assert sorted(ran.stdout.split()) == ["one", "two"]
+    assert ran.stderr.count("cannot leave") == 2

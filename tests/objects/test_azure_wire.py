@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -19,6 +20,7 @@ from memplane.errors import (
     ContainerMissing,
     MemplaneError,
     PermissionDenied,
+    RequestRefused,
     TokenExpiredError,
     TooLarge,
 )
@@ -453,3 +455,58 @@ async def test_twelve_thousand_objects_are_listed_over_three_pages(
         await asyncio.gather(*(put(number) for number in range(12_001)))
         listing = await store.listing()
     assert [one.key for one in listing.entries] == [f"n/{n:05d}.md" for n in range(12_001)]
+
+
+async def test_a_signature_never_gets_into_an_error(
+    certificate: Certificate, stub: Stub, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def garbage(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.write(b"GARBAGE from a portal\r\n\r\n")
+        request.transport.close()
+        return web.Response()
+
+    stub.answers = [garbage]
+    url = Secret(f"{stub.endpoint}/box?sv=1&sig=TOPSECRETSIGNATURE")
+    async with open_azure_store(WithSas(url, certificate.authority), pacing=Pacing()) as store:
+        for verb in VERBS.values():
+            with pytest.raises(BackendUnavailable) as refused:
+                await verb(store)
+            shown = "".join(traceback.format_exception(refused.value))
+            assert "TOPSECRET" not in shown
+    unusable = WithSas(Secret("https://?sig=" + url.reveal()[-18:]))
+    with pytest.raises(BackendMisconfigured) as misconfigured:
+        async with open_azure_store(unusable, pacing=Pacing()):
+            pass
+    assert "TOPSECRET" not in "".join(traceback.format_exception(misconfigured.value))
+    assert "TOPSECRET" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (refusal(400, "Md5Mismatch"), BackendUnavailable),
+        (refusal(400, "InvalidMetadata"), RequestRefused),
+        (refusal(409, "ContainerBeingDeleted"), ContainerMissing),
+    ],
+)
+async def test_what_may_pass_is_told_from_what_never_will(
+    answer: web.Response, error: type[MemplaneError], stub: Stub, store: AzureStore
+) -> None:
+    stub.answers = [answer]
+    with pytest.raises(error):
+        await store.write("a.md", b"x", expect=Matches(Version('"0x1"')))
+
+
+async def test_a_listing_defines_no_entities(stub: Stub, store: AzureStore) -> None:
+    body = (
+        "<?xml version='1.0' encoding='utf-16'?><!DOCTYPE x [<!ENTITY e 'a.md'>]>"
+        "<EnumerationResults ServiceEndpoint='https://x/'><Blobs/><NextMarker/>"
+        "</EnumerationResults>"
+    )
+    for encoded in (body.replace("utf-16", "utf-8").encode(), body.encode("utf-16")):
+        answer = azure(200, Content_Type="application/xml")
+        answer.body = encoded
+        stub.answers = [answer]
+        with pytest.raises(BackendUnavailable):
+            await store.listing()

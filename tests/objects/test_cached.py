@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -357,8 +359,8 @@ async def test_what_an_earlier_process_left_goes_before_what_was_written_since(
     remote: FaultyStore, tmp_path: Path, quick: Quick
 ) -> None:
     dead = Outbox(tmp_path / "outbox", "zz-sorts-last", clock=system_clock)
-    dead.replace("a.md", b"old", None)
-    dead.replace("b.md", b"old", None)
+    dead.replace("a.md", b"old", None, dead.next_stamp())
+    dead.replace("b.md", b"old", None, dead.next_stamp())
     dead.close()
     remote.offline = True
     heir = cached(remote, tmp_path, quick, "aa-sorts-first")
@@ -452,3 +454,194 @@ async def test_without_a_token_it_works_as_without_a_network(
     monkeypatch.undo()
     await store.flush()
     assert await content(remote.memory, "b.md") == b"ours"
+
+
+async def test_a_read_that_overlaps_a_write_does_not_undo_it(
+    store: CachedStore, remote: FaultyStore
+) -> None:
+    await overwrite(remote, "a.md", b"v1")
+    await keys(store)
+    remote.hold = asyncio.Event()
+    reading = asyncio.create_task(store.read("a.md"))
+    await remote.holding.wait()
+    await store.write("a.md", b"v2", expect=Anything())
+    remote.hold.set()
+    await reading
+    assert await content(store, "a.md") == b"v2"
+
+
+async def test_a_listing_that_overlaps_a_write_does_not_undo_it(
+    store: CachedStore, remote: FaultyStore, quick: Quick
+) -> None:
+    await overwrite(remote, "gone.md", b"x")
+    await keys(store)
+    quick.now += 10
+    remote.hold = asyncio.Event()
+    listing = asyncio.create_task(store.listing())
+    await remote.holding.wait()
+    await store.write("new.md", b"x", expect=Absent())
+    await store.delete("gone.md", expect=Anything())
+    remote.hold.set()
+    await listing
+    assert await keys(store) == ["new.md"]
+
+
+async def test_many_readers_wait_for_one_listing(
+    store: CachedStore, remote: FaultyStore, quick: Quick
+) -> None:
+    await overwrite(remote, "a.md", b"x")
+    await content(store, "a.md")
+    quick.now += 10
+    remote.calls.clear()
+    await asyncio.gather(*(store.read("a.md") for _ in range(20)))
+    assert remote.calls == ["listing"]
+
+
+async def test_a_full_disk_fails_one_append_and_harms_no_other(
+    store: CachedStore, remote: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int, _data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(BackendUnavailable, match="full"):
+        await store.append("log.txt", b"lost\n", stamp=STAMP)
+    monkeypatch.undo()
+    await store.append("log.txt", b"one\n", stamp=STAMP)
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(BackendUnavailable, match="full"):
+        await store.append("log.txt", b"lost\n", stamp=STAMP)
+    monkeypatch.undo()
+    await store.flush()
+    await store.append("log.txt", b"two\n", stamp=STAMP)
+    await store.append("log.txt", b"three\n", stamp=STAMP)
+    await store.flush()
+    assert await content(remote.memory, "log.txt") == b"one\ntwo\nthree\n"
+
+
+async def test_a_damaged_parcel_is_kept_aside_and_blocks_nothing(
+    remote: FaultyStore, tmp_path: Path, quick: Quick, caplog: pytest.LogCaptureFixture
+) -> None:
+    dead = Outbox(tmp_path / "outbox", "dead", clock=system_clock)
+    dead.append("log.txt", b"one\n")
+    dead.append("log.txt", b"two\n")
+    dead.append("other.txt", b"fine\n")
+    dead.close()
+    (batch, _) = sorted((tmp_path / "outbox" / "dead").glob("*.open"))
+    batch.write_bytes(batch.read_bytes().replace(b"one", b"0ne"))
+    heir = cached(remote, tmp_path, quick, "heir")
+    await heir.open()
+    await heir.flush()
+    await heir.close()
+    assert await content(remote.memory, "other.txt") == b"fine\n"
+    assert await remote.memory.read("log.txt") is None
+    (kept,) = (tmp_path / "rejected").iterdir()
+    assert b"two\n" in kept.read_bytes()
+    assert "is damaged" in caplog.text
+    assert all_parcels(tmp_path / "rejected") == []
+
+
+async def test_a_record_cut_short_was_never_acknowledged(
+    remote: FaultyStore, tmp_path: Path, quick: Quick
+) -> None:
+    dead = Outbox(tmp_path / "outbox", "dead", clock=system_clock)
+    dead.append("log.txt", b"one\n")
+    dead.append("log.txt", b"two\n")
+    dead.close()
+    (batch,) = (tmp_path / "outbox" / "dead").glob("*.open")
+    batch.write_bytes(batch.read_bytes()[:-2])
+    heir = cached(remote, tmp_path, quick, "heir")
+    await heir.open()
+    await heir.flush()
+    await heir.close()
+    assert await content(remote.memory, "log.txt") == b"one\n"
+
+
+async def test_what_was_created_elsewhere_meanwhile_is_kept(
+    store: CachedStore, remote: FaultyStore, quick: Quick, tmp_path: Path
+) -> None:
+    assert await keys(store) == []
+    remote.offline = True
+    quick.now += 10
+    await store.write("a.md", b"ours", expect=Anything())
+    await overwrite(remote, "a.md", b"theirs")
+    remote.offline = False
+    await store.flush()
+    assert await content(remote.memory, "a.md") == b"ours"
+    assert [path.read_bytes() for path in (tmp_path / "conflicts").iterdir()] == [b"theirs"]
+
+
+async def test_a_write_that_landed_unheard_is_not_sent_over_a_newer_one(
+    store: CachedStore, remote: FaultyStore, quick: Quick, tmp_path: Path
+) -> None:
+    await overwrite(remote, "a.md", b"v0")
+    await content(store, "a.md")
+    remote.lose_answers = 1
+    await store.write("a.md", b"v1", expect=Anything())
+    other = cached(remote, tmp_path / "other", quick, "w2")
+    seen = await other.read("a.md")
+    assert seen is not None
+    assert seen.data == b"v1"
+    await other.write("a.md", b"v2", expect=Matches(seen.version))
+    await store.flush()
+    assert await content(remote.memory, "a.md") == b"v2"
+    await other.close()
+
+
+async def test_a_whole_write_does_not_forget_which_appends_are_in(
+    store: CachedStore, remote: FaultyStore, quick: Quick, tmp_path: Path
+) -> None:
+    await store.append("log.txt", b"A1\n", stamp=STAMP)
+    remote.lose_answers = 1
+    with pytest.raises(BackendUnavailable):
+        await store.flush()
+    other = cached(remote, tmp_path / "other", quick, "w2")
+    seen = await other.read("log.txt")
+    assert seen is not None
+    await other.write("log.txt", seen.data + b"B1\n", expect=Matches(seen.version))
+    await store.flush()
+    assert await content(remote.memory, "log.txt") == b"A1\nB1\n"
+    await other.close()
+
+
+async def test_offline_what_waits_can_be_read_and_listed_and_doubt_is_said(
+    store: CachedStore, remote: FaultyStore, quick: Quick
+) -> None:
+    for key in ("appended.md", "replaced.md", "deleted.md"):
+        await overwrite(remote, key, b"12345")
+    await content(store, "deleted.md")
+    await remote.memory.delete("deleted.md", expect=Anything())
+    quick.now += 10
+    await keys(store)
+    remote.offline = True
+    quick.now += 10
+    await store.append("appended.md", b"67", stamp=STAMP)
+    await store.write("replaced.md", b"abc", expect=Anything())
+    assert await content(store, "replaced.md") == b"abc"
+    sizes = {one.key: one.size for one in (await store.listing()).entries}
+    assert sizes == {"appended.md": 7, "replaced.md": 3}
+    for key in ("appended.md", "deleted.md"):
+        with pytest.raises(BackendUnavailable):
+            await store.read(key)
+
+
+async def test_offline_and_never_listed_an_append_is_not_taken_for_the_whole(
+    store: CachedStore, remote: FaultyStore
+) -> None:
+    remote.offline = True
+    await store.append("log.txt", b"mine\n", stamp=STAMP)
+    with pytest.raises(BackendUnavailable, match="no copy"):
+        await store.read("log.txt")
+    remote.offline = False
+    await store.flush()
+    assert await content(remote.memory, "log.txt") == b"mine\n"
+
+
+async def test_a_cancelled_append_that_was_kept_is_sent(
+    store: CachedStore, remote: FaultyStore
+) -> None:
+    appending = asyncio.create_task(store.append("log.txt", b"one\n", stamp=STAMP))
+    await asyncio.sleep(0)
+    appending.cancel()
+    await asyncio.wait([appending])
+    assert store._soon._due is not None

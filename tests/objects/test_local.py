@@ -302,3 +302,12 @@ async def test_folders_made_on_the_way_are_private(tmp_path: Path) -> None:
         os.umask(before)
     for folder in (tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "data"):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+async def test_a_deleted_object_leaves_room_for_one_of_its_folders_name(
+    store: LocalStore,
+) -> None:
+    await store.write("a/b/c", b"x", expect=Absent())
+    await store.delete("a/b/c", expect=Anything())
+    await store.write("a", b"now an object", expect=Absent())
+    assert await content(store, "a") == b"now an object"

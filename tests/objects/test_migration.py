@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,9 +16,12 @@ from memplane import (
     MigrationReport,
     migrate_local_to_backend,
 )
-from memplane.assemble import BlobStorage, open_container
+from memplane.assemble import BlobStorage, _access, open_container
 from memplane.errors import BackendUnavailable
+from memplane.objects.azure import open_azure_store
 from memplane.objects.backend import KeyInfo, StoreBackend, Versioned
+from memplane.objects.pacing import Pacing
+from memplane.objects.store import Absent
 from tests.support.azurite import Azurite
 
 
@@ -178,6 +182,49 @@ async def test_the_manifest_then_lists_exactly_the_keys(
 ) -> None:
     blob = azurite.by_key(container)
     with CachedBlobBackend(blob, cache=tmp_path / "cache") as backend:
+        migrate_local_to_backend(tree, backend)
+    async with open_container(BlobStorage(blob, tmp_path / "cache")) as store:
+        assert not await store.verify()
+
+
+def test_what_is_no_file_is_an_error(backend: StoreBackend, tree: Path) -> None:
+    os.mkfifo(tree / "pipe")
+    report = migrate_local_to_backend(tree, backend)
+    assert [(Path(path).name, reason) for path, reason in report.errors] == [
+        ("pipe", "is not an ordinary file")
+    ]
+
+
+def test_two_files_for_one_key_are_told(backend: StoreBackend, tree: Path) -> None:
+    (tree / "claude_memory").mkdir()
+    (tree / "claude_memory" / "MEMORY.md").write_text("- new name\n")
+    (tree / "state").mkdir()
+    (tree / "state" / "watched_chats").write_text("chat\n")
+    report = migrate_local_to_backend(tree, backend)
+    assert backend.read_text("claude_memory/MEMORY.md") == "- new name\n"
+    assert [Path(path).parent.name for path, _ in report.errors] == ["behavioral"]
+    assert "claude_memory/MEMORY.md" in report.errors[0][1]
+
+
+def test_rivals_are_not_both_copied(backend: StoreBackend, tmp_path: Path) -> None:
+    root = tmp_path / "rivals"
+    root.mkdir()
+    (root / "Notes.md").write_text("1")
+    (root / "notes.md").write_text("2")
+    report = migrate_local_to_backend(root, backend)
+    assert report.copied == 1
+    assert "only by case" in report.errors[0][1]
+    assert len(backend.list()) == 1
+
+
+async def test_what_was_there_before_is_in_the_manifest_too(
+    azurite: Azurite, container: str, tmp_path: Path, tree: Path
+) -> None:
+    blob = azurite.by_key(container)
+    access = _access(blob)
+    async with open_azure_store(access, pacing=Pacing()) as plain:
+        await plain.write("claude_memory/old.md", b"x", expect=Absent())
+    with BlobBackend(blob, cache=tmp_path / "cache") as backend:
         migrate_local_to_backend(tree, backend)
     async with open_container(BlobStorage(blob, tmp_path / "cache")) as store:
         assert not await store.verify()

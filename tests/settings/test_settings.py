@@ -27,7 +27,7 @@ from memplane.settings import (
     default_data_dir,
     load_settings,
     settings_from_environment,
-    typing_errors,
+    unknown_names,
     unknown_variables,
 )
 
@@ -757,13 +757,13 @@ def test_every_variable_of_ours_is_known() -> None:
     assert not unknown_variables({setting.variable: "" for setting in all_settings()})
 
 
-def test_typing_errors_in_the_environment_and_in_dotenv_are_named(
+def test_unknown_names_in_the_environment_and_in_dotenv_are_named(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert typing_errors(home) == []
+    assert unknown_names(home) == []
     monkeypatch.setenv("MEMPLANE_HTTP_PROT", "1")
     write(home, ".env", "MEMPLANE_BLOB_CONTANER=a\nMEMPLANE_AGENT=b\nPATH=/bin\n")
-    assert typing_errors(home) == ["MEMPLANE_BLOB_CONTANER", "MEMPLANE_HTTP_PROT"]
+    assert unknown_names(home) == ["MEMPLANE_BLOB_CONTANER", "MEMPLANE_HTTP_PROT"]
 
 
 def test_an_unknown_variable_does_not_keep_memplane_from_starting(home: Path) -> None:

@@ -48,10 +48,14 @@ class FaultyStore:
         self.lose_answers = 0
         self.fail_next = 0
         self.calls: list[str] = []
+        self.hold: asyncio.Event | None = None
+        self.holding = asyncio.Event()
 
     async def read(self, key: str) -> Object | None:
         self._asked(f"read {key}")
-        return await self.memory.read(key)
+        found = await self.memory.read(key)
+        await self._hold_back()
+        return found
 
     async def stat(self, key: str) -> ObjectInfo | None:
         self._asked(f"stat {key}")
@@ -59,7 +63,9 @@ class FaultyStore:
 
     async def listing(self, prefix: str = "") -> Listing:
         self._asked(f"listing {prefix}".strip())
-        return await self.memory.listing(prefix)
+        found = await self.memory.listing(prefix)
+        await self._hold_back()
+        return found
 
     async def write(
         self, key: str, data: bytes, *, expect: Expect, metadata: Mapping[str, str] = NO_METADATA
@@ -79,6 +85,12 @@ class FaultyStore:
         gone = await self.memory.delete(key, expect=expect)
         self._answer_gets_lost(key)
         return gone
+
+    async def _hold_back(self) -> None:
+        """Keep the next answer back until `hold` is set, as a slow network would."""
+        if self.hold is not None and not self.holding.is_set():
+            self.holding.set()
+            await self.hold.wait()
 
     def _asked(self, what: str) -> None:
         self.calls.append(what)

@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memplane.assemble import BlobStorage
     from memplane.objects.migration import MigrationReport
     from memplane.settings import Settings
 
@@ -34,6 +33,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     import asyncio
     from pathlib import Path
 
+    from memplane.assemble import configured_container
     from memplane.backends import BlobBackend
 
     storage = configured_container(settings)
@@ -54,25 +54,6 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     report = await asyncio.to_thread(migrate)
     return _tell(report, as_json=arguments.json)
-
-
-def configured_container(settings: Settings) -> BlobStorage:
-    """Return the container that the settings name.
-
-    Raises:
-        BackendMisconfigured: They name none.
-    """
-    from memplane.assemble import BlobStorage, choose_storage
-    from memplane.errors import BackendMisconfigured
-
-    choice = choose_storage(settings)
-    if not isinstance(choice.storage, BlobStorage):
-        raise BackendMisconfigured(
-            f"no container to work with: {choice.reason}. Set MEMPLANE_BLOB_ENDPOINT and "
-            "MEMPLANE_BLOB_CONTAINER, MEMPLANE_BLOB_SAS_URL, or "
-            "MEMPLANE_BLOB_CONNECTION_STRING and MEMPLANE_BLOB_CONTAINER"
-        )
-    return choice.storage
 
 
 def _progress(done: int, total: int, key: str) -> None:

@@ -18,9 +18,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Verify or rebuild."""
-    from memplane.assemble import open_container
+    from memplane.assemble import configured_container, open_container
     from memplane.cli import FAILED, OK
-    from memplane.cli.cloud import configured_container
 
     async with open_container(configured_container(settings)) as container:
         if arguments.action == "rebuild":

@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """List, retry or drop."""
-    from memplane.cli.cloud import configured_container
+    from memplane.assemble import configured_container
 
     cache = configured_container(settings).cache
     match arguments.action:

@@ -47,6 +47,8 @@ def _say_ready(address: str, claim: Claim, home: Home, status: Status) -> None:
     from memplane.cli.show import coloured, print_rows
 
     program = "memplane" if shutil.which("memplane") else sys.argv[0]
+    if program.endswith("__main__.py"):
+        program = f"{sys.executable} -m memplane"
     claim.announce(address)
     print(coloured(f"memplane {status.version} is up", "bold"))
     storage = status.storage

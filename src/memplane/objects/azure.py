@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -61,6 +62,8 @@ class AzureStore:
         self._may_create = may_create
         self._pacing = pacing
         self._spellings: dict[str, str] | None = None
+        self._creating: dict[str, str] = {}
+        self._listing_names = asyncio.Lock()
 
     async def read(self, key: str) -> Object | None:
         check_key(key)
@@ -79,9 +82,19 @@ class AzureStore:
         self, key: str, data: bytes, *, expect: Expect, metadata: Mapping[str, str] = NO_METADATA
     ) -> Version:
         check_key(key)
-        if not isinstance(expect, Matches):
-            refuse_collision(key, await self._rival_of(key))
+        if isinstance(expect, Matches):
+            return await self._put(key, data, expect, metadata)
+        refuse_collision(key, await self._rival_of(key))
+        # From here on a rival is refused, though the service does not know the key yet.
+        self._creating[folded(key)] = key
+        try:
+            return await self._put(key, data, expect, metadata)
+        finally:
+            self._creating.pop(folded(key), None)
 
+    async def _put(
+        self, key: str, data: bytes, expect: Expect, metadata: Mapping[str, str]
+    ) -> Version:
         async def put() -> Version:
             blob = self._client.get_blob_client(key)
             answer = await blob.upload_blob(
@@ -96,9 +109,9 @@ class AzureStore:
 
         try:
             version = await self._asked(put, key)
-        except NotThere as error:
+        except NotThere:
             # If-Match on a missing blob is 412 in Azure; 404 says the same.
-            raise ConcurrencyError("is gone", key=key) from error
+            raise ConcurrencyError("is gone", key=key) from None
         if self._spellings is not None:
             self._spellings[folded(key)] = key
         return version
@@ -141,12 +154,13 @@ class AzureStore:
 
     async def _rival_of(self, key: str) -> str | None:
         """Return the existing spelling of a key that may be new; asks for one listing at most."""
-        if self._spellings is None:
-            await self.listing()
+        async with self._listing_names:
+            if self._spellings is None:
+                await self.listing()
         spelled = (self._spellings or {}).get(folded(key))
-        if spelled is None or spelled == key or await self.stat(spelled) is not None:
-            return spelled
-        return None
+        if spelled is not None and spelled != key and await self.stat(spelled) is None:
+            spelled = None
+        return self._creating.get(folded(key), spelled)
 
     async def _unless_absent(self, call: Callable[[], Awaitable[_T]], key: str) -> _T | None:
         try:
@@ -175,7 +189,8 @@ class AzureStore:
         try:
             return await call()
         except (AzureError, TimeoutError) as error:
-            raise translation(error, key) from error
+            # Not as the cause: its text may hold the signed address.
+            raise translation(error, key) from None
 
 
 def _precondition(expect: Expect) -> dict[str, Any]:

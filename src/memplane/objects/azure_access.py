@@ -157,12 +157,12 @@ def _client(access: Access, transport: _Transport) -> ContainerClient:
                 return ContainerClient.from_container_url(url.reveal(), **options)
             case WithTokens(endpoint, container):
                 return ContainerClient(endpoint, container, **options)
-    except ValueError as error:
-        # The SDK's message may repeat the secret.
+    except ValueError:
+        # Not as the cause: the SDK's message may repeat the secret.
         raise BackendMisconfigured(
             f"the blob {type(access).__name__.removeprefix('With')} cannot be used: "
             "it does not have the form Azure gives it"
-        ) from error
+        ) from None
 
 
 def _require_privacy(url: str, tokens: TokenSource | None) -> None:

@@ -20,6 +20,18 @@ from memplane.errors import (
 )
 
 _LOST_RACES: Final = frozenset({"BlobAlreadyExists", "ContainerAlreadyExists"})
+_REFUSED_FOR_GOOD: Final = frozenset(
+    {
+        "InvalidInput",
+        "InvalidMetadata",
+        "InvalidResourceName",
+        "InvalidUri",
+        "MetadataTooLarge",
+        "OutOfRangeInput",
+        "RequestUrlFailedToParse",
+        "UnsupportedHttpVerb",
+    }
+)
 _NO_CONTAINER: Final = frozenset({"ContainerNotFound", "ContainerBeingDeleted"})
 
 
@@ -42,9 +54,9 @@ def translation(error: Exception, key: str) -> MemplaneError:
     response = error.response if isinstance(error, HttpResponseError) else None
     status = response.status_code if response is not None else None
     if response is None or status is None or status < 300:  # noqa: PLR2004 - no usable answer
-        return BackendUnavailable(f"no usable answer ({_first_line(error)})", key=key)
+        return BackendUnavailable(f"no usable answer ({kind_of(error)})", key=key)
     headers = cast("Mapping[str, str]", getattr(response, "headers", {}))
-    return meaning(status, headers, _first_line(error), key)
+    return meaning(status, headers, kind_of(error), key)
 
 
 def not_azure(status: int, key: str) -> BackendUnavailable:
@@ -65,7 +77,7 @@ def meaning(status: int, headers: Mapping[str, str], detail: str, key: str) -> M
     """Say what an answer of Azure's means that is not a success."""
     code = headers.get("x-ms-error-code", "")
     match status:
-        case 404 if code in _NO_CONTAINER:
+        case 404 | 409 if code in _NO_CONTAINER:
             return ContainerMissing("the container does not exist. Check its name, or create it")
         case 404 if code == "BlobNotFound":
             return NotThere("does not exist", key=key)
@@ -75,8 +87,8 @@ def meaning(status: int, headers: Mapping[str, str], detail: str, key: str) -> M
             return ConcurrencyError("exists already", key=key)
         case 413:
             return TooLarge("is larger than Azure takes", key=key)
-        case 400 | 405 | 411 | 414:
-            return RequestRefused(f"Azure refused ({status} {code}): {detail}", key=key)
+        case 400 | 405 | 411 | 414 if code in _REFUSED_FOR_GOOD:
+            return RequestRefused(f"Azure refused ({status} {code})", key=key)
         case 401 | 403:
             return _refusal(code, key)
         case _:
@@ -102,6 +114,7 @@ def _refusal(code: str, key: str) -> MemplaneError:
     )
 
 
-def _first_line(error: Exception) -> str:
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
+def kind_of(error: Exception) -> str:
+    """Name an error without its text, which may hold a signed address."""
+    reason = getattr(error, "strerror", None)
+    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__

@@ -22,7 +22,7 @@ from yarl import URL
 
 from memplane.errors import BackendUnavailable
 from memplane.objects.azure_access import API_VERSION, Container
-from memplane.objects.azure_errors import meaning, means_token_refused, not_azure
+from memplane.objects.azure_errors import kind_of, meaning, means_token_refused, not_azure
 from memplane.objects.store import Object, ObjectInfo, Version
 
 _OK: Final = 200
@@ -88,8 +88,8 @@ async def _ask(container: Container, path: str, query: Mapping[str, str], key: s
             tokens.refused(token)
             answer = await _get(container, path, query, await tokens.token())
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        found = f"no usable answer ({type(error).__name__}: {error})"
-        raise BackendUnavailable(found, key=key) from error
+        # Not the error itself, nor as the cause: its text may hold the signed address.
+        raise BackendUnavailable(f"no usable answer ({kind_of(error)})", key=key) from None
     if "x-ms-request-id" not in answer.headers:
         raise not_azure(answer.status, key)
     if answer.status != _OK:
@@ -117,7 +117,8 @@ def _parsed(body: bytes) -> tuple[list[ObjectInfo], str]:
     """Read one page: its blobs, and the marker of the next page."""
     try:
         # A document type could define entities, and a listing has none.
-        root = ET.fromstring(body) if b"<!DOCTYPE" not in body else None  # noqa: S314 - see above
+        text = body.decode("utf-8-sig")
+        root = ET.fromstring(text) if "<!DOCTYPE" not in text else None  # noqa: S314 - see above
         if root is None or root.tag != "EnumerationResults" or root.find("Blobs") is None:
             raise BackendUnavailable("the answer is not a listing, so nothing is known")
         return [_info(one) for one in root.iterfind("Blobs/Blob")], root.findtext("NextMarker", "")

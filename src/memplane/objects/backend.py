@@ -8,7 +8,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
@@ -19,7 +19,7 @@ from memplane.errors import InvalidText
 from memplane.objects.background import run_in_background
 from memplane.objects.leaving import close_when_leaving, closed_already
 from memplane.objects.lineage import Stamp
-from memplane.objects.store import Absent, Anything, Expect, Matches, ObjectStore, Version
+from memplane.objects.store import Absent, Anything, Expect, Matches, ObjectStore, Settles, Version
 
 
 @runtime_checkable
@@ -111,6 +111,7 @@ class StoreBackend:
         self._open_store = open_store
         self._new_writer = new_writer
         self._opening = threading.RLock()
+        self._process = os.getpid()
         self._opened: _Opened | None = None
         self._seen: dict[str, Version] = {}
 
@@ -162,11 +163,25 @@ class StoreBackend:
         listing = run_in_background(self._open().store.listing(prefix))
         return [KeyInfo(one.key, one.version, one.size, one.modified) for one in listing.entries]
 
+    def settle(self) -> None:
+        """Send what waits, and bring the store's own index up to date with what is there."""
+        store = self._open().store
+        if isinstance(store, Settles):
+            run_in_background(store.settle())
+
     def close(self) -> None:
         """Send what waits and let go of connections and locks. The next call opens it again."""
+        self._close(patience=None)
+
+    def leave(self, patience: float) -> None:
+        """Close, but give up after so long: what was acknowledged is safe on this machine."""
+        with suppress(TimeoutError):
+            self._close(patience)
+
+    def _close(self, patience: float | None) -> None:
         opened, self._opened = self._opened, None
         if opened is not None and opened.process == os.getpid():
-            run_in_background(opened.stack.aclose())
+            run_in_background(opened.stack.aclose(), patience=patience)
         closed_already(self)
 
     def __enter__(self) -> Self:
@@ -186,6 +201,9 @@ class StoreBackend:
         return version
 
     def _open(self) -> _Opened:
+        if self._process != os.getpid():
+            # A forked child: some thread of the parent may have held the lock, and is not here.
+            self._process, self._opening = os.getpid(), threading.RLock()
         with self._opening:
             if self._opened is None or self._opened.process != os.getpid():
                 self._opened = run_in_background(self._enter())

@@ -8,7 +8,7 @@ import queue
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, Final, ParamSpec, TypeVar
 
 _T = TypeVar("_T")
@@ -16,22 +16,50 @@ _P = ParamSpec("_P")
 _THREADS: Final = 8
 
 
-def run_in_background(work: Coroutine[Any, Any, _T]) -> _T:
+def run_in_background(work: Coroutine[Any, Any, _T], *, patience: float | None = None) -> _T:
     """Run a coroutine on the process's background loop and wait for it.
 
     Works from plain code, from any thread and from inside a running event loop, which it blocks
     as any synchronous call would.
+
+    Raises:
+        TimeoutError: It took longer than `patience` seconds, and was told to stop.
     """
-    # A forked child has the parent's memory but not its threads; so a loop per process id.
-    return asyncio.run_coroutine_threadsafe(work, _loop_of(os.getpid())).result()
+    running = asyncio.run_coroutine_threadsafe(work, _background.loop())
+    try:
+        return running.result(patience)
+    except FutureTimeout:
+        running.cancel()
+        raise TimeoutError from None
 
 
-@cache
-def _loop_of(process: int) -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    loop.set_default_executor(_ThreadsToTheEnd())
-    threading.Thread(target=loop.run_forever, name=f"memplane-{process}", daemon=True).start()
-    return loop
+class _Background:
+    """The loop, made when it is first needed."""
+
+    def __init__(self) -> None:
+        self._making = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        with self._making:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._loop.set_default_executor(_ThreadsToTheEnd())
+                run = self._loop.run_forever
+                threading.Thread(target=run, name="memplane", daemon=True).start()
+            return self._loop
+
+
+_background = _Background()
+
+
+def _forget_the_parents_loop() -> None:
+    # A forked child has the parent's memory but not its threads.
+    global _background  # noqa: PLW0603 - the one loop of this process
+    _background = _Background()
+
+
+os.register_at_fork(after_in_child=_forget_the_parents_loop)
 
 
 class _ThreadsToTheEnd(ThreadPoolExecutor):

@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 from memplane.clock import Clock
@@ -27,7 +29,7 @@ from memplane.errors import (
 )
 from memplane.objects.appending import append_by_rewriting
 from memplane.objects.keys import check_key, folded, refuse_collision
-from memplane.objects.lineage import Lineage, Stamp
+from memplane.objects.lineage import LINEAGE, Lineage, Stamp
 from memplane.objects.mirror import Mirror
 from memplane.objects.outbox import Outbox, Parcel
 from memplane.objects.pacing import Pacing
@@ -35,6 +37,7 @@ from memplane.objects.parallel import for_each
 from memplane.objects.soon import Soon
 from memplane.objects.store import (
     NO_METADATA,
+    NOTHING,
     Anything,
     Expect,
     Listing,
@@ -42,6 +45,7 @@ from memplane.objects.store import (
     Object,
     ObjectInfo,
     ObjectStore,
+    Settles,
     Version,
     info_of,
 )
@@ -50,6 +54,7 @@ _FRESH_SECONDS: Final = 5.0
 _BATCH_SECONDS: Final = 5.0
 _BATCH_BYTES: Final = 4096
 _LONGEST_OFFLINE: Final = 60.0
+_FOREGROUND_SECONDS: Final = 10.0
 _PARALLEL: Final = 64
 _PENDING: Final = "pending:"
 """Versions that begin so are of bytes that have not reached the container."""
@@ -90,13 +95,16 @@ class CachedStore:
         self._listed = False
         self._believe_until = float("-inf")
         self._offline_for = 0.0
+        self._listing = asyncio.Lock()
         self._sending = asyncio.Lock()
+        self._changes = count(1)
+        self._changed: dict[str, int] = {}
         self._soon = Soon(self.flush, delay=_BATCH_SECONDS, what="unsent writes wait")
 
     async def open(self) -> None:
         """Take over what earlier processes could not send, and start to send it."""
         await asyncio.to_thread(self._outbox.take_over)
-        if self._outbox.keys():
+        if self._outbox.waiting_keys():
             self._soon.start()
 
     async def close(self) -> None:
@@ -110,7 +118,8 @@ class CachedStore:
         await self._flush_for(key)
         if await self._online():
             try:
-                return await self._with_waiting(key, await self._current(key))
+                async with _foreground(key):
+                    return await self._with_waiting(key, await self._current(key))
             except _AWAY as error:
                 self._note_offline(error)
         return await self._remembered(key)
@@ -120,22 +129,22 @@ class CachedStore:
         await self._flush_for(key)
         if await self._online() and not self._outbox.holds(key):
             try:
-                return self._known.get(key) or await self._inner.stat(key)
+                async with _foreground(key):
+                    return self._known.get(key) or await self._inner.stat(key)
             except _AWAY as error:
                 self._note_offline(error)
         found = await self._remembered(key)
         return info_of(key, found) if found else None
 
     async def listing(self, prefix: str = "") -> Listing:
-        waiting = self._outbox.keys()
-        if waiting and not self._believed_offline():
+        if self._outbox.waiting_keys() and not self._believed_offline():
             await self._flush_if_possible()
         if not await self._online() and not self._listed:
             raise BackendUnavailable("the container does not answer and was never listed here")
         entries = {key: one for key, one in self._known.items() if key.startswith(prefix)}
-        for key in waiting:
-            if key.startswith(prefix) and (found := await self.stat(key)) is not None:
-                entries[key] = found
+        for key in self._outbox.waiting_keys():
+            if key.startswith(prefix):
+                entries[key] = await self._expected(key)
         refused = tuple(name for name in self._refused if name.startswith(prefix))
         return Listing(tuple(entries[key] for key in sorted(entries)), refused)
 
@@ -155,6 +164,9 @@ class CachedStore:
         if isinstance(expect, Anything):
             return await self._overwrite(key, data, expect, metadata)
         self._require_nothing_waiting(key)
+        copy = await asyncio.to_thread(self._mirror.load, key)
+        if copy is not None and expect == Matches(copy.version):
+            metadata = _with_lineage(copy, metadata)
         try:
             version = await self._inner.write(key, data, expect=expect, metadata=metadata)
         except ConcurrencyError:
@@ -167,20 +179,26 @@ class CachedStore:
         del stamp  # the outbox stamps what it sends
         check_key(key)
         self._refuse_rival_of(key)
+        self._soon.ask()  # before anything that could be cancelled
         size = await asyncio.to_thread(self._outbox.append, key, data)
         if size >= _BATCH_BYTES and not self._believed_offline():
             self._soon.start()
-        else:
-            self._soon.ask()
 
     async def delete(self, key: str, *, expect: Matches | Anything) -> bool:
         check_key(key)
         await self._flush_for(key)
         self._require_nothing_waiting(key)
         gone = await self._inner.delete(key, expect=expect)
+        self._changed[key] = next(self._changes)
         self._known.pop(key, None)
         await asyncio.to_thread(self._mirror.drop, key)
         return gone
+
+    async def settle(self) -> None:
+        """Send everything that waits, and have the store behind settle too."""
+        await self.flush()
+        if isinstance(self._inner, Settles):
+            await self._inner.settle()
 
     async def flush(self) -> None:
         """Send everything that waits, in order.
@@ -193,24 +211,26 @@ class CachedStore:
                 for parcel in await asyncio.to_thread(self._outbox.seal):
                     await self._send_or_reject(parcel)
             finally:
-                if self._outbox.keys():
+                if self._outbox.waiting_keys():
                     self._soon.ask()
 
     # What is known here, and how sure that is.
 
     async def _online(self) -> bool:
         """Make sure that a recent listing is known, and say whether the container answers."""
-        if self._pacing.elapsed() < self._believe_until:
+        async with self._listing:  # one question, however many wait for its answer
+            if self._pacing.elapsed() < self._believe_until:
+                return not self._offline_for
+            try:
+                async with _foreground(""):
+                    await self._list()
+            except _AWAY as error:
+                self._note_offline(error)
+                last = await asyncio.to_thread(self._mirror.load_listing)
+                if not self._listed and last is not None:
+                    self._listed = True
+                    self._known = {one.key: one for one in last.entries}
             return not self._offline_for
-        try:
-            await self._list()
-        except _AWAY as error:
-            self._note_offline(error)
-            last = await asyncio.to_thread(self._mirror.load_listing)
-            if not self._listed and last is not None:
-                self._listed = True
-                self._known = {one.key: one for one in last.entries}
-        return not self._offline_for
 
     def _believed_offline(self) -> bool:
         return bool(self._offline_for) and self._pacing.elapsed() < self._believe_until
@@ -222,15 +242,24 @@ class CachedStore:
         self._believe_until = self._pacing.elapsed() + self._offline_for
 
     async def _list(self) -> None:
+        asked = next(self._changes)
         found = await self._inner.listing()
-        before, self._known = self._known, {one.key: one for one in found.entries}
+        listed = {one.key: one for one in found.entries}
+        for key in [key for key, when in self._changed.items() if when > asked]:
+            # Written here since the question; what we know of it is newer than the answer.
+            listed.pop(key, None)
+            if key in self._known:
+                listed[key] = self._known[key]
+        before, self._known = self._known, listed
         self._refused = found.refused
         if self._offline_for:
             _log.warning("the container answers again")
         self._offline_for = 0.0
         self._believe_until = self._pacing.elapsed() + _FRESH_SECONDS
         if before != self._known or not self._listed:
-            await asyncio.to_thread(self._mirror.save_listing, self._clock(), found.entries)
+            await asyncio.to_thread(self._mirror.save_listing, self._clock(), listed.values())
+        for key in before.keys() - listed.keys():
+            await asyncio.to_thread(self._mirror.drop, key)
         self._listed = True
 
     async def _current(self, key: str) -> Object | None:
@@ -242,11 +271,22 @@ class CachedStore:
 
     async def _remembered(self, key: str) -> Object | None:
         copy = await asyncio.to_thread(self._mirror.load, key)
-        if copy is None and (key in self._known or not self._outbox.holds(key)):
+        waiting = await asyncio.to_thread(self._outbox.parcels, key)
+        begins_here = any(not one.appends for one in waiting)
+        known_absent = self._listed and key not in self._known
+        if copy is None and not begins_here and not (waiting and known_absent):
             raise BackendUnavailable(
                 "the container does not answer, and there is no copy on this machine", key=key
             )
         return await self._with_waiting(key, copy)
+
+    async def _expected(self, key: str) -> ObjectInfo:
+        """Describe what a key will hold when everything that waits for it has been sent."""
+        known = self._known.get(key)
+        size = known.size if known else 0
+        for parcel in await asyncio.to_thread(self._outbox.parcels, key):
+            size = size + len(parcel.data) if parcel.appends else len(parcel.data)
+        return ObjectInfo(key, _pending(b"%d" % size), size, self._clock())
 
     async def _with_waiting(self, key: str, found: Object | None) -> Object | None:
         """Add to an object what was written here and has not been sent."""
@@ -266,7 +306,10 @@ class CachedStore:
         return [key for key, one in copies if not one or one.version != self._known[key].version]
 
     async def _fetch(self, key: str) -> Object | None:
+        asked = next(self._changes)
         found = await self._inner.read(key)
+        if self._changed.get(key, 0) > asked:
+            return found  # written here since the question, so the answer is not what is there now
         if found is None:
             self._known.pop(key, None)
             await asyncio.to_thread(self._mirror.drop, key)
@@ -279,6 +322,7 @@ class CachedStore:
         self, key: str, data: bytes, version: Version, metadata: Mapping[str, str]
     ) -> None:
         found = Object(data, version, self._clock(), dict(metadata))
+        self._changed[key] = next(self._changes)
         self._known[key] = info_of(key, found)
         await asyncio.to_thread(self._mirror.save, key, found)
 
@@ -287,29 +331,35 @@ class CachedStore:
     async def _overwrite(
         self, key: str, data: bytes, expect: Anything, metadata: Mapping[str, str]
     ) -> Version:
+        copy = await asyncio.to_thread(self._mirror.load, key)
         seen = expect.seen
         if seen is None or seen.startswith(_PENDING):
-            copy = await asyncio.to_thread(self._mirror.load, key)
             seen = copy.version if copy else None
+        stamp = await asyncio.to_thread(self._outbox.next_stamp)
         if not self._outbox.holds(key) and not self._believed_offline():
+            lineage = Lineage.parse(copy.metadata if copy else NO_METADATA)
+            carried = {**metadata, **lineage.plus(stamp).metadata()}
             try:
-                version = await self._inner.write(
-                    key, data, expect=Anything(seen), metadata=metadata
-                )
+                async with _foreground(key):
+                    version = await self._inner.write(
+                        key, data, expect=Anything(seen), metadata=carried
+                    )
             except _AWAY as error:
                 self._note_offline(error)
             else:
-                await self._remember(key, data, version, metadata)
+                await self._remember(key, data, version, carried)
                 return version
         self._refuse_rival_of(key)
-        await asyncio.to_thread(self._outbox.replace, key, data, seen)
+        known = self._known.get(key)
+        last_known = known.version if known else NOTHING
+        await asyncio.to_thread(self._outbox.replace, key, data, seen or last_known, stamp)
         self._soon.ask()
         return _pending(data)
 
     def _refuse_rival_of(self, key: str) -> None:
         """Refuse what the container would refuse later, as far as that is known here."""
         if key not in self._known and not self._outbox.holds(key):
-            known = (*self._known, *self._outbox.keys())
+            known = (*self._known, *self._outbox.waiting_keys())
             refuse_collision(key, next((one for one in known if folded(one) == folded(key)), None))
 
     def _require_nothing_waiting(self, key: str) -> None:
@@ -325,7 +375,8 @@ class CachedStore:
 
     async def _flush_if_possible(self) -> None:
         try:
-            await self.flush()
+            async with _foreground(""):
+                await self.flush()
         except _AWAY as error:
             self._note_offline(error)
         except StorageError as error:
@@ -344,9 +395,7 @@ class CachedStore:
     async def _send(self, parcel: Parcel) -> None:
         key = parcel.key
         if not parcel.appends:
-            seen = parcel.seen
-            version = await self._inner.write(key, parcel.data, expect=Anything(seen))
-            await self._remember(key, parcel.data, version, NO_METADATA)
+            await self._send_whole(parcel)
             return
         known = await asyncio.to_thread(self._mirror.load, key)
         after = await append_by_rewriting(
@@ -356,6 +405,35 @@ class CachedStore:
             self._known.pop(key, None)
         else:
             await self._remember(key, after.data, after.version, after.metadata)
+
+    async def _send_whole(self, parcel: Parcel) -> None:
+        """Send a whole write, unless it landed before and only the answer got lost."""
+        found = await self._inner.read(parcel.key)
+        lineage = Lineage.parse(found.metadata if found else NO_METADATA)
+        if lineage.includes(parcel.stamp):
+            self._known.pop(parcel.key, None)
+            return
+        metadata = lineage.plus(parcel.stamp).metadata()
+        version = await self._inner.write(
+            parcel.key, parcel.data, expect=Anything(parcel.seen), metadata=metadata
+        )
+        await self._remember(parcel.key, parcel.data, version, metadata)
+
+
+@asynccontextmanager
+async def _foreground(key: str) -> AsyncGenerator[None]:
+    """Let nobody wait long for a network that swallows everything."""
+    try:
+        async with asyncio.timeout(_FOREGROUND_SECONDS):
+            yield
+    except TimeoutError as error:
+        raise BackendUnavailable("no answer in time", key=key) from error
+
+
+def _with_lineage(copy: Object | None, metadata: Mapping[str, str]) -> Mapping[str, str]:
+    """Carry over which appends are in an object, so that none of them is sent again."""
+    lineage = copy.metadata.get(LINEAGE) if copy else None
+    return {**metadata, LINEAGE: lineage} if lineage else metadata
 
 
 def _pending(data: bytes) -> Version:

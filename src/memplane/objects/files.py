@@ -57,6 +57,15 @@ def sync_file(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sync_file(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def open_folder(root: Path, parts: tuple[str, ...], *, create: bool) -> int:
     """Open a folder below the root, one component at a time, following no symbolic link.
 
@@ -125,9 +134,10 @@ def write_all(descriptor: int, data: bytes) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def append_to_file(folder: int, name: str, data: bytes) -> None:
+def append_to_file(folder: int, name: str, data: bytes, *, create: bool = True) -> None:
     """Add the bytes at the end in one write, durably; on any failure the file is as before."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags |= os.O_CREAT if create else 0
     descriptor = os.open(name, flags, 0o600, dir_fd=folder)
     try:
         before = os.fstat(descriptor).st_size

@@ -5,10 +5,13 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import sys
 import threading
+import traceback
 from types import FrameType
 from typing import Final, Protocol
 
+_PATIENCE: Final = 10.0
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 _open: Final[set[Closes]] = set()
 
@@ -16,13 +19,13 @@ _open: Final[set[Closes]] = set()
 class Closes(Protocol):
     """Something that has a last thing to do."""
 
-    def close(self) -> None:
-        """Do it. Harmless to repeat."""
+    def leave(self, patience: float) -> None:
+        """Do it, within so many seconds. Harmless to repeat."""
         ...
 
 
 def close_when_leaving(thing: Closes) -> None:
-    """Have `close()` called when the process ends, also by SIGTERM or SIGHUP.
+    """Have `leave()` called when the process ends, also by SIGTERM or SIGHUP.
 
     A program that handles these signals itself keeps its handlers; it ends by exiting, and that
     is seen too. Outside the main thread only the ordinary end is seen.
@@ -43,10 +46,16 @@ def closed_already(thing: Closes) -> None:
 
 def _close_all() -> None:
     for thing in list(_open):
-        thing.close()
+        try:
+            thing.leave(_PATIENCE)
+        except Exception:  # noqa: BLE001 - nobody is left to handle it, and the others must go on
+            # Not by logging: the thread that was interrupted may hold its lock.
+            traceback.print_exc(file=sys.stderr)
 
 
 def _close_and_go(number: int, _frame: FrameType | None) -> None:
-    _close_all()
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
+    try:
+        _close_all()
+    finally:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)

@@ -91,6 +91,7 @@ class LocalStore:
         with self._writing(key) as (folder, name):
             found = _object_at(folder, name)
             require(expect, found.version if found else None, key=key)
+            _remove_empty_folder(folder, name)
             replace_file(folder, name, data)
         return _version_of(data)
 
@@ -169,6 +170,25 @@ class LocalStore:
             for name in names:
                 if (below + name).startswith(prefix) and not name.startswith(RESERVED):
                     yield below + name, descriptor, name
+
+
+def _remove_empty_folder(folder: int, name: str) -> None:
+    """Remove what deleted objects left at the name of a new one: folders with nothing in them."""
+    if not stat.S_ISDIR(_mode_of(folder, name)):
+        return
+    for _, _, names, inner in os.fwalk(name, topdown=False, dir_fd=folder):
+        if names:
+            return
+        for below in os.listdir(inner):
+            os.rmdir(below, dir_fd=inner)
+    os.rmdir(name, dir_fd=folder)
+
+
+def _mode_of(folder: int, name: str) -> int:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return 0
 
 
 def _can_be_an_object(folder: int, name: str) -> bool:

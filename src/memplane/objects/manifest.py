@@ -139,10 +139,10 @@ class ManifestedStore:
         self._soon = Soon(self.flush, delay=_COALESCE_SECONDS, what="the manifest waits")
 
     async def read(self, key: str) -> Object | None:
-        return await self._inner.read(_not_the_manifest(key))
+        return await self._inner.read(key)
 
     async def stat(self, key: str) -> ObjectInfo | None:
-        return await self._inner.stat(_not_the_manifest(key))
+        return await self._inner.stat(key)
 
     async def listing(self, prefix: str = "") -> Listing:
         found = await self._inner.listing(prefix)
@@ -192,6 +192,12 @@ class ManifestedStore:
         found = await self._inner.read(MANIFEST)
         known = parse_manifest(found.data) if found else None
         return difference(known or {}, (await self.listing()).entries)
+
+    async def settle(self) -> None:
+        """Make the manifest list exactly what is there."""
+        await self.flush()
+        if await self.verify():
+            await self.rebuild()
 
     async def rebuild(self) -> Entries:
         """Make the manifest anew from a complete listing; unchanged objects are not read again."""

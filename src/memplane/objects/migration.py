@@ -9,12 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from memplane.errors import ConcurrencyError, MemplaneError
 from memplane.objects.backend import KeyInfo, Versioned
 from memplane.objects.files import open_folder, read_file, translated
 from memplane.objects.keys import RESERVED, check_key
+from memplane.objects.manifest import MANIFEST
 
 _PARALLEL: Final = 8
 _MOVED: Final = {
@@ -44,6 +45,15 @@ class Destination(Protocol):
         ...
 
 
+@runtime_checkable
+class SettlingDestination(Protocol):
+    """A backend with an index of its own."""
+
+    def settle(self) -> None:
+        """Bring the index up to date."""
+        ...
+
+
 @dataclass(slots=True)
 class MigrationReport:
     """What a migration did. `errors` holds (file, reason) pairs; one error stops nothing else."""
@@ -62,6 +72,7 @@ class _Found:
     root: Path
     relative: str
     key: str
+    is_renamed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +102,10 @@ def migrate_local_to_backend(
     pairs: Sequence[tuple[Path | str, str]] = (
         [(local_root, "")] if isinstance(local_root, (Path, str)) else local_root
     )
-    work = [
-        found
-        for root, prefix in pairs
-        for found in _files(Path(root), prefix, sources, report.errors)
+    found = [
+        one for root, prefix in pairs for one in _files(Path(root), prefix, sources, report.errors)
     ]
+    work = _one_per_key(found, report)
     there = {one.key for one in backend.list_meta()}
     with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="migrate") as pool:
         outcomes = pool.map(partial(_copied, backend=backend, there=there), work)
@@ -103,25 +113,53 @@ def migrate_local_to_backend(
             _note(report, outcome)
             if progress:
                 progress(done, len(work), outcome.found.key)
+    if isinstance(backend, SettlingDestination):
+        backend.settle()
     return report
+
+
+def _one_per_key(found: Sequence[_Found], report: MigrationReport) -> list[_Found]:
+    """Choose one file for each key: the one that has that name already, if there is one."""
+    chosen: dict[str, _Found] = {}
+    for one in sorted(found, key=lambda one: one.is_renamed):
+        first = chosen.setdefault(one.key, one)
+        if first is one:
+            continue
+        report.skipped += 1
+        if first.path.read_bytes() != one.path.read_bytes():
+            reason = f"would be {one.key!r} too, which comes from {first.path}"
+            report.errors.append((str(one.path), reason))
+    return [one for one in found if chosen[one.key] is one and one.key != MANIFEST]
 
 
 def _files(
     root: Path, prefix: str, sources: Sequence[str] | None, errors: list[tuple[str, str]]
 ) -> Iterator[_Found]:
+    for path in _walk(root, errors):
+        relative = path.relative_to(root).as_posix()
+        if (sources is not None and not _is_below(relative, sources)) or _is_our_own(relative):
+            continue
+        if path.is_symlink():
+            errors.append((str(path), "is a symbolic link, and those are not followed"))
+        elif not path.is_file():
+            errors.append((str(path), "is not an ordinary file"))
+        else:
+            key = _key(relative, prefix)
+            yield _Found(path, root, relative, key, is_renamed=not prefix and key != relative)
+
+
+def _walk(root: Path, errors: list[tuple[str, str]]) -> Iterator[Path]:
+    """Yield everything below the root that is not a folder, and links to folders, sorted."""
+
+    def unreadable(error: OSError) -> None:
+        errors.append((str(error.filename), f"cannot be read: {error.strerror}"))
+
     if not root.is_dir():
         return
-    for top, folders, names in os.walk(root):
+    for top, folders, names in os.walk(root, onerror=unreadable):
         folders.sort()
-        for name in sorted(names + [one for one in folders if (Path(top) / one).is_symlink()]):
-            path = Path(top) / name
-            relative = path.relative_to(root).as_posix()
-            if sources is not None and not _is_below(relative, sources):
-                continue
-            if path.is_symlink():
-                errors.append((str(path), "is a symbolic link, and those are not followed"))
-            elif path.is_file() and not _is_our_own(relative):
-                yield _Found(path, root, relative, _key(relative, prefix))
+        links = [name for name in folders if (Path(top) / name).is_symlink()]
+        yield from (Path(top) / name for name in sorted(names + links))
 
 
 def _is_our_own(relative: str) -> bool:

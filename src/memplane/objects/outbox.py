@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import logging
 import os
 import shutil
 import struct
@@ -23,11 +24,21 @@ from pathlib import Path
 from typing import Final
 
 from memplane.clock import Clock
-from memplane.objects.files import append_to_file, open_folder, replace_file, translated
+from memplane.home import make_private
+from memplane.objects.files import (
+    append_to_file,
+    open_folder,
+    replace_file,
+    sync_folder,
+    translated,
+)
 from memplane.objects.lineage import Stamp
 from memplane.objects.store import Version
 
 _FRAME: Final = struct.Struct(">II")
+_SUFFIXES: Final = frozenset({".open", ".append", ".write"})
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +56,7 @@ class Parcel:
 @dataclass(slots=True)
 class _Batch:
     name: str
-    size: int = 0
+    size: int
 
 
 class Outbox:
@@ -53,7 +64,7 @@ class Outbox:
 
     def __init__(self, root: Path, writer: str, *, clock: Clock) -> None:
         self._root = root
-        self._writer = writer
+        self._own = root / writer
         self._clock = clock
         self._seq = 0
         self._growing: dict[str, _Batch] = {}
@@ -63,9 +74,9 @@ class Outbox:
 
     def holds(self, key: str) -> bool:
         """Say whether something for the key waits. Does not block."""
-        return key in self._keys.values()
+        return key in self._keys.copy().values()
 
-    def keys(self) -> set[str]:
+    def waiting_keys(self) -> set[str]:
         """Name the keys that something waits for. Does not block."""
         return set(self._keys.copy().values())
 
@@ -74,24 +85,30 @@ class Outbox:
         with self._turn, translated(key), self._own_folder() as folder:
             batch = self._growing.get(key)
             if batch is None:
-                batch = _Batch(f"{self._next():020d}.open")
+                batch = _Batch(f"{self._next():020d}.open", 0)
                 header = json.dumps({"key": key}).encode()
-                replace_file(folder, batch.name, _framed(header))
+                replace_file(folder, batch.name, _framed(header) + _framed(data))
                 self._growing[key] = batch
-            append_to_file(folder, batch.name, _framed(data))
+                self._keys[self._own / batch.name] = key
+            else:
+                append_to_file(folder, batch.name, _framed(data), create=False)
             batch.size += len(data)
-            self._keys[self._root / self._writer / batch.name] = key
             return batch.size
 
-    def replace(self, key: str, data: bytes, seen: Version | None) -> None:
+    def next_stamp(self) -> Stamp:
+        """Name a write before it is tried, so that it can be recognised when it has to wait."""
+        with self._turn:
+            return Stamp(self._own.name, self._next())
+
+    def replace(self, key: str, data: bytes, seen: Version | None, stamp: Stamp) -> None:
         """Put a whole write in line, durably; earlier parcels for the key are then pointless."""
         with self._turn, translated(key), self._own_folder() as folder:
             before = self._load_all(key)
             first_seen = next((one.seen for one in before if not one.appends), seen)
             header = json.dumps({"key": key, "seen": first_seen}).encode()
-            name = f"{self._next():020d}.write"
+            name = f"{stamp.seq:020d}.write"
             replace_file(folder, name, _framed(header) + _framed(data))
-            self._keys[self._root / self._writer / name] = key
+            self._keys[self._own / name] = key
             self._growing.pop(key, None)
             for parcel in before:
                 self._let_go(parcel.path)
@@ -99,33 +116,28 @@ class Outbox:
     def seal(self) -> list[Parcel]:
         """End the growing batches and return everything there is to send, in order."""
         with self._turn, translated(""):
-            for key, batch in self._growing.items():
-                path = self._root / self._writer / batch.name
+            for key in list(self._growing):
+                path = self._own / self._growing[key].name
                 path.rename(path.with_suffix(".append"))
-                del self._keys[path]
-                self._keys[path.with_suffix(".append")] = key
-            self._growing.clear()
+                self._keys[path.with_suffix(".append")] = self._keys.pop(path)
+                del self._growing[key]
             return self._load_all()
 
     def parcels(self, key: str) -> list[Parcel]:
         """Return what waits for the key, growing batches included, oldest first."""
-        with self._turn:
+        with self._turn, translated(key):
             return self._load_all(key)
 
     def sent(self, parcel: Parcel) -> None:
         """Let go of a parcel that has arrived."""
-        with self._turn:
+        with self._turn, translated(parcel.key):
             self._let_go(parcel.path)
 
     def reject(self, parcel: Parcel) -> Path:
         """Put aside a parcel that the container will never take; return where it lies now."""
         with self._turn, translated(parcel.key):
-            aside = self._root.parent / "rejected"
-            aside.mkdir(mode=0o700, parents=True, exist_ok=True)
-            moved = aside / f"{parcel.stamp.writer}-{parcel.path.name}"
-            parcel.path.rename(moved)
             self._keys.pop(parcel.path, None)
-            return moved
+            return self._put_aside(parcel.path)
 
     def take_over(self) -> None:
         """Take the parcels of processes that are gone."""
@@ -135,15 +147,15 @@ class Outbox:
                     self._locks[folder] = lock
                     for path in folder.glob("*.open"):
                         path.rename(path.with_suffix(".append"))
-                    for path in folder.glob("*.*"):
-                        if (parcel := _load(path)) is not None:
+                    for path in sorted(folder.glob("*.*")):
+                        if (parcel := self._load_or_put_aside(path)) is not None:
                             self._keys[path] = parcel.key
 
     def close(self) -> None:
         """Let go of the locks; folders with nothing in them go away."""
         with self._turn:
             for folder, lock in self._locks.items():
-                if not any(map(_load, folder.glob("*.*"))):
+                if not any(path.parent == folder for path in self._keys):
                     shutil.rmtree(folder, ignore_errors=True)
                 os.close(lock)
             self._locks.clear()
@@ -154,7 +166,22 @@ class Outbox:
         # By number alone: what an earlier process left goes before what was written since.
         held = (path for path, its in self._keys.items() if key in {None, its})
         paths = sorted(held, key=lambda path: path.stem)
-        return [parcel for parcel in map(_load, paths) if parcel is not None]
+        return [parcel for parcel in map(self._load_or_put_aside, paths) if parcel is not None]
+
+    def _load_or_put_aside(self, path: Path) -> Parcel | None:
+        try:
+            return _load(path)
+        except _Damaged as error:
+            self._keys.pop(path, None)
+            _log.error("%s; it is kept in %s", error, self._put_aside(path))
+            return None
+
+    def _put_aside(self, path: Path) -> Path:
+        aside = self._root.parent / "rejected"
+        make_private(aside)
+        moved = aside / f"{path.parent.name}-{path.name}"
+        path.rename(moved)
+        return moved
 
     def _let_go(self, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -167,10 +194,9 @@ class Outbox:
 
     @contextmanager
     def _own_folder(self) -> Generator[int]:
-        folder = self._root / self._writer
-        if folder not in self._locks:
-            self._locks[folder] = _new_locked_folder(folder)
-        descriptor = open_folder(self._root, (self._writer,), create=False)
+        if self._own not in self._locks:
+            self._locks[self._own] = _new_locked_folder(self._own)
+        descriptor = open_folder(self._root, (self._own.name,), create=False)
         try:
             yield descriptor
         finally:
@@ -179,12 +205,24 @@ class Outbox:
 
 def all_parcels(folder: Path) -> list[Parcel]:
     """Return the parcels of every process below a folder, for people to look at."""
-    return [parcel for path in sorted(folder.rglob("*.*")) if (parcel := _load(path)) is not None]
+    found: list[Parcel] = []
+    for path in _parcel_files(folder):
+        try:
+            parcel = _load(path)
+        except _Damaged as error:
+            _log.warning("%s", error)
+        else:
+            found += [parcel] if parcel is not None else []
+    return found
 
 
 def count_waiting(root: Path) -> int:
     """Count the parcels of every process."""
-    return len(all_parcels(root))
+    return len(_parcel_files(root))
+
+
+def _parcel_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.*") if path.suffix in _SUFFIXES)
 
 
 def _new_locked_folder(folder: Path) -> int:
@@ -195,6 +233,7 @@ def _new_locked_folder(folder: Path) -> int:
     if lock is None:
         raise OSError(errno.EEXIST, "another process has an outbox of this name")
     hidden.rename(folder)
+    sync_folder(folder.parent)
     return lock
 
 
@@ -215,37 +254,43 @@ def _lock(folder: Path) -> int | None:
     return None
 
 
+class _Damaged(Exception):
+    """A parcel whose bytes are not those that were written."""
+
+
 def _framed(record: bytes) -> bytes:
     return _FRAME.pack(len(record), zlib.crc32(record)) + record
 
 
-def _records(raw: bytes) -> Iterator[bytes]:
-    """Yield the whole records; a torn one at the end was never acknowledged."""
+def _records(path: Path) -> Iterator[bytes]:
+    """Yield the records; one that is cut short at the end was never acknowledged."""
+    raw = path.read_bytes()
     at = 0
     while at + _FRAME.size <= len(raw):
         size, checksum = _FRAME.unpack_from(raw, at)
         record = raw[at + _FRAME.size : at + _FRAME.size + size]
-        if len(record) < size or zlib.crc32(record) != checksum:
+        if len(record) < size:
             return
+        if zlib.crc32(record) != checksum:
+            raise _Damaged(f"{path} is damaged at byte {at}")
         yield record
         at += _FRAME.size + size
 
 
 def _load(path: Path) -> Parcel | None:
-    if path.suffix not in {".open", ".append", ".write"}:
+    """Read a parcel; None when it is gone, is none, or nothing in it was acknowledged."""
+    if path.suffix not in _SUFFIXES:
         return None
     try:
-        records = list(_records(path.read_bytes()))
+        header, *data = list(_records(path)) or [b""]
     except FileNotFoundError:
         return None
-    if len(records) < 2:  # noqa: PLR2004 - a header, and something to send
+    if not data:
         return None
-    header = json.loads(records[0])
-    return Parcel(
-        key=header["key"],
-        data=b"".join(records[1:]),
-        stamp=Stamp(path.parent.name, int(path.stem.rpartition("-")[2])),
-        appends=path.suffix != ".write",
-        seen=header.get("seen"),
-        path=path,
-    )
+    try:
+        about = json.loads(header)
+        key, seen = str(about["key"]), about.get("seen")
+        stamp = Stamp(path.parent.name, int(path.stem.rpartition("-")[2]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _Damaged(f"{path} is not a parcel") from error
+    return Parcel(key, b"".join(data), stamp, path.suffix != ".write", seen, path)

@@ -1,4 +1,4 @@
-"""A store where the last writer wins, and what it replaced unseen is kept."""
+"""A store where the last writer wins, and what it did not expect to replace is kept."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from memplane.objects.lineage import Stamp
 from memplane.objects.pacing import Pacing
 from memplane.objects.store import (
     NO_METADATA,
+    NOTHING,
     Absent,
     Anything,
     Expect,
@@ -35,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class SafekeepingStore:
-    """Turns `Anything` into conditional writes and copies aside what nobody here had seen."""
+    """Turns `Anything` into conditional writes and copies aside what the writer had not seen."""
 
     def __init__(
         self, inner: ObjectStore, conflicts: Path, *, clock: Clock, pacing: Pacing
@@ -80,7 +81,7 @@ class SafekeepingStore:
 
     async def _belief(self, key: str, seen: Version | None) -> Absent | Matches:
         if seen is not None:
-            return Matches(seen)
+            return Matches(seen) if seen != NOTHING else Absent()
         found = await self._inner.stat(key)
         return Matches(found.version) if found else Absent()
 

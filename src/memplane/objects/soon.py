@@ -30,7 +30,7 @@ class Soon:
             self._due = loop.call_later(self._delay, self.start)
 
     def start(self) -> None:
-        """Have the action run now, or right after the run that is under way."""
+        """Have the action run now; while it is under way, have it run again within the delay."""
         if self._due is not None:
             self._due.cancel()
             self._due = None

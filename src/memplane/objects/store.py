@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final, NewType, Protocol, TypeAlias
+from typing import Final, NewType, Protocol, TypeAlias, runtime_checkable
 
 from memplane.errors import ConcurrencyError
 from memplane.objects.lineage import Stamp
@@ -67,11 +67,16 @@ class Matches:
 class Anything:
     """Write whatever is there: the last writer wins.
 
-    `seen` is the version the writer last knew. `memplane.objects.safekeeping` keeps a copy of
-    what such a write replaces unseen.
+    `seen` is what the writer last knew to be there: a version, `NOTHING`, or None when it does
+    not know or care. Where it is given, `memplane.objects.safekeeping` keeps a copy of what the
+    write replaces instead.
     """
 
     seen: Version | None = None
+
+
+NOTHING: Final = Version("")
+"""What a writer has seen who knows that there is nothing."""
 
 
 Expect: TypeAlias = Absent | Matches | Anything
@@ -91,6 +96,15 @@ def require(expect: Expect, found: Version | None, *, key: str) -> None:
             raise ConcurrencyError(state, key=key)
         case Absent() | Matches() | Anything():
             return
+
+
+@runtime_checkable
+class Settles(Protocol):
+    """A store with an index of its own, which can be made to agree with what is there."""
+
+    async def settle(self) -> None:
+        """Finish what is outstanding, and bring the index up to date."""
+        ...
 
 
 class ObjectStore(Protocol):

@@ -25,18 +25,18 @@ class RemotePlane:
         self._home = home
 
     async def status(self) -> Status:
-        return msgspec.json.decode(await self._get("/api/v1/status"), type=Status)
+        token = self._home.existing_token().reveal()
+        return msgspec.json.decode(await self._get("/api/v1/status", token), type=Status)
 
     async def answers(self) -> bool:
         """Say whether the owner answers at all."""
         try:
-            await self._get("/health")
+            await self._get("/health", "")
         except OwnerUnavailable:
             return False
         return True
 
-    async def _get(self, path: str) -> bytes:
-        token = self._home.token().reveal()
+    async def _get(self, path: str, token: str) -> bytes:
         try:
             async with self._session.get(
                 f"http://localhost{path}", headers={"Authorization": f"Bearer {token}"}
