@@ -167,6 +167,7 @@ async def test_a_token_refused_twice_is_said(
     [
         (refusal(403, "AuthorizationPermissionMismatch"), PermissionDenied, "not propagated yet"),
         (refusal(404, "ContainerNotFound"), ContainerMissing, "container does not exist"),
+        (refusal(404, "ResourceNotFound"), BackendUnavailable, "404"),
         (refusal(500, "InternalError"), BackendUnavailable, "500"),
         (refusal(503, "ServerBusy"), BackendUnavailable, "503"),
         (refusal(429, "TooManyRequests"), BackendUnavailable, "429"),
