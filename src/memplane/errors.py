@@ -4,6 +4,7 @@ MemplaneError
 ├── SettingsError              the configuration cannot be used
 ├── HomeError                  the home folder cannot be used, or another process owns it
 ├── OwnerUnavailable           the process that owns the home did not answer
+├── LedgerError                a ledger file cannot be used
 ├── StorageError               an object store failed
 │   ├── InvalidKey             the key breaks the rules every store shares
 │   ├── InvalidText            the bytes at the key are not UTF-8
@@ -37,6 +38,10 @@ class HomeError(MemplaneError):
 
 class OwnerUnavailable(MemplaneError):
     """The process that owns the home did not answer."""
+
+
+class LedgerError(MemplaneError):
+    """A ledger file cannot be used."""
 
 
 class StorageError(MemplaneError):

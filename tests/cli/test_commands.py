@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from memplane import BlobBackend, LocalBackend
+from memplane.cli import COMMANDS
 from memplane.clock import system_clock
 from memplane.objects.outbox import Outbox
 from tests.support.azurite import Azurite
@@ -24,13 +25,15 @@ def cloud(azurite: Azurite, container: str) -> dict[str, str]:
 def test_help_lists_the_commands(home: Path) -> None:
     ran = memplane(home, "--help")
     assert ran.returncode == 0
-    for command in ("up", "status", "doctor", "cloud", "manifest", "queue"):
+    for command in COMMANDS:
         assert f"\n  {command} " in ran.stdout
     assert "worker" not in ran.stdout
     assert not home.exists()
 
 
-@pytest.mark.parametrize("command", ["up", "status", "doctor", "cloud", "manifest", "queue"])
+@pytest.mark.parametrize(
+    "command", ["up", "status", "doctor", "history", "cloud", "manifest", "queue"]
+)
 def test_every_command_explains_itself(command: str, home: Path) -> None:
     ran = memplane(home, command, "--help")
     assert ran.returncode == 0

@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "up": "start memplane on this machine",
     "status": "show what is configured, where state lives and what is pending",
     "doctor": "check this machine and say what to do about each finding",
+    "history": "check a ledger file",
     "cloud": "move state to a container",
     "manifest": "check or rebuild the index of the container",
     "queue": "show or send what has not reached the container",

@@ -11,6 +11,7 @@ STATUS_OF: Final[Mapping[type[errors.MemplaneError], int]] = {
     errors.SettingsError: 500,
     errors.HomeError: 500,
     errors.OwnerUnavailable: 503,
+    errors.LedgerError: 500,
     errors.StorageError: 500,
     errors.InvalidKey: 422,
     errors.InvalidText: 422,

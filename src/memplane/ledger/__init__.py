@@ -1,0 +1,1 @@
+"""The ledger: what happened, written once and kept for good."""

@@ -1,0 +1,51 @@
+"""The lines of a ledger file, whole or not, without reading the file into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, Final
+
+LONGEST: Final = 64 * 1024 * 1024
+"""Longer lines are passed over, and said to be."""
+
+_PIECE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: where it begins, how long it is with its newline, and its bytes without it.
+
+    `ended` is False for a last line without a newline. `data` is None for a line that is too long.
+    """
+
+    number: int
+    offset: int
+    size: int
+    data: bytes | None
+    ended: bool = True
+
+
+def lines_of(file: IO[bytes], *, longest: int = LONGEST) -> Iterator[Line]:
+    """Yield the lines of a file opened for reading bytes; only a newline ends a line."""
+    number = 0
+    while True:
+        offset = file.tell()
+        data = file.readline(longest + 1)
+        if not data:
+            return
+        number += 1
+        if data.endswith(b"\n"):
+            yield Line(number, offset, len(data), data[:-1])
+        elif len(data) <= longest:
+            yield Line(number, offset, len(data), data, ended=False)
+        else:
+            ended = _skip_to_newline(file)
+            yield Line(number, offset, file.tell() - offset, None, ended)
+
+
+def _skip_to_newline(file: IO[bytes]) -> bool:
+    while piece := file.readline(_PIECE):
+        if piece.endswith(b"\n"):
+            return True
+    return False

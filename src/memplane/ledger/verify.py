@@ -1,0 +1,91 @@
+"""Checking a ledger file: is every line what was recorded? (pure)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, cast
+
+from memplane.ledger.entry import recomputed_id
+from memplane.ledger.lines import Line
+
+
+class Problem(StrEnum):
+    """What can be wrong with a line."""
+
+    DAMAGED = "damaged"
+    CHANGED = "changed"
+    REPEATED = "repeated"
+    TORN = "torn"
+    TOO_LONG = "too long"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A line that is not as it should be."""
+
+    line: int
+    offset: int
+    problem: Problem
+    found: str
+
+
+@dataclass(slots=True)
+class FileReport:
+    """What a check of one file found. Legacy lines have no id that could be compared."""
+
+    entries: int = 0
+    legacy: int = 0
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+
+def verify_lines(lines: Iterable[Line]) -> FileReport:
+    """Check ids, damage and repetition; not the order of timestamps, which may differ."""
+    report = FileReport()
+    first_seen: dict[str, int] = {}
+    for line in lines:
+        if line.data is not None and not line.data.strip() and line.ended:
+            continue
+        findings = list(_findings(line, first_seen, report))
+        report.findings += findings
+        report.entries += not findings
+    return report
+
+
+def _findings(line: Line, first_seen: dict[str, int], report: FileReport) -> Iterator[Finding]:
+    def finding(problem: Problem, found: str) -> Finding:
+        return Finding(line.number, line.offset, problem, found)
+
+    if line.data is None:
+        yield finding(Problem.TOO_LONG, f"{line.size} bytes")
+        return
+    entry = _parsed(line.data)
+    if entry is None:
+        torn = Problem.DAMAGED if line.ended else Problem.TORN
+        yield finding(torn, "not a JSON object")
+        return
+    given, computed = entry.get("id"), recomputed_id(line.data)
+    if given is None and any(map(_looks_like_an_id, entry.values())):
+        yield finding(Problem.CHANGED, "its id stands under another name")
+        return
+    if given is None:
+        report.legacy += 1
+    elif given != computed:
+        yield finding(Problem.CHANGED, f"its bytes have the id {computed}, not {given}")
+        return
+    if (before := first_seen.setdefault(computed, line.number)) != line.number:
+        yield finding(Problem.REPEATED, f"the same as line {before}")
+
+
+def _looks_like_an_id(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("hist1_")
+
+
+def _parsed(data: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(data.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
