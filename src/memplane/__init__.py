@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from memplane.objects.migration import migrate_local_to_backend as migrate_local_to_backend
     from memplane.plane.contract import Plane as Plane
     from memplane.plane.contract import Status as Status
+    from memplane.secret import Secret as Secret
+    from memplane.settings import BlobSettings as BlobSettings
     from memplane.settings import Settings as Settings
     from memplane.settings import load_settings as load_settings
 
@@ -43,12 +45,15 @@ _HOME_OF: Final = {
     "migrate_local_to_backend": "memplane.objects.migration",
     "Plane": "memplane.plane.contract",
     "Status": "memplane.plane.contract",
+    "Secret": "memplane.secret",
+    "BlobSettings": "memplane.settings",
     "Settings": "memplane.settings",
     "load_settings": "memplane.settings",
 }
 
 __all__ = [
     "BlobBackend",
+    "BlobSettings",
     "CachedBlobBackend",
     "KeyInfo",
     "LocalBackend",
@@ -56,6 +61,7 @@ __all__ = [
     "MemplaneError",
     "MigrationReport",
     "Plane",
+    "Secret",
     "Settings",
     "Status",
     "Versioned",

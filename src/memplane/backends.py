@@ -11,6 +11,7 @@ from memplane.assemble import (
     Storage,
     announce_choice,
     choose_storage,
+    fingerprint,
     open_store,
 )
 from memplane.ids import new_id
@@ -29,17 +30,23 @@ class LocalBackend(StoreBackend):
 class BlobBackend(StoreBackend):
     """Text in a container; every call is a request. `cache` keeps what overwrites replaced."""
 
-    def __init__(self, blob: BlobSettings, *, cache: Path) -> None:
-        storage = BlobStorage(blob, cache)
+    def __init__(self, blob: BlobSettings, *, cache: Path | None = None) -> None:
+        storage = _blob_storage(blob, cache)
         super().__init__(lambda: open_store(storage, cached=False), new_writer=new_id)
 
 
 class CachedBlobBackend(StoreBackend):
     """Text in a container with a mirror on this machine; the default in cloud mode."""
 
-    def __init__(self, blob: BlobSettings, *, cache: Path) -> None:
-        storage = BlobStorage(blob, cache)
+    def __init__(self, blob: BlobSettings, *, cache: Path | None = None) -> None:
+        storage = _blob_storage(blob, cache)
         super().__init__(lambda: open_store(storage), new_writer=new_id)
+
+
+def _blob_storage(blob: BlobSettings, cache: Path | None) -> BlobStorage:
+    if cache is None:
+        cache = settings_from_environment().cache_dir / "blob" / fingerprint(blob)
+    return BlobStorage(blob, cache)
 
 
 def get_backend(settings: Settings | None = None) -> StoreBackend:

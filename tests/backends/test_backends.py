@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from memplane import BlobBackend, CachedBlobBackend, LocalBackend, get_backend
+from memplane import (
+    BlobBackend,
+    BlobSettings,
+    CachedBlobBackend,
+    LocalBackend,
+    Secret,
+    get_backend,
+)
+from memplane.assemble import fingerprint
 from memplane.objects.backend import StoreBackend
 from memplane.settings import load_settings
 from memplane.testing.backend_conformance import MemoryBackendConformance
@@ -98,3 +106,13 @@ def test_asked_twice_for_the_same_storage_it_is_the_same_backend(home: Path) -> 
     assert get_backend(settings) is get_backend(settings)
     other = load_settings({"home": str(home), "data_dir": str(home / "other")}, {})
     assert get_backend(other) is not get_backend(settings)
+
+
+def test_without_a_place_the_cache_lies_in_the_home(
+    azurite: Azurite, container: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMPLANE_HOME", str(home))
+    blob = BlobSettings(connection_string=Secret(azurite.connection_string), container=container)
+    with CachedBlobBackend(blob) as backend:
+        backend.write_text("a.md", "x")
+    assert (home / "cache" / "blob" / fingerprint(blob) / "mirror" / "objects").is_dir()

@@ -645,3 +645,25 @@ async def test_a_cancelled_append_that_was_kept_is_sent(
     appending.cancel()
     await asyncio.wait([appending])
     assert store._soon._due is not None
+
+
+def test_what_was_appended_while_a_write_was_under_way_comes_after_it(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "outbox", "w", clock=system_clock)
+    outbox.append("a.md", b"before")
+    stamp = outbox.next_stamp()
+    outbox.append("b.md", b"other")
+    outbox.seal()
+    outbox.append("a.md", b"after")
+    outbox.replace("a.md", b"whole", None, stamp)
+    outbox.append("a.md", b" and more")
+    assert [one.data for one in outbox.parcels("a.md")] == [b"whole", b"after and more"]
+    outbox.close()
+
+
+def test_a_write_ends_the_batch_it_replaces(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "outbox", "w", clock=system_clock)
+    outbox.append("a.md", b"before")
+    outbox.replace("a.md", b"whole", None, outbox.next_stamp())
+    outbox.append("a.md", b" and more")
+    assert [one.data for one in outbox.parcels("a.md")] == [b"whole", b" and more"]
+    outbox.close()

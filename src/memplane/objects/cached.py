@@ -110,7 +110,10 @@ class CachedStore:
     async def close(self) -> None:
         """Send what waits; what cannot be sent stays in the outbox for the next process."""
         await self._soon.close()
-        await self._flush_if_possible()
+        try:
+            await self.flush()
+        except (StorageError, AuthError) as error:
+            _log.warning("what waits in the outbox is sent by the next process: %s", error)
         await asyncio.to_thread(self._outbox.close)
 
     async def read(self, key: str) -> Object | None:

@@ -103,15 +103,18 @@ class Outbox:
     def replace(self, key: str, data: bytes, seen: Version | None, stamp: Stamp) -> None:
         """Put a whole write in line, durably; earlier parcels for the key are then pointless."""
         with self._turn, translated(key), self._own_folder() as folder:
-            before = self._load_all(key)
+            # Only those before: what was appended while the write was under way comes after it.
+            before = [one for one in self._load_all(key) if one.stamp.seq < stamp.seq]
             first_seen = next((one.seen for one in before if not one.appends), seen)
             header = json.dumps({"key": key, "seen": first_seen}).encode()
             name = f"{stamp.seq:020d}.write"
             replace_file(folder, name, _framed(header) + _framed(data))
             self._keys[self._own / name] = key
-            self._growing.pop(key, None)
             for parcel in before:
                 self._let_go(parcel.path)
+            batch = self._growing.get(key)
+            if batch is not None and self._own / batch.name not in self._keys:
+                del self._growing[key]
 
     def seal(self) -> list[Parcel]:
         """End the growing batches and return everything there is to send, in order."""
