@@ -14,7 +14,6 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import count
 from typing import Final
 
 from memplane.clock import Clock
@@ -28,6 +27,7 @@ from memplane.errors import (
     TooLarge,
 )
 from memplane.objects.appending import append_by_rewriting
+from memplane.objects.belief import Belief
 from memplane.objects.keys import check_key, folded, refuse_collision
 from memplane.objects.lineage import LINEAGE, Lineage, Stamp
 from memplane.objects.mirror import Mirror
@@ -50,10 +50,8 @@ from memplane.objects.store import (
     info_of,
 )
 
-_FRESH_SECONDS: Final = 5.0
 _BATCH_SECONDS: Final = 5.0
 _BATCH_BYTES: Final = 4096
-_LONGEST_OFFLINE: Final = 60.0
 _FOREGROUND_SECONDS: Final = 10.0
 _PARALLEL: Final = 64
 _PENDING: Final = "pending:"
@@ -90,15 +88,9 @@ class CachedStore:
         self._outbox = outbox
         self._clock = clock
         self._pacing = pacing
-        self._known: dict[str, ObjectInfo] = {}
-        self._refused: tuple[str, ...] = ()
-        self._listed = False
-        self._believe_until = float("-inf")
-        self._offline_for = 0.0
+        self._belief = Belief(pacing.elapsed)
         self._listing = asyncio.Lock()
         self._sending = asyncio.Lock()
-        self._changes = count(1)
-        self._changed: dict[str, int] = {}
         self._soon = Soon(self.flush, delay=_BATCH_SECONDS, what="unsent writes wait")
 
     async def open(self) -> None:
@@ -124,7 +116,7 @@ class CachedStore:
                 async with _foreground(key):
                     return await self._with_waiting(key, await self._current(key))
             except _AWAY as error:
-                self._note_offline(error)
+                self._belief.note_away(error)
         return await self._remembered(key)
 
     async def stat(self, key: str) -> ObjectInfo | None:
@@ -133,28 +125,28 @@ class CachedStore:
         if await self._online() and not self._outbox.holds(key):
             try:
                 async with _foreground(key):
-                    return self._known.get(key) or await self._inner.stat(key)
+                    return self._belief.known.get(key) or await self._inner.stat(key)
             except _AWAY as error:
-                self._note_offline(error)
+                self._belief.note_away(error)
         found = await self._remembered(key)
         return info_of(key, found) if found else None
 
     async def listing(self, prefix: str = "") -> Listing:
-        if self._outbox.waiting_keys() and not self._believed_offline():
+        if self._outbox.waiting_keys() and not self._belief.away:
             await self._flush_if_possible()
-        if not await self._online() and not self._listed:
+        if not await self._online() and not self._belief.listed:
             raise BackendUnavailable("the container does not answer and was never listed here")
-        entries = {key: one for key, one in self._known.items() if key.startswith(prefix)}
+        entries = {key: one for key, one in self._belief.known.items() if key.startswith(prefix)}
         for key in self._outbox.waiting_keys():
             if key.startswith(prefix):
                 entries[key] = await self._expected(key)
-        refused = tuple(name for name in self._refused if name.startswith(prefix))
+        refused = tuple(name for name in self._belief.refused if name.startswith(prefix))
         return Listing(tuple(entries[key] for key in sorted(entries)), refused)
 
     async def pull(self, prefix: str = "") -> Pulled:
         """Bring the mirror up to date: one listing, then what changed, in parallel."""
         await self._list()
-        wanted = [key for key in sorted(self._known) if key.startswith(prefix)]
+        wanted = [key for key in sorted(self._belief.known) if key.startswith(prefix)]
         changed = await asyncio.to_thread(self._not_mirrored, wanted)
         await for_each(changed, self._fetch, at_once=_PARALLEL)
         return Pulled(tuple(changed), len(wanted) - len(changed))
@@ -173,7 +165,7 @@ class CachedStore:
         try:
             version = await self._inner.write(key, data, expect=expect, metadata=metadata)
         except ConcurrencyError:
-            self._known.pop(key, None)
+            self._belief.found(key, None)
             raise
         await self._remember(key, data, version, metadata)
         return version
@@ -184,7 +176,7 @@ class CachedStore:
         self._refuse_rival_of(key)
         self._soon.ask()  # before anything that could be cancelled
         size = await asyncio.to_thread(self._outbox.append, key, data)
-        if size >= _BATCH_BYTES and not self._believed_offline():
+        if size >= _BATCH_BYTES and not self._belief.away:
             self._soon.start()
 
     async def delete(self, key: str, *, expect: Matches | Anything) -> bool:
@@ -192,8 +184,7 @@ class CachedStore:
         await self._flush_for(key)
         self._require_nothing_waiting(key)
         gone = await self._inner.delete(key, expect=expect)
-        self._changed[key] = next(self._changes)
-        self._known.pop(key, None)
+        self._belief.wrote(key, None)
         await asyncio.to_thread(self._mirror.drop, key)
         return gone
 
@@ -222,52 +213,29 @@ class CachedStore:
     async def _online(self) -> bool:
         """Make sure that a recent listing is known, and say whether the container answers."""
         async with self._listing:  # one question, however many wait for its answer
-            if self._pacing.elapsed() < self._believe_until:
-                return not self._offline_for
-            try:
-                async with _foreground(""):
-                    await self._list()
-            except _AWAY as error:
-                self._note_offline(error)
-                last = await asyncio.to_thread(self._mirror.load_listing)
-                if not self._listed and last is not None:
-                    self._listed = True
-                    self._known = {one.key: one for one in last.entries}
-            return not self._offline_for
-
-    def _believed_offline(self) -> bool:
-        return bool(self._offline_for) and self._pacing.elapsed() < self._believe_until
-
-    def _note_offline(self, error: BackendUnavailable | AuthError) -> None:
-        if not self._offline_for:
-            _log.warning("%s; working from what this machine last knew", error)
-        self._offline_for = min(max(self._offline_for * 2, _FRESH_SECONDS), _LONGEST_OFFLINE)
-        self._believe_until = self._pacing.elapsed() + self._offline_for
+            if not self._belief.recent:
+                try:
+                    async with _foreground(""):
+                        await self._list()
+                except _AWAY as error:
+                    self._belief.note_away(error)
+                    last = await asyncio.to_thread(self._mirror.load_listing)
+                    if last is not None:
+                        self._belief.recall(last.entries)
+            return not self._belief.away
 
     async def _list(self) -> None:
-        asked = next(self._changes)
-        found = await self._inner.listing()
-        listed = {one.key: one for one in found.entries}
-        for key in [key for key, when in self._changed.items() if when > asked]:
-            # Written here since the question; what we know of it is newer than the answer.
-            listed.pop(key, None)
-            if key in self._known:
-                listed[key] = self._known[key]
-        before, self._known = self._known, listed
-        self._refused = found.refused
-        if self._offline_for:
-            _log.warning("the container answers again")
-        self._offline_for = 0.0
-        self._believe_until = self._pacing.elapsed() + _FRESH_SECONDS
-        if before != self._known or not self._listed:
-            await asyncio.to_thread(self._mirror.save_listing, self._clock(), listed.values())
-        for key in before.keys() - listed.keys():
+        asked = self._belief.ask()
+        new, vanished = self._belief.learn(await self._inner.listing(), asked)
+        if new:
+            known = tuple(self._belief.known.values())
+            await asyncio.to_thread(self._mirror.save_listing, self._clock(), known)
+        for key in vanished:
             await asyncio.to_thread(self._mirror.drop, key)
-        self._listed = True
 
     async def _current(self, key: str) -> Object | None:
         copy = await asyncio.to_thread(self._mirror.load, key)
-        known = self._known.get(key)
+        known = self._belief.known.get(key)
         if copy is not None and known is not None and copy.version == known.version:
             return copy
         return await self._fetch(key)
@@ -276,7 +244,7 @@ class CachedStore:
         copy = await asyncio.to_thread(self._mirror.load, key)
         waiting = await asyncio.to_thread(self._outbox.parcels, key)
         begins_here = any(not one.appends for one in waiting)
-        known_absent = self._listed and key not in self._known
+        known_absent = self._belief.listed and key not in self._belief.known
         if copy is None and not begins_here and not (waiting and known_absent):
             raise BackendUnavailable(
                 "the container does not answer, and there is no copy on this machine", key=key
@@ -285,7 +253,7 @@ class CachedStore:
 
     async def _expected(self, key: str) -> ObjectInfo:
         """Describe what a key will hold when everything that waits for it has been sent."""
-        known = self._known.get(key)
+        known = self._belief.known.get(key)
         size = known.size if known else 0
         for parcel in await asyncio.to_thread(self._outbox.parcels, key):
             size = size + len(parcel.data) if parcel.appends else len(parcel.data)
@@ -306,18 +274,19 @@ class CachedStore:
 
     def _not_mirrored(self, keys: list[str]) -> list[str]:
         copies = ((key, self._mirror.load(key)) for key in keys)
-        return [key for key, one in copies if not one or one.version != self._known[key].version]
+        return [
+            key for key, one in copies if not one or one.version != self._belief.known[key].version
+        ]
 
     async def _fetch(self, key: str) -> Object | None:
-        asked = next(self._changes)
+        asked = self._belief.ask()
         found = await self._inner.read(key)
-        if self._changed.get(key, 0) > asked:
-            return found  # written here since the question, so the answer is not what is there now
+        if self._belief.outdated(key, asked):
+            return found
+        self._belief.found(key, info_of(key, found) if found else None)
         if found is None:
-            self._known.pop(key, None)
             await asyncio.to_thread(self._mirror.drop, key)
             return None
-        self._known[key] = info_of(key, found)
         await asyncio.to_thread(self._mirror.save, key, found)
         return found
 
@@ -325,8 +294,7 @@ class CachedStore:
         self, key: str, data: bytes, version: Version, metadata: Mapping[str, str]
     ) -> None:
         found = Object(data, version, self._clock(), dict(metadata))
-        self._changed[key] = next(self._changes)
-        self._known[key] = info_of(key, found)
+        self._belief.wrote(key, info_of(key, found))
         await asyncio.to_thread(self._mirror.save, key, found)
 
     # What waits to be sent.
@@ -339,7 +307,7 @@ class CachedStore:
         if seen is None or seen.startswith(_PENDING):
             seen = copy.version if copy else None
         stamp = await asyncio.to_thread(self._outbox.next_stamp)
-        if not self._outbox.holds(key) and not self._believed_offline():
+        if not self._outbox.holds(key) and not self._belief.away:
             lineage = Lineage.parse(copy.metadata if copy else NO_METADATA)
             carried = {**metadata, **lineage.plus(stamp).metadata()}
             try:
@@ -348,12 +316,12 @@ class CachedStore:
                         key, data, expect=Anything(seen), metadata=carried
                     )
             except _AWAY as error:
-                self._note_offline(error)
+                self._belief.note_away(error)
             else:
                 await self._remember(key, data, version, carried)
                 return version
         self._refuse_rival_of(key)
-        known = self._known.get(key)
+        known = self._belief.known.get(key)
         last_known = known.version if known else NOTHING
         await asyncio.to_thread(self._outbox.replace, key, data, seen or last_known, stamp)
         self._soon.ask()
@@ -361,8 +329,8 @@ class CachedStore:
 
     def _refuse_rival_of(self, key: str) -> None:
         """Refuse what the container would refuse later, as far as that is known here."""
-        if key not in self._known and not self._outbox.holds(key):
-            known = (*self._known, *self._outbox.waiting_keys())
+        if key not in self._belief.known and not self._outbox.holds(key):
+            known = (*self._belief.known, *self._outbox.waiting_keys())
             refuse_collision(key, next((one for one in known if folded(one) == folded(key)), None))
 
     def _require_nothing_waiting(self, key: str) -> None:
@@ -373,7 +341,7 @@ class CachedStore:
             )
 
     async def _flush_for(self, key: str) -> None:
-        if self._outbox.holds(key) and not self._believed_offline():
+        if self._outbox.holds(key) and not self._belief.away:
             await self._flush_if_possible()
 
     async def _flush_if_possible(self) -> None:
@@ -381,7 +349,7 @@ class CachedStore:
             async with _foreground(""):
                 await self.flush()
         except _AWAY as error:
-            self._note_offline(error)
+            self._belief.note_away(error)
         except StorageError as error:
             _log.warning("writes wait in the outbox: %s", error)
 
@@ -405,7 +373,7 @@ class CachedStore:
             self._inner, key, parcel.data, stamp=parcel.stamp, pacing=self._pacing, known=known
         )
         if after is None:
-            self._known.pop(key, None)
+            self._belief.found(key, None)
         else:
             await self._remember(key, after.data, after.version, after.metadata)
 
@@ -414,7 +382,7 @@ class CachedStore:
         found = await self._inner.read(parcel.key)
         lineage = Lineage.parse(found.metadata if found else NO_METADATA)
         if lineage.includes(parcel.stamp):
-            self._known.pop(parcel.key, None)
+            self._belief.found(parcel.key, None)
             return
         metadata = lineage.plus(parcel.stamp).metadata()
         version = await self._inner.write(
