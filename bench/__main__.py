@@ -14,8 +14,8 @@ def main() -> int:
     missed = 0
     for name in wanted:
         for row in BENCHES[name]():
-            missed += not row.reached
-            verdict = "reached" if row.reached else "MISSED"
+            missed += row.reached is False
+            verdict = {True: "reached", False: "MISSED", None: ""}[row.reached]
             print(f"{verdict:<8} {row.what:<58} {row.measured:<40} goal {row.goal}", flush=True)
     return 1 if missed else 0
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was measured, the figure, the goal, and whether it was reached."""
+    """What was measured, the figure, the goal, and whether it was reached; None without a goal."""
 
     what: str
     measured: str
     goal: str
-    reached: bool
+    reached: bool | None
