@@ -184,4 +184,4 @@ signal.pause()
     )
     assert ran.returncode == -signal.SIGTERM
     assert sorted(ran.stdout.split()) == ["one", "two"]
-    assert ran.stderr.count("cannot leave") == 2
+    assert ran.stderr.count("\nRuntimeError: cannot leave") == 2
