@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from bench import appends, manifest, pull, start
+from bench import appends, ledger, manifest, pull, redaction, start
 
-BENCHES = {"start": start.run, "pull": pull.run, "appends": appends.run, "manifest": manifest.run}
+BENCHES = {
+    "start": start.run,
+    "ledger": ledger.run,
+    "redaction": redaction.run,
+    "pull": pull.run,
+    "appends": appends.run,
+    "manifest": manifest.run,
+}
 
 
 def main() -> int:

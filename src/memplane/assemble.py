@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncGenerator
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
+from memplane.access.tokens import TokenStore
 from memplane.clock import system_clock
 from memplane.errors import BackendMisconfigured, HomeError
 from memplane.home import Claim, Home
 from memplane.ids import new_id
+from memplane.ledger.entry import Turn
+from memplane.ledger.recovery import Modes
+from memplane.ledger.redacting import redactions
+from memplane.ledger.writer import LedgerOptions, Syncing, open_ledger
 from memplane.objects.cached import CachedStore
 from memplane.objects.local import LocalStore
 from memplane.objects.manifest import ManifestedStore
@@ -27,7 +34,11 @@ from memplane.objects.retrying import RetryingStore
 from memplane.objects.safekeeping import SafekeepingStore
 from memplane.plane.contract import Plane
 from memplane.plane.local import LocalPlane, StorageSummary
-from memplane.settings import BlobSettings, Settings, settings_from_environment
+from memplane.plane.recording import Recording
+from memplane.redaction.known import known_secrets
+from memplane.redaction.redactor import Redactor
+from memplane.secret import Secret
+from memplane.settings import BlobSettings, Settings, environment, settings_from_environment
 
 if TYPE_CHECKING:
     from memplane.objects.azure_access import Access
@@ -220,11 +231,53 @@ def describe(choice: Choice) -> StorageSummary:
             return StorageSummary("azure", where, choice.reason, choice.complaint, cache)
 
 
-def local_plane(settings: Settings) -> LocalPlane:
-    """Make the plane of the process that owns the home."""
+@asynccontextmanager
+async def open_local_plane(
+    settings: Settings, *, admins: Mapping[str, Secret] = MappingProxyType({})
+) -> AsyncGenerator[LocalPlane]:
+    """Open the plane of the process that owns the home; `admins` may ask it over HTTP."""
     choice = choose_storage(settings)
     announce_choice(choice)
-    return LocalPlane(Home(settings.home), describe(choice))
+    home = Home(settings.home)
+    tokens = TokenStore(home.tokens_file, clock=system_clock, admins=admins)
+    async with _open_recording(settings) as recording:
+        yield LocalPlane(home, describe(choice), tokens, recording)
+
+
+@asynccontextmanager
+async def _open_recording(settings: Settings) -> AsyncGenerator[Recording]:
+    chosen = settings.ledger
+    redacted: Counter[str] = Counter()
+    # Its rules are compiled when the first turn comes, and most commands record none.
+    redactor = cache(partial(open_redactor, settings))
+    async with open_ledger(
+        chosen.dir,
+        scrub=_verbatim if chosen.verbatim else redactions(redactor, redacted),
+        clock=system_clock,
+        options=LedgerOptions(
+            syncing=Syncing(chosen.fsync),
+            max_bytes=chosen.max_bytes,
+            queue_bytes=chosen.queue_bytes,
+            modes=Modes(chosen.mode),
+        ),
+    ) as ledger:
+        yield Recording(chosen.dir, ledger, redactor, redacted, chosen.verbatim)
+
+
+def _verbatim(turn: Turn) -> Turn:
+    return turn
+
+
+def open_redactor(settings: Settings) -> Redactor:
+    """Make the redactor of an installation, which knows every secret this process knows."""
+    home = Home(settings.home)
+    home.create()
+    blob = settings.blob
+    known = [blob.connection_string, blob.sas_url, blob.token, settings.admin_token]
+    if home.token_file.exists():
+        known.append(home.existing_token())
+    known += known_secrets(environment())
+    return Redactor(key=home.redaction_key(), known=[one for one in known if one])
 
 
 @asynccontextmanager
@@ -268,11 +321,12 @@ async def open_plane(settings: Settings | None = None) -> AsyncGenerator[Plane]:
     for _ in range(_OWNER_PATIENCE):
         with home.claim() as claim:
             if claim is not None:
-                yield local_plane(settings)
+                async with open_local_plane(settings) as plane:
+                    yield plane
                 return
-        async with _open_remote(home) as plane:
-            if plane is not None:
-                yield plane
+        async with _open_remote(home) as remote:
+            if remote is not None:
+                yield remote
                 return
         # The owner is starting, or another command is about to let go.
         await asyncio.sleep(_OWNER_PAUSE)

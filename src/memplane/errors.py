@@ -4,7 +4,14 @@ MemplaneError
 ├── SettingsError              the configuration cannot be used
 ├── HomeError                  the home folder cannot be used, or another process owns it
 ├── OwnerUnavailable           the process that owns the home did not answer
+├── InvalidRequest             what was asked for cannot be done as it was asked
+├── UnknownToken               no token has that id
 ├── LedgerError                a ledger file cannot be used
+│   ├── UnknownAgent           that is no agent's name, or it has no ledger
+│   ├── InvalidCursor          the cursor was not made by this ledger
+│   └── NotRecorded            the entry was not written, or may not have been
+│       ├── EntryTooLarge      no reader would take a line of that length
+│       └── LedgerFull         more entries wait than may, because the disk is too slow
 ├── StorageError               an object store failed
 │   ├── InvalidKey             the key breaks the rules every store shares
 │   ├── InvalidText            the bytes at the key are not UTF-8
@@ -40,8 +47,36 @@ class OwnerUnavailable(MemplaneError):
     """The process that owns the home did not answer."""
 
 
+class InvalidRequest(MemplaneError):
+    """What was asked for cannot be done as it was asked."""
+
+
+class UnknownToken(MemplaneError):
+    """No token has that id."""
+
+
 class LedgerError(MemplaneError):
     """A ledger file cannot be used."""
+
+
+class UnknownAgent(LedgerError):
+    """That is no agent's name, or it has no ledger."""
+
+
+class InvalidCursor(LedgerError):
+    """The cursor was not made by this ledger."""
+
+
+class NotRecorded(LedgerError):
+    """The entry was not written, or may not have been. Nothing else was lost."""
+
+
+class EntryTooLarge(NotRecorded):
+    """No reader would take a line of that length."""
+
+
+class LedgerFull(NotRecorded):
+    """More entries wait than may, because the disk is too slow."""
 
 
 class StorageError(MemplaneError):

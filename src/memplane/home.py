@@ -40,6 +40,11 @@ class Home:
         return self.path / "token"
 
     @property
+    def tokens_file(self) -> Path:
+        """The file that holds the hashes of the tokens that were issued."""
+        return self.path / "tokens.json"
+
+    @property
     def socket(self) -> Path:
         """The socket on which the owner answers."""
         return self.path / "socket"
@@ -75,12 +80,26 @@ class Home:
             HomeError: The file cannot be read or made, or others can read it.
         """
         if not self.token_file.is_symlink() and not self.token_file.exists():
-            self._make_token()
+            self._make_random(self.token_file)
         return self.existing_token()
 
-    def _make_token(self) -> None:
-        # Written aside and linked in place: nobody ever reads half a token.
-        aside = self.path / f".token-{new_id()}"
+    def redaction_key(self) -> bytes:
+        """Return the key that markers of secrets are made with; the first call makes it.
+
+        Raises:
+            HomeError: The file cannot be read or made, or others can read it.
+        """
+        path = self.path / "redaction.key"
+        if not path.is_symlink() and not path.exists():
+            self._make_random(path)
+        key = (read_private(path) or b"").strip()
+        if not key:
+            raise HomeError(f"{path} is empty. Remove it and a new one is made")
+        return key
+
+    def _make_random(self, path: Path) -> None:
+        # Written aside and linked in place: nobody ever reads half of it.
+        aside = self.path / f".{path.name}-{new_id()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             descriptor = os.open(aside, flags, 0o600)
@@ -90,9 +109,9 @@ class Home:
                 handle.flush()
                 os.fsync(descriptor)
             with suppress(FileExistsError):
-                os.link(aside, self.token_file)
+                os.link(aside, path)
         except OSError as error:
-            raise HomeError(f"{self.token_file} cannot be made: {error.strerror}") from error
+            raise HomeError(f"{path} cannot be made: {error.strerror}") from error
         finally:
             with suppress(OSError):
                 aside.unlink()
@@ -168,11 +187,59 @@ def make_private(folder: Path) -> None:
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):
         one.mkdir(mode=0o700, exist_ok=True)
-        parent = os.open(one.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(parent)
-        finally:
-            os.close(parent)
+        _sync_folder(one.parent)
+
+
+def read_private(path: Path) -> bytes | None:
+    """Read a file of the home that holds secrets; None when there is none.
+
+    Raises:
+        HomeError: It cannot be read, is a link, or others can read it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as handle:
+            mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+            body = handle.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise HomeError(f"{path} cannot be read: {error.strerror}") from error
+    if mode & 0o077:
+        raise HomeError(
+            f"{path} can be read by others (mode {mode:o}). Make it private: chmod 600 {path}"
+        )
+    return body
+
+
+def replace_private(path: Path, body: bytes) -> None:
+    """Put the bytes into a file of the home, for this user alone: all of them, durably, or none.
+
+    Raises:
+        HomeError: They cannot be written; the file is as before.
+    """
+    aside = path.with_name(f".{path.name}-{new_id()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(aside, flags, 0o600)
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(body)
+            handle.flush()
+            os.fsync(descriptor)
+        aside.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            aside.unlink()
+        raise HomeError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import Any, Final, TypeVar, cast
@@ -42,12 +42,64 @@ def whole(text: str) -> int:
         raise ValueError("expected a whole number") from None
 
 
+def count(text: str) -> int:
+    """Read a whole number that is not negative."""
+    number = whole(text)
+    if number < 0:
+        raise ValueError("expected 0 or more")
+    return number
+
+
+def positive(text: str) -> int:
+    """Read a whole number above zero."""
+    number = whole(text)
+    if number < 1:
+        raise ValueError("expected 1 or more")
+    return number
+
+
 def port(text: str) -> int:
     """Read a port number; 0 asks for any free one."""
     number = whole(text)
     if not 0 <= number <= 65535:  # noqa: PLR2004 - the range of a port
         raise ValueError("expected a port from 0 to 65535")
     return number
+
+
+def level(text: str) -> str:
+    """Read how much is logged."""
+    word = text.strip().lower()
+    if word not in {"debug", "info", "warning", "error", "critical"}:
+        raise ValueError("expected debug, info, warning, error or critical")
+    return word
+
+
+def segment_size(text: str) -> int:
+    """Read a size in bytes; what is not a positive number is the default."""
+    try:
+        size = int(text)
+    except ValueError:
+        size = 0
+    return size if size > 0 else 268435456
+
+
+def syncing(text: str) -> str:
+    """Read when entries are made durable; `always` is another word for `group`."""
+    word = text.strip().lower().replace("always", "group")
+    if word not in {"group", "interval", "never"}:
+        raise ValueError("expected group, interval or never")
+    return word
+
+
+def file_mode(text: str) -> int:
+    """Read permissions in octal, such as 600 or 0660; the owner must be able to read and write."""
+    try:
+        mode = int(text, 8)
+    except ValueError:
+        raise ValueError("expected permissions in octal, such as 0660") from None
+    if mode & 0o600 != 0o600 or mode & ~0o666:  # noqa: PLR2004 - the bits themselves
+        raise ValueError("expected permissions from 0600 to 0666, with no execute bits")
+    return mode
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -145,6 +197,53 @@ class HttpSettings:
     allowed_hosts: tuple[str, ...] = _option(
         (), words, "Host headers to accept besides loopback's, each with its port."
     )
+    requests_per_second: int = _option(
+        1000,
+        count,
+        "Requests that one token may make in a second, and twice as many at once. 0 is no limit.",
+    )
+    concurrent_requests: int = _option(
+        2000, positive, "Requests that are answered at the same time."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    """The record of what happened."""
+
+    dir: Path = _option(
+        _UNSET,
+        folder,
+        "Where ledgers lie, one folder for each agent. In a pod its `.claw-session-history`.",
+        aliases=("MEMPLANE_SESSION_HISTORY_DIR", "CLAW_SESSION_HISTORY_DIR"),
+        shown_default="`<home>/ledger`",
+    )
+    max_bytes: int = _option(
+        268435456,
+        segment_size,
+        "Size at which a segment is sealed and the next begins; 0 or less is the default.",
+        aliases=("MEMPLANE_SESSION_HISTORY_MAX_BYTES", "CLLAMA_SESSION_HISTORY_MAX_BYTES"),
+    )
+    fsync: str = _option(
+        "group",
+        syncing,
+        "When entries are made durable: `group`, before each is acknowledged; `interval`, every "
+        "100 ms; `never`, when the system likes.",
+    )
+    mode: int = _option(
+        0o600,
+        file_mode,
+        "Permissions of ledger files, in octal, for set-ups where several users share them.",
+        shown_default="`600`",
+    )
+    queue_bytes: int = _option(
+        67108864, whole, "Bytes that may wait for the disk before further turns are refused."
+    )
+    verbatim: bool = _option(
+        default=False,
+        read=boolean,
+        about="Write entries as they come, with the secrets in them. `memplane status` says so.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +303,24 @@ class Settings:
     state_dir: Path = _option(
         _UNSET, folder, "What sync remembers.", shown_default="`<home>/state`"
     )
+    log_level: str = _option(
+        "warning", level, "What is logged: `debug`, `info`, `warning`, `error` and above."
+    )
+    context_root: Path | None = _option(
+        None,
+        optional_path,
+        "Where a pod's compile step left one folder per agent, with the agents' tokens.",
+        aliases=("CLAW_CONTEXT_ROOT",),
+    )
+    admin_token: Secret = _option(
+        Secret(""),
+        Secret,
+        "One more admin's token, besides the home's own.",
+        aliases=("CLLAMA_UI_TOKEN",),
+    )
     blob: BlobSettings = field(default_factory=BlobSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    ledger: LedgerSettings = field(default_factory=LedgerSettings)
     persona: PersonaSettings = field(default_factory=PersonaSettings)
     ops: OpsSettings = field(default_factory=OpsSettings)
 
@@ -217,6 +332,8 @@ class Settings:
         for name, place in follow.items():
             if name == "home" or getattr(self, name) == _UNSET:
                 object.__setattr__(self, name, place)
+        if self.ledger.dir == _UNSET:
+            object.__setattr__(self, "ledger", replace(self.ledger, dir=home / "ledger"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,9 +410,16 @@ def load_settings(flags: Mapping[str, str], environ: Mapping[str, str]) -> Setti
     return cast("Settings", _build(Settings, values))
 
 
+def environment() -> Mapping[str, str]:
+    """Return the environment, for whoever must know which secrets are in it."""
+    return os.environ
+
+
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Name the variables that look like ours and are not, for `memplane doctor`."""
-    known = {setting.variable for setting in all_settings()}
+    known = {
+        name for setting in all_settings() for name in (setting.variable, *setting.option.aliases)
+    }
     return sorted(name for name in environ if name.startswith("MEMPLANE_") and name not in known)
 
 

@@ -564,6 +564,8 @@ def test_a_name_that_says_nothing_is_noticed(path: str) -> None:
 BLIND: Final = frozenset({"Exception", "BaseException"})
 
 CARRIED_ON: Final = {
+    # The writer's thread tells those who wait, and goes on for every other agent.
+    ("ledger/writer.py", "_failing: except Exception"),
     # The thread of a pool hands whatever happened to the future that somebody waits for.
     ("objects/background.py", "work: except BaseException"),
     # The process is leaving: each thing gets its chance, and what went wrong is printed.

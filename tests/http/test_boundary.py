@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.http.door import ask as ask_door
+from tests.http.door import bearer, fresh_address, own_host
 from tests.support.running import Running, running_memplane
 
 
@@ -19,21 +20,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def ask(running: Running, *lines: str) -> tuple[int, str]:
-    """Send raw bytes, so that no client repairs what is under test."""
-    with socket.create_connection(("127.0.0.1", running.port), timeout=10) as connection:
-        connection.sendall(("\r\n".join((*lines, "Connection: close", "", ""))).encode("latin-1"))
-        reply = b""
-        while part := connection.recv(65536):
-            reply += part
-    return int(reply.split(b" ", 2)[1]), reply.decode("latin-1")
-
-
-def own_host(running: Running) -> str:
-    return f"Host: 127.0.0.1:{running.port}"
-
-
-def bearer(running: Running) -> str:
-    return f"Authorization: Bearer {running.token}"
+    reply = ask_door(running, lines[0].removesuffix(" HTTP/1.1"), *lines[1:])
+    return reply.status, reply.text
 
 
 def test_health_is_open_and_says_little(running: Running) -> None:
@@ -79,10 +67,11 @@ def test_without_the_token_every_path_is_refused_alike(
     path: str, given: str | None, running: Running
 ) -> None:
     header = [given.format(token=running.token)] if given else []
-    status, reply = ask(running, f"GET {path} HTTP/1.1", own_host(running), *header)
-    assert status == 401
-    assert reply.endswith(
-        '{"error":{"message":"a bearer token is needed; it is in the home\'s token file"}}'
+    reply = ask_door(running, f"GET {path}", own_host(running), *header, source=fresh_address())
+    assert reply.status == 401
+    assert reply.headers["www-authenticate"] == "Bearer"
+    assert reply.body == (
+        b'{"error":{"message":"a bearer token is needed; it is in the home\'s token file"}}'
     )
 
 
@@ -172,3 +161,64 @@ def test_the_port_is_open_on_loopback_alone(running: Running) -> None:
     loopback = {"0100007F", "00000000000000000000000001000000"}
     assert {address.rpartition(":")[0] for address in listening} <= loopback
     assert listening
+
+
+def test_the_token_may_come_as_a_key(running: Running) -> None:
+    key = f"x-api-key: {running.token}"
+    path = "GET /api/v1/whoami"
+    assert ask_door(running, path, own_host(running), key).status == 200
+    assert ask_door(running, path, own_host(running), "Authorization:  ", key).status == 200
+    for more in ("Authorization: Basic eA==", key, f"Authorization: {key}"):
+        source = fresh_address()
+        assert ask_door(running, path, own_host(running), key, more, source=source).status == 401
+
+
+def test_with_the_token_what_is_not_there_is_said_to_be_absent(running: Running) -> None:
+    for path in ("/nothing", "/", "/health/", "/api/v1/tokens/a/b/c", "/api/v1/status%0A"):
+        reply = ask_door(running, f"GET {path}", own_host(running), bearer(running))
+        assert reply.status == 404, path
+        assert "nothing at that address" in reply.text
+
+
+def test_another_method_is_told_which_there_are(running: Running) -> None:
+    reply = ask_door(running, "PUT /api/v1/tokens", own_host(running), bearer(running))
+    assert reply.status == 405
+    assert {*reply.headers["allow"].split(", ")} == {"GET", "HEAD", "POST"}
+    assert ask_door(running, "POST /health", own_host(running)).status == 401
+
+
+@pytest.mark.parametrize(
+    ("line", "headers"),
+    [
+        ("GET /health", ()),
+        ("GET /api/v1/status", ()),
+        ("GET /nothing", ()),
+        ("GET /health", ("Origin: https://evil.example",)),
+        ("GET /health", ("Host: evil.example",)),
+        ("GET http://evil/health", ()),
+        ("GET /health", ("Content-Length: 1", "Transfer-Encoding: chunked")),
+    ],
+)
+def test_every_answer_carries_the_safe_headers(
+    line: str, headers: tuple[str, ...], running: Running
+) -> None:
+    reply = ask_door(running, line, own_host(running), *headers)
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert reply.headers["referrer-policy"] == "no-referrer"
+    assert reply.headers["cross-origin-resource-policy"] == "same-origin"
+    assert reply.headers["cache-control"] == "no-store"
+    assert not [name for name in reply.headers if name.startswith("access-control")]
+    assert "server" not in reply.headers
+
+
+def test_a_websocket_is_not_opened(running: Running) -> None:
+    reply = ask_door(
+        running,
+        "GET /api/v1/status",
+        own_host(running),
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    )
+    assert reply.status == 401

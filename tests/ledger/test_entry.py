@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.ledger.canonical import compacted, quoted, reencoded, shortest_number
+from memplane.ledger.canonical import compacted, escaped, quoted, reencoded, shortest_number
 from memplane.ledger.entry import (
     JsonReply,
     StreamReply,
@@ -161,9 +161,7 @@ def test_the_shortest_form_is_the_same_number(number: float) -> None:
     assert shortest_number(written).decode() == written
 
 
-@pytest.mark.parametrize(
-    "raw", [b"", b"{", b"NaN", b'{"a":1e999}', b"[1,]", b"'a'", b"{} {}", b"[" * 100_000]
-)
+@pytest.mark.parametrize("raw", [b"", b"{", b"NaN", b"[1,]", b"'a'", b"{} {}", b"[" * 100_000])
 def test_what_is_not_json_is_refused(raw: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - each says something else
         compacted(raw)
@@ -185,7 +183,7 @@ def test_strings_are_escaped_as_the_format_says() -> None:
     raw = '"\\u0001\\b\\f\\n\\r\\t\\"\\\\/\\u007f<>&\u2028\u2029é\\ud83e\\udde0"'
     controls = '"\\u0001\\b\\f\\n\\r\\t\\"\\\\/\x7f'
     others = '\\u003c\\u003e\\u0026\\u2028\\u2029é\U0001f9e0"'
-    assert reencoded(raw.encode()) == (controls + others).encode()
+    assert escaped(reencoded(raw.encode())) == (controls + others).encode()
 
 
 def test_half_a_surrogate_pair_ends_nothing() -> None:
@@ -195,7 +193,7 @@ def test_half_a_surrogate_pair_ends_nothing() -> None:
 
 def test_bytes_that_are_not_utf8() -> None:
     assert quoted(b"a\xffb\xe2\x82") == rb'"a\ufffdb\ufffd\ufffd"'
-    assert quoted("data: é \ufffd <\n".encode()) == '"data: é \ufffd \\u003c\\n"'.encode()
+    assert escaped(quoted("data: é \ufffd <\n".encode())) == '"data: é \ufffd \\u003c\\n"'.encode()
     assert compacted(b'"\xff"') == b'"\xff"'
     assert reencoded(b'"\xff"') == '"\ufffd"'.encode()
 
@@ -216,3 +214,19 @@ def test_writing_again_changes_nothing(value: Any) -> None:
     assert reencoded(once) == once
     assert compacted(once) == once
     assert b"\n" not in once
+
+
+def test_a_number_beyond_every_float_is_kept_as_it_came_and_cannot_be_written_anew() -> None:
+    assert compacted(b'{ "a": 1e999 }') == b'{"a":1e999}'
+    with pytest.raises(ValueError, match="beyond every float"):
+        reencoded(b'{"a":1e999}')
+
+
+@given(st.integers() | st.sampled_from([2**53, 2**53 + 1, 10**15, 10**16 - 1, -(2**63), 10**21]))
+def test_whole_numbers_go_through_a_float_too(number: int) -> None:
+    assert reencoded(b"[%d]" % number) == b"[" + shortest_number(str(number)) + b"]"
+
+
+@pytest.mark.parametrize("raw", [b"-0", b"[-0]", b'{"a":-0}', b"[-0, 1]"])
+def test_minus_zero_keeps_its_sign(raw: bytes) -> None:
+    assert b"-0" in reencoded(raw)

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from memplane.access.grants import TokenWanted
 from memplane.assemble import open_plane
-from memplane.errors import HomeError, OwnerUnavailable
+from memplane.errors import HomeError, OwnerUnavailable, TooLarge
 from memplane.home import Home
 from memplane.plane.contract import Plane
 from memplane.plane.local import LocalPlane
-from memplane.plane.remote import RemotePlane, open_remote_plane
+from memplane.plane.remote import RemotePlane, _error_in, open_remote_plane
 from memplane.settings import load_settings
 from memplane.testing.plane_conformance import PlaneConformance
 from tests.support.running import memplane, running_memplane
@@ -181,3 +182,28 @@ def test_a_port_that_is_taken_on_ipv6_alone_is_refused(home: Path) -> None:
         ran = memplane(home, "up", "--port", str(port))
     assert ran.returncode == 1
     assert f"port {port} is taken" in ran.stderr
+
+
+async def test_an_error_of_the_owner_is_raised_here(home: Path) -> None:
+    with running_memplane(home):
+        (home / "tokens.json").mkdir()
+        async with open_remote_plane(Home(home)) as plane:
+            with pytest.raises(HomeError, match=r"tokens\.json cannot be written"):
+                await plane.issue_token(TokenWanted(admin=True))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"{}",
+        b'{"error":{"message":"m"}}',
+        b'{"error":{"message":"m","type":"annotations"}}',
+        b'{"error":{"message":"m","type":"Exception"}}',
+    ],
+)
+def test_an_answer_that_names_no_error_of_ours_is_none(answer: bytes) -> None:
+    assert _error_in(answer) is None
+    named = _error_in(b'{"error":{"message":"m","type":"TooLarge"}}')
+    assert isinstance(named, TooLarge)
+    assert str(named) == "m"

@@ -34,7 +34,7 @@ from memplane.settings import (
 untimed = hypothesis_settings(deadline=None)
 
 CANARY = "canary-in-a-coal-mine"
-SECRETS = ("blob.connection_string", "blob.sas_url", "blob.token")
+SECRETS = ("admin_token", "blob.connection_string", "blob.sas_url", "blob.token")
 
 
 def write(home: Path, name: str, text: str) -> None:
@@ -411,7 +411,7 @@ def test_a_secret_on_the_command_line_is_refused(home: Path, name: str) -> None:
 
 
 def with_secrets(home: Path) -> Settings:
-    variables = ("MEMPLANE_BLOB_CONNECTION_STRING", "MEMPLANE_BLOB_SAS_URL", "MEMPLANE_BLOB_TOKEN")
+    variables = ["MEMPLANE_" + name.upper().replace(".", "_") for name in SECRETS]
     return loaded(home, environ=dict.fromkeys(variables, CANARY))
 
 

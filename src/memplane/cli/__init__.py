@@ -19,7 +19,8 @@ COMMANDS: Final = {
     "up": "start memplane on this machine",
     "status": "show what is configured, where state lives and what is pending",
     "doctor": "check this machine and say what to do about each finding",
-    "history": "check a ledger file",
+    "history": "read, export or check the record of what happened",
+    "token": "say who may ask this memplane, and for what",
     "cloud": "move state to a container",
     "manifest": "check or rebuild the index of the container",
     "queue": "show or send what has not reached the container",
@@ -97,6 +98,7 @@ def _run(given: argparse.Namespace, parser: _Parser) -> int:
     import asyncio
     from importlib import import_module
 
+    from memplane.cli.logs import set_up_logs
     from memplane.errors import MemplaneError
     from memplane.settings import settings_from_environment
 
@@ -107,6 +109,7 @@ def _run(given: argparse.Namespace, parser: _Parser) -> int:
     arguments = own.parse_args(given.rest)
     try:
         settings = settings_from_environment({**_flags(given, parser), **_own_flags(arguments)})
+        set_up_logs(settings)
         return asyncio.run(command.run(arguments, settings))
     except MemplaneError as error:
         print(f"memplane {given.command}: {error}", file=sys.stderr)

@@ -1,50 +1,258 @@
-"""`memplane history`: the ledger of what happened."""
+"""`memplane history`: read, hand out and check the record of what happened.
+
+Reading needs no owner: it is safe beside a running one.
+"""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from memplane.ledger.checking import LedgerReport
+    from memplane.ledger.folder import AgentFolder
+    from memplane.ledger.verify import FileReport
     from memplane.settings import Settings
+
+_SHOWN: Final = 20
+_ID_SHOWN: Final = 18
+_QUESTION: Final = 60
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     actions = parser.add_subparsers(dest="action", required=True)
+    show = actions.add_parser("show", help="list the last turns, or show one whole")
+    show.add_argument("id", nargs="?", help="a turn's id, or the beginning of it")
+    show.add_argument("--agent", help="whose ledger; by default MEMPLANE_AGENT, or the only one")
+    show.add_argument("--limit", type=_positive, default=_SHOWN, metavar="N", help="how many")
+    show.add_argument("--json", action="store_true", help="for machines: one entry a line")
+    export = actions.add_parser("export", help="print entries, one a line, oldest first")
+    export.add_argument("agent", help="whose ledger")
+    export.add_argument("--after", type=_moment, metavar="T", help="only later ones (RFC 3339)")
+    export.add_argument("--cursor", help="go on behind an earlier export")
+    most = export.add_mutually_exclusive_group()
+    most.add_argument("--limit", type=_positive, metavar="N", help="at most; 100, up to 1000")
+    most.add_argument("--all", action="store_true", help="all there are")
+    export.add_argument("--redact", action="store_true", help="take secrets out once more")
     verify = actions.add_parser(
-        "verify", help="check a ledger file: ids, damage, repeated lines; exit 1 on any finding"
+        "verify", help="check ledgers against their chains; exit 1 on any finding"
     )
-    verify.add_argument("--file", required=True, metavar="F", help="any history.jsonl")
+    verify.add_argument("agent", nargs="*", help="whose ledgers; by default all")
+    verify.add_argument("--file", metavar="F", help="check any history.jsonl instead, by its ids")
     verify.add_argument("--json", action="store_true", help="for machines")
 
 
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError("limit must be an integer") from None
+    if number <= 0:
+        raise argparse.ArgumentTypeError("limit must be > 0")
+    return number
+
+
+def _moment(text: str) -> datetime:
+    from memplane.ledger.heads import instant
+
+    told = instant(text)
+    if told is None:
+        raise argparse.ArgumentTypeError("after must be RFC3339")
+    return told
+
+
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Check the file."""
-    del settings
+    """Do what was asked, off the loop: it is all file work."""
     import asyncio
+
+    action = {"show": _show, "export": _export, "verify": _verify}[arguments.action]
+    return await asyncio.to_thread(action, arguments, settings)
+
+
+def _show(arguments: argparse.Namespace, settings: Settings) -> int:
+    import sys
+
+    from memplane.cli import OK
+    from memplane.errors import LedgerError
+    from memplane.ledger.reader import open_entry, open_last
+
+    folder = _folder_of(arguments.agent or settings.agent, settings)
+    if arguments.id is None:
+        with open_last(folder, arguments.limit) as page:
+            for line in page.lines():
+                if arguments.json:
+                    sys.stdout.buffer.write(line + b"\n")
+                else:
+                    print(_summary(line))
+        return OK
+    start = arguments.id if arguments.id.startswith("hist1_") else f"hist1_{arguments.id}"
+    with open_entry(folder, start) as page:
+        if len(page.entries) != 1:
+            how_many = f"{len(page.entries)} turns begin" if page.entries else "no turn begins"
+            raise LedgerError(f"{how_many} with {start} in the ledger of {folder.agent}")
+        line = next(page.lines())
+    if arguments.json:
+        sys.stdout.buffer.write(line + b"\n")
+    else:
+        _print_entry(line, page.entries[0].segment)
+    return OK
+
+
+def _folder_of(agent: str, settings: Settings) -> AgentFolder:
+    from memplane.errors import UnknownAgent
+    from memplane.ledger.folder import AgentFolder, agents_in
+
+    known = agents_in(settings.ledger.dir)
+    if not agent and len(known) == 1:
+        agent = known[0]
+    if not agent:
+        there = f"There are: {', '.join(known)}" if known else "No agent has a ledger yet"
+        raise UnknownAgent(f"whose ledger? Name it with --agent. {there}")
+    folder = AgentFolder(settings.ledger.dir, agent)
+    if agent not in known:
+        raise UnknownAgent(f"{agent} has no ledger in {settings.ledger.dir}")
+    return folder
+
+
+def _summary(line: bytes) -> str:
+    """Put a turn into one line: when, which, what model, what was asked."""
+    from memplane.cli.show import coloured
+    from memplane.ledger.summary import summary_of
+
+    turn = summary_of(line)
+    tokens = f"{turn.usage.prompt_tokens}→{turn.usage.completion_tokens}"
+    status = coloured(" error", "red") if turn.status == "error" else ""
+    asked = turn.question[:_QUESTION] + ("…" if len(turn.question) > _QUESTION else "")
+    return (
+        f"{turn.ts:20}  {coloured(turn.id[:_ID_SHOWN], 'dim')}  {turn.effective_model:24.24}  "
+        f"{tokens:>12}{status}  {asked}"
+    )
+
+
+def _print_entry(line: bytes, segment: int) -> None:
+    import json
+
+    from memplane.cli.show import print_rows
+    from memplane.ledger.summary import summary_of
+
+    turn = summary_of(line)
+    print_rows(
+        [
+            ("turn", turn.id),
+            ("when", turn.ts),
+            ("agent", turn.claw_id),
+            ("asked for", f"{turn.requested_model} at {turn.path}"),
+            ("answered by", f"{turn.effective_provider}, {turn.effective_model}"),
+            ("size", f"{len(line):,} bytes, in segment {segment}"),
+        ]
+    )
+    entry = json.loads(line.decode("utf-8", "replace"))
+    print(json.dumps(entry, indent=2, ensure_ascii=False))
+
+
+def _export(arguments: argparse.Namespace, settings: Settings) -> int:
+    import sys
+
+    from memplane.assemble import open_redactor
+    from memplane.cli import OK
+    from memplane.ledger.cursor import BEGINNING, decode_cursor, encode_cursor
+    from memplane.ledger.reader import LARGEST_PAGE, PAGE, open_page
+    from memplane.ledger.redacting import redact_line
+
+    folder = _folder_of(arguments.agent, settings)
+    cursor = decode_cursor(arguments.cursor) if arguments.cursor else BEGINNING
+    redactor = open_redactor(settings) if arguments.redact else None
+    limit = LARGEST_PAGE if arguments.all else min(arguments.limit or PAGE, LARGEST_PAGE)
+    more, skipped = True, 0
+    while more:
+        with open_page(folder, cursor=cursor, after=arguments.after, limit=limit) as page:
+            for line in page.lines():
+                shown = redact_line(redactor, line) if redactor else line
+                sys.stdout.buffer.write(shown + b"\n")
+        cursor, more = page.next, page.has_more and arguments.all
+        skipped += page.skipped
+    if skipped:
+        print(f"{skipped} lines could not be read and were left out", file=sys.stderr)
+    if cursor.id:
+        print(f"to go on from here: --cursor {encode_cursor(cursor)}", file=sys.stderr)
+    return OK
+
+
+def _verify(arguments: argparse.Namespace, settings: Settings) -> int:
+    from memplane.cli import FAILED, OK
+    from memplane.cli.show import print_json
+
+    if arguments.file:
+        report = _checked_file(arguments.file)
+        if arguments.json:
+            print_json(report)
+        else:
+            _print_file_report(report)
+        return FAILED if report.findings else OK
+    reports = _checked_ledgers(arguments.agent, settings.ledger.dir)
+    if arguments.json:
+        print_json(reports)
+    else:
+        _print_reports(reports)
+    return FAILED if any(report.findings for report in reports) else OK
+
+
+def _checked_file(name: str) -> FileReport:
     from pathlib import Path
 
-    from memplane.cli import FAILED, OK
-    from memplane.cli.show import coloured, print_json
     from memplane.errors import LedgerError
     from memplane.ledger.lines import lines_of
-    from memplane.ledger.verify import FileReport, verify_lines
+    from memplane.ledger.verify import verify_lines
 
-    def check() -> FileReport:
-        try:
-            with Path(arguments.file).open("rb") as file:
-                return verify_lines(lines_of(file))
-        except OSError as error:
-            raise LedgerError(f"{arguments.file} cannot be read: {error.strerror}") from error
+    try:
+        with Path(name).open("rb") as file:
+            return verify_lines(lines_of(file))
+    except OSError as error:
+        raise LedgerError(f"{name} cannot be read: {error.strerror}") from error
 
-    report = await asyncio.to_thread(check)
-    if arguments.json:
-        print_json(report)
-    else:
+
+def _print_file_report(report: FileReport) -> None:
+    from memplane.cli.show import coloured
+
+    for one in report.findings:
+        place = f"line {one.line} at byte {one.offset}"
+        print(f"{coloured(one.problem, 'red')}: {place}: {one.found}")
+    legacy = f", {report.legacy} of them without an id" if report.legacy else ""
+    print(f"{report.entries} entries as recorded{legacy}; {len(report.findings)} findings")
+
+
+def _checked_ledgers(agents: Sequence[str], root: Path) -> list[LedgerReport]:
+    from memplane.errors import UnknownAgent
+    from memplane.ledger.anchors import read_anchors
+    from memplane.ledger.checking import verify_ledger
+    from memplane.ledger.folder import AgentFolder, agents_in
+
+    anchors = read_anchors(root)
+    known = sorted({*agents_in(root), *anchors})
+    for agent in agents:
+        if agent not in known:
+            raise UnknownAgent(f"{agent} has no ledger in {root}")
+    return [
+        verify_ledger(AgentFolder(root, agent), anchors.get(agent)) for agent in agents or known
+    ]
+
+
+def _print_reports(reports: Sequence[LedgerReport]) -> None:
+    from memplane.cli.show import coloured
+
+    for report in reports:
         for one in report.findings:
-            place = f"line {one.line} at byte {one.offset}"
-            print(f"{coloured(one.problem, 'red')}: {place}: {one.found}")
-        legacy = f", {report.legacy} of them without an id" if report.legacy else ""
-        print(f"{report.entries} entries as recorded{legacy}; {len(report.findings)} findings")
-    return FAILED if report.findings else OK
+            where = f"{report.agent}/{one.file} at byte {one.offset}"
+            print(f"{coloured(one.problem, 'red')}: {where}: {one.found}")
+        beside = f", {report.unchained} not in the chain yet" if report.unchained else ""
+        gaps = f", {report.gaps} turns that could not be kept" if report.gaps else ""
+        state = f"{len(report.findings)} findings"
+        word = coloured(state, "red" if report.findings else "green")
+        print(f"{report.agent}: {report.entries} entries as recorded{beside}{gaps}; {word}")
+    if not reports:
+        print("no agent has a ledger yet")

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memplane.plane.contract import Status
+    from memplane.plane.contract import LedgerStatus, Status
     from memplane.settings import Settings
 
 
@@ -46,7 +46,11 @@ def _print(status: Status, *, running: bool) -> None:
         ("state", f"{storage.kind}: {storage.where}"),
         ("because", storage.reason),
         ("jobs", f"{status.jobs} for the worker"),
+        ("ledger", f"{_agents(status.ledger.agents)} in {status.ledger.where}"),
     ]
+    if running:
+        secrets = sum(status.ledger.redacted.values())
+        rows.append(("recorded", f"{status.ledger.recorded} turns, {secrets} secrets taken out"))
     if storage.kind != "local":
         rows += [
             ("waiting", f"{storage.waiting} writes have not reached the container"),
@@ -54,5 +58,16 @@ def _print(status: Status, *, running: bool) -> None:
             ("conflicts", f"{storage.conflicts} replaced versions kept"),
         ]
     print_rows(rows)
-    if storage.complaint:
-        print(coloured(f"  {storage.complaint}", "red"))
+    for complaint in (storage.complaint, *_complaints(status.ledger)):
+        if complaint:
+            print(coloured(f"  {complaint}", "red"))
+
+
+def _agents(count: int) -> str:
+    return f"{count} agent" if count == 1 else f"{count} agents"
+
+
+def _complaints(ledger: LedgerStatus) -> list[str]:
+    """Say what an operator should know about the ledger."""
+    verbatim = "ledger.verbatim is on: turns are written with the secrets in them"
+    return [ledger.failing, ledger.degraded, verbatim if ledger.verbatim else ""]

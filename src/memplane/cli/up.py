@@ -19,23 +19,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve until told to stop."""
     del arguments
-    from memplane.assemble import local_plane, own_home
+    from memplane.assemble import open_local_plane, own_home
     from memplane.cli import OK
     from memplane.home import Home
+    from memplane.http.app import Limits
+    from memplane.http.history_api import history_endpoints
+    from memplane.http.ledger_figures import ledger_figures
     from memplane.http.serve import serve_until_stopped
 
     home = Home(settings.home)
     async with own_home(home) as claim:
-        plane = local_plane(settings)
-        home.token()
-        status = await plane.status()
-        await serve_until_stopped(
-            plane,
-            home,
-            port=settings.http.port,
-            allowed_hosts=settings.http.allowed_hosts,
-            ready=lambda address: _say_ready(address, claim, home, status),
-        )
+        admins = {"home": home.token(), "settings": settings.admin_token}
+        async with open_local_plane(settings, admins=admins) as plane:
+            status = await plane.status()
+            await serve_until_stopped(
+                plane,
+                home,
+                tokens=plane.issued,
+                limits=Limits(
+                    requests_per_second=settings.http.requests_per_second,
+                    concurrent_requests=settings.http.concurrent_requests,
+                ),
+                endpoints=history_endpoints(
+                    plane.recording, plane.issued, context_root=settings.context_root
+                ),
+                figures=[ledger_figures(plane.recording)],
+                port=settings.http.port,
+                allowed_hosts=settings.http.allowed_hosts,
+                ready=lambda address: _say_ready(address, claim, home, status),
+            )
     print("memplane stopped")
     return OK
 

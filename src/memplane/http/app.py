@@ -1,48 +1,105 @@
-"""The ASGI application."""
+"""The ASGI application: layers around a router, both made from one table of endpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
 
-import msgspec
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.responses import Response
+from starlette.types import ASGIApp
 
+from memplane.access.tokens import TokenStore
+from memplane.clock import Clock, system_clock
 from memplane.errors import MemplaneError
+from memplane.http.api import api_endpoints, door_endpoints
 from memplane.http.boundary import Boundary
-from memplane.http.errors import status_of
+from memplane.http.endpoints import AnyToken, Endpoint, Table
+from memplane.http.errors import answer_error, answer_refusal, answer_surprise
+from memplane.http.gate import Gate
+from memplane.http.limits import Buckets, WrongTokens
+from memplane.http.metrics import Figures, Measured, Metrics
+from memplane.http.openapi import describe
 from memplane.plane.contract import Plane
-from memplane.secret import Secret
-from memplane.version import VERSION
 
 
-def create_app(plane: Plane, *, hosts: Iterable[str], token: Secret) -> Starlette:
-    """Serve one plane to those who may ask."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much the door takes; 0 requests a second is no limit."""
 
-    async def get_health(_request: Request) -> Response:
-        return JSONResponse({"ok": True, "version": VERSION})
+    requests_per_second: int = 1000
+    concurrent_requests: int = 2000
 
-    async def get_status(_request: Request) -> Response:
-        return _json(await plane.status())
 
-    return Starlette(
-        routes=[
-            Route("/health", get_health, methods=["GET"]),
-            Route("/api/v1/status", get_status, methods=["GET"]),
-        ],
-        middleware=[Middleware(Boundary, hosts=tuple(hosts), token=token)],
-        exception_handlers={MemplaneError: _answer_error},
+def create_app(
+    plane: Plane,
+    *,
+    hosts: Iterable[str],
+    tokens: TokenStore,
+    limits: Limits | None = None,
+    endpoints: Iterable[Endpoint] = (),
+    figures: Iterable[Figures] = (),
+    clock: Clock = system_clock,
+    seconds: Callable[[], float] = time.monotonic,
+) -> ASGIApp:
+    """Serve one plane to those who may ask.
+
+    `endpoints` and `figures` come from other parts, beside the ones that are always there.
+    """
+    limits = limits or Limits()
+    metrics = Metrics(figures)
+    table = make_table([*door_endpoints(metrics), *api_endpoints(plane), *endpoints])
+    gate = Gate(
+        app=make_router(table),
+        table=table,
+        tokens=tokens,
+        clock=clock,
+        seconds=seconds,
+        buckets=Buckets(limits.requests_per_second),
+        wrong=WrongTokens(),
+        refused=metrics.refuse,
+    )
+    return Boundary(
+        Measured(gate, metrics, seconds),
+        hosts=hosts,
+        most=limits.concurrent_requests,
+        refused=metrics.refuse,
     )
 
 
-def _json(body: object) -> Response:
-    return Response(msgspec.json.encode(body), media_type="application/json")
+def make_table(endpoints: Iterable[Endpoint]) -> Table:
+    """Make the table, with the description of itself in it."""
+
+    async def get_description(_request: Request) -> Response:
+        return Response(description, media_type="application/json")
+
+    described = Endpoint(
+        method="GET",
+        path="/openapi.json",
+        handler=get_description,
+        needs=AnyToken(),
+        gives=dict[str, Any],
+        summary="This description",
+    )
+    table = Table([*endpoints, described])
+    description = describe(table)
+    return table
 
 
-async def _answer_error(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, MemplaneError)  # noqa: S101 - registered for these alone
-    body = {"error": {"type": type(error).__name__, "message": str(error)}}
-    return JSONResponse(body, status_of(error))
+def make_router(table: Table) -> Starlette:
+    """Make the routes and the answers to errors."""
+    router = Starlette(
+        routes=table.routes(),
+        exception_handlers={
+            HTTPException: answer_refusal,
+            MemplaneError: answer_error,
+            Exception: answer_surprise,
+        },
+    )
+    # A redirect would be built from the Host header, and nobody needs one.
+    router.router.redirect_slashes = False
+    return router

@@ -6,17 +6,22 @@ anything is routed. A request over the owner's socket names the host `localhost`
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from memplane.secret import Secret
+from memplane.http.errors import refusal
+from memplane.http.principals import header_values
 
-_OPEN_PATHS: Final = frozenset({"/health"})
+SAFE_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+_POLICY_VIOLATION: Final = 1008
 
 
 def loopback_hosts(port: int) -> frozenset[str]:
@@ -25,50 +30,74 @@ def loopback_hosts(port: int) -> frozenset[str]:
 
 
 class Boundary:
-    """Refuses foreign hosts and origins, and whoever has no token; `/health` is open."""
+    """Refuses foreign hosts and origins, and more requests at once than `most`.
 
-    def __init__(self, app: ASGIApp, *, hosts: Iterable[str], token: Secret) -> None:
+    Every answer leaves with the safe headers. `refused` is told the reason of each refusal.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, hosts: Iterable[str], most: int, refused: Callable[[str], None]
+    ) -> None:
         self._app = app
         self._hosts = frozenset(host.lower() for host in hosts)
-        self._token = hashlib.sha256(token.reveal().encode()).digest()
+        self._most = most
+        self._refused = refused
+        self._answering = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(scope) if scope["type"] in {"http", "websocket"} else None
-        if refusal is not None:
-            await refusal(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            await _refuse_other(scope, receive, send)
+            return
+        safely = _with_safe_headers(send)
+        found = self._refusal(scope)
+        if found is not None:
+            reason, answer = found
+            self._refused(reason)
+            await answer(scope, receive, safely)
+            return
+        self._answering += 1
+        try:
+            await self._app(scope, receive, safely)
+        finally:
+            self._answering -= 1
 
-    def _refusal(self, scope: Scope) -> JSONResponse | None:
-        hosts = _values(scope, b"host")
+    def _refusal(self, scope: Scope) -> tuple[str, Response] | None:
+        hosts = header_values(scope, b"host")
         allowed = self._hosts if _came_by_port(scope) else frozenset({"localhost"})
         if len(hosts) != 1 or hosts[0].lower() not in allowed:
-            return _refused(421, "this server does not answer for that host")
+            return "host", refusal(421, "this server does not answer for that host")
         own = {f"http://{host}" for host in allowed} | {f"https://{host}" for host in allowed}
-        if any(origin not in own for origin in _values(scope, b"origin")):
-            return _refused(403, "that origin may not ask this server")
-        if scope["path"] not in _OPEN_PATHS and not self._has_token(scope):
-            return _refused(401, "a bearer token is needed; it is in the home's token file")
+        if any(origin not in own for origin in header_values(scope, b"origin")):
+            return "origin", refusal(403, "that origin may not ask this server")
+        if not scope["path"].startswith("/"):
+            return "target", refusal(400, "ask for a path, not for a whole address")
+        names = {name for name, _ in scope["headers"]}
+        if {b"content-length", b"transfer-encoding"} <= names:
+            return "framing", refusal(400, "a body has a length or is chunked, not both")
+        if self._answering >= self._most:
+            busy = refusal(503, "too many requests at once; try again", {"Retry-After": "1"})
+            return "busy", busy
         return None
 
-    def _has_token(self, scope: Scope) -> bool:
-        given = _values(scope, b"authorization")
-        if len(given) != 1:
-            return False
-        scheme, _, token = given[0].partition(" ")
-        digest = hashlib.sha256(token.encode("latin-1")).digest()
-        return scheme.lower() == "bearer" and hmac.compare_digest(digest, self._token)
+
+async def _refuse_other(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+
+
+def _with_safe_headers(send: Send) -> Send:
+    async def send_safely(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in given}
+            added = [header for header in SAFE_HEADERS if header[0] not in names]
+            message = {**message, "headers": [*given, *added]}
+        await send(message)
+
+    return send_safely
 
 
 def _came_by_port(scope: Scope) -> bool:
     server = scope.get("server")
     return server is not None and server[1] is not None
-
-
-def _values(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
-
-
-def _refused(status: int, why: str) -> JSONResponse:
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None  # noqa: PLR2004
-    return JSONResponse({"error": {"message": why}}, status, headers)

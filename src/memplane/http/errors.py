@@ -1,17 +1,31 @@
-"""The only map from errors to HTTP statuses."""
+"""The only map from errors to HTTP statuses, and the answers that refuse."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Final
 
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
 from memplane import errors
+
+_log = logging.getLogger(__name__)
 
 STATUS_OF: Final[Mapping[type[errors.MemplaneError], int]] = {
     errors.SettingsError: 500,
     errors.HomeError: 500,
     errors.OwnerUnavailable: 503,
+    errors.InvalidRequest: 422,
+    errors.UnknownToken: 404,
     errors.LedgerError: 500,
+    errors.UnknownAgent: 404,
+    errors.InvalidCursor: 400,
+    errors.NotRecorded: 503,
+    errors.EntryTooLarge: 413,
+    errors.LedgerFull: 503,
     errors.StorageError: 500,
     errors.InvalidKey: 422,
     errors.InvalidText: 422,
@@ -31,3 +45,57 @@ def status_of(error: errors.MemplaneError) -> int:
     """Return the status for an error: its own, or that of the nearest class above it."""
     kinds = (kind for kind in type(error).__mro__ if issubclass(kind, errors.MemplaneError))
     return next(STATUS_OF[kind] for kind in kinds if kind in STATUS_OF)
+
+
+def refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Answer that it is not done, and why."""
+    return JSONResponse({"error": {"message": message}}, status, headers)
+
+
+def unauthorised() -> HTTPException:
+    """Make the one answer for a token that is missing, wrong or expired."""
+    message = "a bearer token is needed; it is in the home's token file"
+    return HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
+
+
+def absent() -> HTTPException:
+    """Make the one answer for what is not there, or not there for whoever asks."""
+    return HTTPException(404, "there is nothing at that address")
+
+
+def out_of_scope(scope: str) -> HTTPException:
+    """Make the answer for a token that is good for something else."""
+    return HTTPException(403, f"this token does not have the scope {scope}")
+
+
+def too_many(message: str, seconds: float) -> HTTPException:
+    """Make the answer for too much at once."""
+    return HTTPException(429, message, {"Retry-After": str(int(seconds) + 1)})
+
+
+def answer_to(error: HTTPException) -> Response:
+    """Turn a refusal that was raised into an answer."""
+    return refusal(error.status_code, error.detail, error.headers)
+
+
+async def answer_refusal(_request: Request, error: Exception) -> Response:
+    """Answer what a handler or the router refused."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for these alone
+    if error.status_code == 404:  # noqa: PLR2004
+        error = absent()
+    return answer_to(error)
+
+
+async def answer_error(_request: Request, error: Exception) -> Response:
+    """Answer an error of ours."""
+    assert isinstance(error, errors.MemplaneError)  # noqa: S101 - registered for these alone
+    status = status_of(error)
+    if status >= 500:  # noqa: PLR2004
+        _log.error("%s: %s", type(error).__name__, error)
+    body = {"error": {"type": type(error).__name__, "message": str(error)}}
+    return JSONResponse(body, status)
+
+
+async def answer_surprise(_request: Request, _error: Exception) -> Response:
+    """Answer what nobody foresaw; the server logs it, the client learns nothing of it."""
+    return refusal(500, "memplane failed; its log says why")

@@ -6,17 +6,21 @@ import errno
 import os
 import signal
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Final
 
 import uvicorn
 
+from memplane.access.tokens import TokenStore
 from memplane.errors import HomeError
 from memplane.home import Home, short_path
-from memplane.http.app import create_app
+from memplane.http.app import Limits, create_app
 from memplane.http.boundary import loopback_hosts
+from memplane.http.endpoints import Endpoint
+from memplane.http.metrics import Figures
+from memplane.http.protocol import StrictProtocol
 from memplane.plane.contract import Plane
 
 _BACKLOG: Final = 2048
@@ -26,11 +30,17 @@ async def serve_until_stopped(
     plane: Plane,
     home: Home,
     *,
+    tokens: TokenStore,
     port: int,
     allowed_hosts: tuple[str, ...],
     ready: Callable[[str], None],
+    limits: Limits | None = None,
+    endpoints: Iterable[Endpoint] = (),
+    figures: Iterable[Figures] = (),
 ) -> None:
     """Answer requests until SIGINT or SIGTERM; `ready` is told the address.
+
+    There is no way to listen beyond loopback: this door speaks HTTP without encryption.
 
     Raises:
         HomeError: The port or the socket cannot be had.
@@ -38,8 +48,13 @@ async def serve_until_stopped(
     with _listening(port) as listening, _owner_socket(home) as owner_socket:
         bound = listening[0].getsockname()[1]
         hosts = (*loopback_hosts(bound), *allowed_hosts)
+        app = create_app(
+            plane, hosts=hosts, tokens=tokens, limits=limits, endpoints=endpoints, figures=figures
+        )
         config = uvicorn.Config(
-            create_app(plane, hosts=hosts, token=home.token()),
+            app,
+            http=StrictProtocol,
+            ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -73,7 +88,9 @@ def _has_ipv6_loopback() -> bool:
 
 
 def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, asyncio sends small answers at once; without it each one waits for
+    # the other side's delayed acknowledgement, 40 ms.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))

@@ -9,11 +9,15 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal
+from functools import cache, lru_cache
 from typing import Any, Final, NoReturn, cast
 
 import msgspec
 
 _BLANKS_OR_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[ \t\r\n]+', re.DOTALL)
+_DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
+_MANY_ZEROS: Final = b"0" * 16
+_MINUS_ZERO: Final = re.compile(rb"-0(?:[^.\deE]|$)")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _ESCAPED: Final = (
     (b"<", b"\\u003c"),
@@ -34,9 +38,11 @@ def compacted(raw: bytes) -> bytes:
     Raises:
         ValueError: It is not JSON.
     """
-    _parsed(raw)
-    without = _BLANKS_OR_STRING.sub(_string_or_nothing, raw)
-    return _escaped(without)
+    try:
+        return msgspec.json.format(raw, indent=-1)
+    except (msgspec.DecodeError, RecursionError):
+        _parsed(raw)  # what it refuses may still be JSON: half a surrogate pair, deep nesting
+    return _BLANKS_OR_STRING.sub(_string_or_nothing, raw)
 
 
 def reencoded(raw: bytes) -> bytes:
@@ -45,11 +51,11 @@ def reencoded(raw: bytes) -> bytes:
     Raises:
         ValueError: It is not JSON, or holds a number that no float can.
     """
-    value = _parsed(raw)
+    value = _decoded_fast(raw)
     try:
-        return _escaped(msgspec.json.encode(value, order="sorted"))
+        return msgspec.json.encode(value, order="sorted")
     except UnicodeEncodeError:
-        return _escaped(msgspec.json.encode(_without_surrogates(value), order="sorted"))
+        return msgspec.json.encode(_without_surrogates(value), order="sorted")
 
 
 def quoted(raw: bytes) -> bytes:
@@ -64,9 +70,18 @@ def quoted(raw: bytes) -> bytes:
             parts.append(msgspec.json.encode(rest[: error.start].decode("utf-8"))[1:-1])
             parts.append(b"\\ufffd" * (error.end - error.start))
             rest = rest[error.end :]
-    return b'"' + _escaped(b"".join(parts)) + b'"'
+    return b'"' + b"".join(parts) + b'"'
 
 
+def escaped(encoded: bytes) -> bytes:
+    """Escape the five characters that other encoders leave alone; once, over a whole entry."""
+    # Outside strings none of the five can occur, so the whole can be searched.
+    for character, escape in _ESCAPED:
+        encoded = encoded.replace(character, escape)
+    return encoded
+
+
+@lru_cache(1024)
 def shortest_number(spelled: str) -> bytes:
     """Write a number as the shortest digits that give the same float.
 
@@ -108,6 +123,27 @@ def _parsed(raw: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
         raise ValueError("nested too deeply") from None
 
 
+def _decoded_fast(raw: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
+    if not _may_be_rounded(raw):
+        try:
+            return _decoder().decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass  # what it refuses may still be JSON
+    return _parsed(raw)
+
+
+def _may_be_rounded(raw: bytes) -> bool:
+    """Say whether there may be a whole number that a float would change; no shorter one is."""
+    return _MANY_ZEROS in raw.translate(_DIGITS_TO_ZERO) or (
+        b"-0" in raw and _MINUS_ZERO.search(raw) is not None
+    )
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(float_hook=_number)
+
+
 def _decoded(raw: bytes) -> str:
     """Decode UTF-8; each byte that is none becomes U+FFFD."""
     parts: list[str] = []
@@ -147,10 +183,3 @@ def _without_surrogates(value: Any) -> Any:  # noqa: ANN401 - whatever JSON hold
 def _string_or_nothing(found: re.Match[bytes]) -> bytes:
     token = found[0]
     return token if token.startswith(b'"') else b""
-
-
-def _escaped(encoded: bytes) -> bytes:
-    # Outside strings none of the five can occur, so the whole can be searched.
-    for character, escape in _ESCAPED:
-        encoded = encoded.replace(character, escape)
-    return encoded

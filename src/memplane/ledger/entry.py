@@ -6,12 +6,21 @@ import hashlib
 import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, TypeAlias
 
-from memplane.ledger.canonical import compacted, quoted, reencoded
+import msgspec
+
+from memplane.ledger.canonical import compacted, escaped, quoted, reencoded
 
 _VERSION: Final = 1
 _ID: Final = "hist1_"
+_ALWAYS_THERE: Final = (
+    b',"ts":"%sZ","claw_id":%s,"path":%s,"requested_model":%s,"effective_provider":%s,'
+    b'"effective_model":%s,"status_code":%d,"stream":%s'
+)
+_EMPTY_JSON: Final = b'{"format":"json"}'
+_EMPTY_STREAM: Final = b'{"format":"sse"}'
 _ID_MEMBER: Final = re.compile(rb'\{"version":\d+,("id":"hist1_[0-9a-f]{64}",)')
 
 
@@ -106,57 +115,58 @@ def without_id(line: bytes) -> bytes:
 
 
 def _members(turn: Turn) -> bytes:
-    members = [
-        (b"version", b"%d" % _VERSION),
-        (b"status", _text(turn.status) if turn.status else b""),
-        (b"ts", _text(turn.ts.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))),
-        (b"claw_id", _text(turn.agent)),
-        (b"path", _text(turn.path)),
-        (b"requested_model", _text(turn.requested_model)),
-        (b"effective_provider", _text(turn.effective_provider)),
-        (b"effective_model", _text(turn.effective_model)),
-        (b"status_code", b"%d" % turn.status_code),
-        (b"stream", b"true" if turn.stream else b"false"),
-        (b"request_original", compacted(turn.request_original) if turn.request_original else b""),
-        (
-            b"request_effective",
-            reencoded(turn.request_effective) if turn.request_effective else b"",
-        ),
-        (b"response", _reply(turn.reply)),
-        (b"usage", _usage(turn.usage)),
-        (b"tool_trace", turn.tool_trace),
-        (b"occurrence", b"%d" % turn.occurrence if turn.occurrence > 1 else b""),
-    ]
-    return _object(members)
+    """Write the members in the format's order; those that are empty are left out."""
+    parts = [b'{"version":%d' % _VERSION]
+    if turn.status:
+        parts.append(b',"status":%s' % _text(turn.status))
+    parts.append(
+        _ALWAYS_THERE
+        % (
+            turn.ts.astimezone(UTC).isoformat()[:19].encode(),
+            _text(turn.agent),
+            _text(turn.path),
+            _text(turn.requested_model),
+            _text(turn.effective_provider),
+            _text(turn.effective_model),
+            turn.status_code,
+            b"true" if turn.stream else b"false",
+        )
+    )
+    if turn.request_original:
+        parts.append(b',"request_original":%s' % compacted(turn.request_original))
+    if turn.request_effective:
+        parts.append(b',"request_effective":%s' % reencoded(turn.request_effective))
+    parts.append(b',"response":%s,"usage":%s' % (_reply(turn.reply), _usage(turn.usage)))
+    if turn.tool_trace:
+        parts.append(b',"tool_trace":%s' % turn.tool_trace)
+    if turn.occurrence > 1:
+        parts.append(b',"occurrence":%d' % turn.occurrence)
+    return escaped(b"".join((*parts, b"}")))
 
 
 def _reply(reply: Reply) -> bytes:
     match reply:
         case JsonReply(body):
-            return _object([(b"format", b'"json"'), (b"json", body and compacted(body))])
+            return b'{"format":"json","json":%s}' % compacted(body) if body else _EMPTY_JSON
         case StreamReply(body):
-            return _object([(b"format", b'"sse"'), (b"text", body and quoted(body))])
+            return b'{"format":"sse","text":%s}' % quoted(body) if body else _EMPTY_STREAM
 
 
+@lru_cache(1024)
 def _usage(usage: Usage) -> bytes:
     cost = usage.reported_cost_usd
-    return _object(
-        [
-            (b"prompt_tokens", _unless_zero(usage.prompt_tokens)),
-            (b"completion_tokens", _unless_zero(usage.completion_tokens)),
-            (b"reported_cost_usd", b"" if cost is None else reencoded(repr(cost).encode())),
-            (b"total_rounds", _unless_zero(usage.total_rounds)),
-        ]
+    members = (
+        b'"prompt_tokens":%d' % usage.prompt_tokens if usage.prompt_tokens else b"",
+        b'"completion_tokens":%d' % usage.completion_tokens if usage.completion_tokens else b"",
+        b"" if cost is None else b'"reported_cost_usd":%s' % reencoded(repr(cost).encode()),
+        b'"total_rounds":%d' % usage.total_rounds if usage.total_rounds else b"",
     )
+    return b"{%s}" % b",".join(filter(None, members))
 
 
-def _unless_zero(number: int) -> bytes:
-    return b"%d" % number if number else b""
-
-
+@lru_cache(1024)
 def _text(text: str) -> bytes:
-    return quoted(text.encode("utf-8", "surrogatepass"))
-
-
-def _object(members: list[tuple[bytes, bytes]]) -> bytes:
-    return b"{" + b",".join(b'"%s":%s' % one for one in members if one[1]) + b"}"
+    try:
+        return msgspec.json.encode(text)
+    except UnicodeEncodeError:
+        return quoted(text.encode("utf-8", "surrogatepass"))

@@ -29,19 +29,18 @@ class Line:
 def lines_of(file: IO[bytes], *, longest: int = LONGEST) -> Iterator[Line]:
     """Yield the lines of a file opened for reading bytes; only a newline ends a line."""
     number = 0
-    while True:
-        offset = file.tell()
-        data = file.readline(longest + 1)
-        if not data:
-            return
+    following = file.tell()
+    while data := file.readline(longest + 1):
         number += 1
+        offset, following = following, following + len(data)
         if data.endswith(b"\n"):
             yield Line(number, offset, len(data), data[:-1])
         elif len(data) <= longest:
             yield Line(number, offset, len(data), data, ended=False)
         else:
             ended = _skip_to_newline(file)
-            yield Line(number, offset, file.tell() - offset, None, ended)
+            following = file.tell()
+            yield Line(number, offset, following - offset, None, ended)
 
 
 def _skip_to_newline(file: IO[bytes]) -> bool:

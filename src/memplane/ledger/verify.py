@@ -18,6 +18,7 @@ class Problem(StrEnum):
     DAMAGED = "damaged"
     CHANGED = "changed"
     REPEATED = "repeated"
+    MISSING = "missing"
     TORN = "torn"
     TOO_LONG = "too long"
 

@@ -57,6 +57,14 @@ def sync_file(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
+def sync_data(descriptor: int) -> None:
+    """Make appended bytes durable; times and modes of the file may come later."""
+    if _FULL_SYNC is not None:
+        fcntl.fcntl(descriptor, _FULL_SYNC)
+    else:
+        os.fdatasync(descriptor)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

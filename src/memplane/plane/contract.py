@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 import msgspec
+
+from memplane.access.grants import Scope, TokenWanted
+from memplane.secret import Secret
 
 
 class StorageStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +24,24 @@ class StorageStatus(msgspec.Struct, frozen=True, kw_only=True):
     conflicts: int = 0
 
 
+class LedgerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Where turns are recorded, and how that goes.
+
+    `failing` is why the last turns were not recorded, `degraded` what an operator should know.
+    `redacted` counts secrets taken out since the owner started, by kind.
+    """
+
+    where: str
+    agents: int
+    verbatim: bool = False
+    recorded: int = 0
+    failed: int = 0
+    refused: int = 0
+    failing: str = ""
+    degraded: str = ""
+    redacted: dict[str, int] = {}
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What a plane says about itself."""
 
@@ -27,7 +50,34 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     address: str
     storage: StorageStatus
+    ledger: LedgerStatus
     jobs: int = 0
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a token that was issued; without an agent it is an admin's."""
+
+    id: str
+    name: str
+    agent: str | None
+    scopes: tuple[Scope, ...]
+    created: datetime
+    expires: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    """A new token, the only time that it can be seen."""
+
+    about: Token
+    token: Secret
+
+
+class TokenAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A new token on its way to whoever asked for it."""
+
+    about: Token
+    token: str
 
 
 class Plane(Protocol):
@@ -38,4 +88,32 @@ class Plane(Protocol):
 
     async def status(self) -> Status:
         """Say what is configured, where state lives and what is pending."""
+        ...
+
+    async def tokens(self) -> tuple[Token, ...]:
+        """Return what is known of every token that was issued and not revoked."""
+        ...
+
+    async def issue_token(self, wanted: TokenWanted) -> IssuedToken:
+        """Make a token; it is durable and works when this returns.
+
+        Raises:
+            InvalidRequest: There may be no such token.
+        """
+        ...
+
+    async def revoke_token(self, token_id: str) -> None:
+        """Let a token be good for nothing, at once.
+
+        Raises:
+            UnknownToken: There is none with that id.
+        """
+        ...
+
+    async def rotate_token(self, token_id: str) -> IssuedToken:
+        """Put a new token in the place of the old one, which is good for nothing at once.
+
+        Raises:
+            UnknownToken: There is none with that id.
+        """
         ...

@@ -7,9 +7,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from memplane.access.grants import TokenWanted
+from memplane.access.tokens import TokenRecord, TokenStore
 from memplane.home import Home
+from memplane.ledger.folder import agents_in
 from memplane.objects.outbox import count_waiting
-from memplane.plane.contract import Status, StorageStatus
+from memplane.plane.contract import IssuedToken, LedgerStatus, Status, StorageStatus, Token
+from memplane.plane.recording import Recording
+from memplane.secret import Secret
 from memplane.spool import waiting_jobs
 from memplane.version import VERSION
 
@@ -31,6 +36,20 @@ class LocalPlane:
 
     home: Home
     storage: StorageSummary
+    issued: TokenStore
+    recording: Recording
+
+    async def tokens(self) -> tuple[Token, ...]:
+        return tuple(map(_about, self.issued.records()))
+
+    async def issue_token(self, wanted: TokenWanted) -> IssuedToken:
+        return _issued(*await asyncio.to_thread(self.issued.issue, wanted))
+
+    async def revoke_token(self, token_id: str) -> None:
+        await asyncio.to_thread(self.issued.revoke, token_id)
+
+    async def rotate_token(self, token_id: str) -> IssuedToken:
+        return _issued(*await asyncio.to_thread(self.issued.rotate, token_id))
 
     async def status(self) -> Status:
         return await asyncio.to_thread(self._status)
@@ -43,7 +62,23 @@ class LocalPlane:
             pid=os.getpid(),
             address=owner.address if owner else "",
             storage=self._storage_status(),
+            ledger=self._ledger_status(),
             jobs=len(waiting_jobs(self.home.spool)),
+        )
+
+    def _ledger_status(self) -> LedgerStatus:
+        recording = self.recording
+        figures = recording.ledger.figures
+        return LedgerStatus(
+            where=str(recording.root),
+            agents=len(agents_in(recording.root)),
+            verbatim=recording.verbatim,
+            recorded=figures.entries,
+            failed=figures.failed,
+            refused=figures.refused,
+            failing=figures.failing,
+            degraded=figures.degraded,
+            redacted=dict(recording.redacted),
         )
 
     def _storage_status(self) -> StorageStatus:
@@ -62,3 +97,18 @@ class LocalPlane:
 
 def _count_files(folder: Path) -> int:
     return sum(1 for path in folder.rglob("*") if path.is_file())
+
+
+def _about(record: TokenRecord) -> Token:
+    return Token(
+        id=record.id,
+        name=record.name,
+        agent=record.agent,
+        scopes=record.scopes,
+        created=record.created,
+        expires=record.expires,
+    )
+
+
+def _issued(record: TokenRecord, token: Secret) -> IssuedToken:
+    return IssuedToken(_about(record), token)

@@ -9,12 +9,15 @@ from typing import Final
 import aiohttp
 import msgspec
 
-from memplane.errors import OwnerUnavailable
+from memplane import errors
+from memplane.access.grants import TokenWanted
+from memplane.access.tokens import no_such_token
+from memplane.errors import MemplaneError, OwnerUnavailable
 from memplane.home import Home, short_path
-from memplane.plane.contract import Status
+from memplane.plane.contract import IssuedToken, Status, Token, TokenAnswer
+from memplane.secret import Secret
 
 _SECONDS: Final = aiohttp.ClientTimeout(total=30, sock_connect=5)
-_OK: Final = 200
 
 
 class RemotePlane:
@@ -25,33 +28,86 @@ class RemotePlane:
         self._home = home
 
     async def status(self) -> Status:
-        token = self._home.existing_token().reveal()
-        return msgspec.json.decode(await self._get("/api/v1/status", token), type=Status)
+        return msgspec.json.decode(await self._ask("GET", "/api/v1/status"), type=Status)
+
+    async def tokens(self) -> tuple[Token, ...]:
+        body = await self._ask("GET", "/api/v1/tokens")
+        return msgspec.json.decode(body, type=tuple[Token, ...])
+
+    async def issue_token(self, wanted: TokenWanted) -> IssuedToken:
+        return _issued(await self._ask("POST", "/api/v1/tokens", wanted))
+
+    async def revoke_token(self, token_id: str) -> None:
+        await self._ask("DELETE", f"/api/v1/tokens/{_part(token_id)}")
+
+    async def rotate_token(self, token_id: str) -> IssuedToken:
+        return _issued(await self._ask("POST", f"/api/v1/tokens/{_part(token_id)}/rotate"))
 
     async def answers(self) -> bool:
         """Say whether the owner answers at all."""
         try:
-            await self._get("/health", "")
+            await self._send("GET", "/health", {}, None)
         except OwnerUnavailable:
             return False
         return True
 
-    async def _get(self, path: str, token: str) -> bytes:
+    async def _ask(self, method: str, path: str, body: msgspec.Struct | None = None) -> bytes:
+        headers = {"Authorization": f"Bearer {self._home.existing_token().reveal()}"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        sent = msgspec.json.encode(body) if body is not None else None
+        return await self._send(method, path, headers, sent)
+
+    async def _send(
+        self, method: str, path: str, headers: dict[str, str], body: bytes | None
+    ) -> bytes:
+        url = f"http://localhost{path}"
         try:
-            async with self._session.get(
-                f"http://localhost{path}", headers={"Authorization": f"Bearer {token}"}
-            ) as reply:
-                body = await reply.read()
+            async with self._session.request(method, url, headers=headers, data=body) as reply:
+                answer = await reply.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise OwnerUnavailable(
                 f"the process that owns {self._home.path} does not answer on its socket. "
                 "Is `memplane up` still running?"
             ) from error
-        if reply.status != _OK:
-            raise OwnerUnavailable(
+        if not reply.ok:
+            raise _error_in(answer) or OwnerUnavailable(
                 f"the process that owns {self._home.path} answered {reply.status} to {path}"
             )
-        return body
+        return answer
+
+
+class _Complaint(msgspec.Struct):
+    message: str
+    type: str = ""
+
+
+class _Refusal(msgspec.Struct):
+    error: _Complaint
+
+
+def _error_in(answer: bytes) -> MemplaneError | None:
+    """Return the error that the owner raised, when it says which one that was."""
+    try:
+        complaint = msgspec.json.decode(answer, type=_Refusal).error
+    except msgspec.DecodeError:
+        return None
+    kind = vars(errors).get(complaint.type)
+    if isinstance(kind, type) and issubclass(kind, MemplaneError):
+        return kind(complaint.message)
+    return None
+
+
+def _issued(answer: bytes) -> IssuedToken:
+    new = msgspec.json.decode(answer, type=TokenAnswer)
+    return IssuedToken(new.about, Secret(new.token))
+
+
+def _part(token_id: str) -> str:
+    """Let an id be a part of a path; what does not look like one is no token's."""
+    if not (token_id.isascii() and token_id.isalnum()):
+        raise no_such_token(token_id)
+    return token_id
 
 
 @asynccontextmanager

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
+from memplane.access.grants import Scope, TokenWanted
+from memplane.errors import InvalidRequest, UnknownToken
 from memplane.plane.contract import Plane
 from memplane.version import VERSION
+
+_ANALYST = TokenWanted(agent="analyst", scopes=(Scope.WRITE, Scope.READ), name="hers")
 
 
 class PlaneConformance:
@@ -19,3 +27,52 @@ class PlaneConformance:
         assert status.storage.where == str(home / "data")
         assert status.storage.reason
         assert status.jobs == 0
+
+    async def test_a_token_is_issued_and_listed_without_itself(
+        self, plane: Plane, home: Path
+    ) -> None:
+        assert await plane.tokens() == ()
+        issued = await plane.issue_token(_ANALYST)
+        about = issued.about
+        assert (about.name, about.agent, about.expires) == ("hers", "analyst", None)
+        assert about.scopes == (Scope.READ, Scope.WRITE)
+        assert issued.token.reveal().startswith("analyst:")
+        assert await plane.tokens() == (about,)
+        assert issued.token.reveal() not in (home / "tokens.json").read_text()
+
+    async def test_an_admins_token_and_its_expiry(self, plane: Plane) -> None:
+        issued = await plane.issue_token(TokenWanted(admin=True, expires_in=3600))
+        about = issued.about
+        assert (about.name, about.agent, about.scopes) == ("admin", None, (Scope.ADMIN,))
+        assert about.expires is not None
+        assert about.expires - about.created == timedelta(hours=1)
+
+    async def test_a_token_is_rotated(self, plane: Plane) -> None:
+        first = await plane.issue_token(_ANALYST)
+        second = await plane.rotate_token(first.about.id)
+        assert second.about.id == first.about.id
+        assert second.token.reveal() not in {"", first.token.reveal()}
+        assert await plane.tokens() == (second.about,)
+
+    async def test_a_token_is_revoked(self, plane: Plane) -> None:
+        issued = await plane.issue_token(_ANALYST)
+        await plane.revoke_token(issued.about.id)
+        assert await plane.tokens() == ()
+
+    @pytest.mark.parametrize("token_id", ["nothing", "home", "..", "../status", "a/b", "%2e", "?"])
+    async def test_a_token_that_is_not_there_is_said_so(self, plane: Plane, token_id: str) -> None:
+        for change in (plane.revoke_token, plane.rotate_token):
+            with pytest.raises(UnknownToken):
+                await change(token_id)
+
+    async def test_a_token_that_may_not_be_is_refused(self, plane: Plane) -> None:
+        for wanted in (TokenWanted(), TokenWanted(agent="*", scopes=(Scope.READ,))):
+            with pytest.raises(InvalidRequest, match="agent"):
+                await plane.issue_token(wanted)
+        assert await plane.tokens() == ()
+
+    async def test_tokens_that_are_issued_at_once_are_all_there(self, plane: Plane) -> None:
+        issued = await asyncio.gather(*(plane.issue_token(_ANALYST) for _ in range(10)))
+        listed = await plane.tokens()
+        assert {one.about.id for one in issued} == {one.id for one in listed}
+        assert len(listed) == 10

@@ -1,0 +1,121 @@
+"""What redaction costs in CPU: prose, chat bodies, streams, and texts made to be slow."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+
+from bench.row import Row
+from memplane.redaction.redactor import Redactor
+from memplane.secret import Secret
+
+KB = 1024
+PROSE_GOAL = 10.0
+BODY_GOAL = 15.0
+HOSTILE_GOAL = 50.0
+LONG_GOAL = 100.0
+ROUNDS = 5
+
+PAGE = """
+the memory of an agent lives in a ledger and every token of its budget is counted before the
+proxy answers while the key question stays open whether a session should pass its context on to
+the next one or ask the author again because a secret shared with everybody is none and reading
+a long page about gardens rivers harbours and bridges takes longer than anybody would expect
+"""
+
+
+def run() -> Iterator[Row]:
+    random.seed(27)
+    known = [Secret(random.randbytes(24).hex()) for _ in range(20)]
+    redactor = Redactor(key=b"bench", known=known)
+    yield from _everyday(redactor)
+    for size, goal, name in (
+        (100 * KB, HOSTILE_GOAL, "100 KB"),
+        (KB * KB, LONG_GOAL, "1 MiB"),
+    ):
+        for what, text in _hostile(size).items():
+            taken = _cpu(lambda text=text: redactor.text(text), 1) * 1e3  # type: ignore[misc]
+            yield Row(
+                f"redacting {name} of {what}",
+                f"{taken:.1f} ms",
+                f"<= {goal:.0f} ms",
+                taken <= goal,
+            )
+
+
+def _everyday(redactor: Redactor) -> Iterator[Row]:
+    prose = " ".join(random.choices(PAGE.split(), k=11_000))[: 64 * KB]
+    bodies = (
+        ("prose", lambda: redactor.text(prose), len(prose), PROSE_GOAL),
+        *_documents(redactor),
+    )
+    for what, act, size, goal in bodies:
+        taken = _cpu(act, 20) * 1e6 / (size / KB)
+        reached = None if goal is None else taken <= goal
+        shown = "none" if goal is None else f"<= {goal:.0f} µs/KB"
+        yield Row(f"redacting {what}", f"{taken:.1f} µs/KB", shown, reached)
+
+
+def _documents(
+    redactor: Redactor,
+) -> Iterator[tuple[str, Callable[[], object], int, float | None]]:
+    body = json.dumps(_chat()).encode()
+    with_secret = json.dumps({**_chat(), "user": "sk-" + random.randbytes(20).hex()}).encode()
+    events = b"".join(
+        b"data: " + json.dumps(_delta(word + " ")).encode() + b"\n\n"
+        for word in random.choices(PAGE.split(), k=500)
+    )
+    yield "a chat body of 2 KB", lambda: redactor.json(body), len(body), BODY_GOAL
+    yield "the same with a key in it", lambda: redactor.json(with_secret), len(with_secret), None
+    yield "a stream of 500 deltas", lambda: redactor.stream(events), len(events), None
+
+
+def _chat() -> dict[str, object]:
+    said = [
+        " ".join(random.choices(PAGE.split(), k=60)).replace(" a ", '\n"a" ') for _ in range(5)
+    ]
+    messages = [{"role": "user", "content": text} for text in said]
+    return {"model": "some-model", "max_tokens": 4096, "temperature": 0.7, "messages": messages}
+
+
+def _delta(text: str) -> dict[str, object]:
+    return {
+        "id": "chatcmpl-7QyqpwdfhqwajicIEznoc6Q47XAyW",
+        "object": "chat.completion.chunk",
+        "created": 1767323045,
+        "model": "some-model",
+        "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}],
+    }
+
+
+def _hostile(size: int) -> dict[str, str]:
+    noise = base64.b64encode(random.randbytes(size)).decode()
+    repeated = {
+        "'a'": "a",
+        "'A1'": "A1",
+        "'eyJ'": "eyJ",
+        "'sk-'": "sk-",
+        "'password='": "password=",
+        "'Bearer '": "Bearer ",
+        "'-----BEGIN '": "-----BEGIN ",
+        "'://a:'": "://a:",
+        "'AKIA'": "AKIA",
+        "quotes and backslashes": '"\\',
+        "letters beyond ASCII": "ßé漢🙂",
+    }
+    texts = {what: (unit * size)[:size] for what, unit in repeated.items()}
+    return {"base64 noise": noise[:size], **texts}
+
+
+def _cpu(act: Callable[[], object], times: int) -> float:
+    """Return the seconds of CPU that one call takes, the best of some rounds."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        begun = time.process_time()
+        for _ in range(times):
+            act()
+        best = min(best, (time.process_time() - begun) / times)
+    return best

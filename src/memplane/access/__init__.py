@@ -1,0 +1,1 @@
+"""Who may do what: agents' names, tokens and their scopes, and the tokens of pods."""

@@ -1,0 +1,144 @@
+"""Bodies of requests: how long, of which kind, and what JSON is taken.
+
+JSON comes from anybody, so it is stricter here than its parser: no deep nesting, no number that
+is none, no key twice. A lone surrogate is taken, because models do write them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Mapping
+from itertools import accumulate
+from typing import Final, NoReturn, TypeVar
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import Message, Receive
+
+DEFAULT_LIMIT: Final = 32 * 1024 * 1024
+DEEPEST: Final = 64
+
+_LONGEST_NUMBER: Final = 1000
+_PIECE: Final = 64 * 1024
+_LONG: Final = 256 * 1024
+_SIGNS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
+
+_T = TypeVar("_T")
+
+
+def check_head(headers: Mapping[str, str], *, limit: int, json: bool, encoded: bool) -> None:
+    """Refuse a body by what its headers say, before it is read."""
+    length = headers.get("content-length", "0")
+    if not length.isdecimal() or not length.isascii():
+        raise HTTPException(400, "the Content-Length is no number")
+    if len(length) > len(str(limit)) or int(length) > limit:
+        raise _too_long(limit)
+    if not encoded and headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise HTTPException(415, "send the body without a Content-Encoding")
+    if json and not _is_json(headers.get("content-type", "")):
+        raise HTTPException(415, "send the body as application/json")
+
+
+def _is_json(content_type: str) -> bool:
+    kind, *rest = (part.strip().lower() for part in content_type.split(";"))
+    charsets = (part.partition("=")[2].strip('"') for part in rest if part.startswith("charset"))
+    named = kind == "application/json" or (
+        kind.startswith("application/") and kind.endswith("+json")
+    )
+    return named and all(charset == "utf-8" for charset in charsets)
+
+
+def counted(receive: Receive, limit: int) -> Receive:
+    """Count a body while it comes, and refuse it once it is too long."""
+    seen = 0
+
+    async def next_message() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > limit:
+            raise _too_long(limit)
+        return message
+
+    return next_message
+
+
+def _too_long(limit: int) -> HTTPException:
+    return HTTPException(413, f"the body is longer than {limit} bytes")
+
+
+async def read_json(request: Request, kind: type[_T]) -> _T:
+    """Read the body as JSON of that type; fields it does not have are ignored.
+
+    What is not JSON ends the request with 400, and what is of another type with 422.
+    """
+    body = await request.body()
+    if len(body) > _LONG:
+        value = await asyncio.to_thread(parse_json, body)
+    else:
+        value = parse_json(body)
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise HTTPException(422, f"the body is of another type: {error}") from error
+
+
+def parse_json(body: bytes) -> object:
+    """Read JSON from anybody."""
+    if is_deeper_than(DEEPEST, body):
+        raise HTTPException(400, f"the body is nested more than {DEEPEST} deep")
+    try:
+        return json.loads(
+            body.decode("utf-8"),
+            object_pairs_hook=_without_repeats,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            parse_int=_short,
+        )
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, f"the body is not JSON: {error}") from error
+
+
+def is_deeper_than(most: int, body: bytes) -> bool:
+    """Say whether brackets outside strings nest deeper; in one pass, whatever the bytes are."""
+    depth, inside, held = 0, 0, b""
+    for start in range(0, len(body), _PIECE):
+        piece = held + body[start : start + _PIECE]
+        held = b"\\" if (len(piece) - len(piece.rstrip(b"\\"))) % 2 else b""
+        piece = piece[:-1] if held else piece
+        # Without escapes, what lies between two quotes is a string.
+        parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        signs = b"".join(parts[inside::2]).translate(_SIGNS, _NO_BRACKETS)
+        inside ^= (len(parts) - 1) % 2
+        if max(accumulate(memoryview(signs).cast("b"), initial=depth)) > most:
+            return True
+        depth += 2 * signs.count(b"\x01") - len(signs)
+    return False
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("an object has the same key twice")
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _short(text: str) -> int:
+    if len(text) > _LONGEST_NUMBER:
+        raise ValueError("a number is too long")
+    return int(text)

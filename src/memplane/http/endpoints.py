@@ -1,0 +1,136 @@
+"""The table of endpoints, from which the routes and their description are both made.
+
+An endpoint cannot be written down without saying who may ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, compile_path
+
+from memplane.access.grants import Scope
+from memplane.http.bodies import DEFAULT_LIMIT, check_head, counted
+from memplane.http.errors import out_of_scope
+from memplane.http.principals import grant_of
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Anybody may ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnyToken:
+    """Whoever has a token may ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Whoever has a token with this scope may ask."""
+
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRules:
+    """The handler decides, because a contract fixes its answers."""
+
+    why: str
+
+
+Access: TypeAlias = Open | AnyToken | Needs | OwnRules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One thing that can be asked: where, by whom, and what goes in and out."""
+
+    method: str
+    path: str
+    handler: Handler
+    needs: Access
+    summary: str
+    takes: type[Any] | None = None
+    gives: Any = None
+    media_type: str = "application/json"
+    status: int = 200
+    body_limit: int = DEFAULT_LIMIT
+    encoded: bool = False
+    """Whether the body may have a Content-Encoding, which the handler then undoes."""
+
+
+Place: TypeAlias = Mapping[str, Endpoint]
+
+
+class Table:
+    """Endpoints by path and method."""
+
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        places: dict[str, dict[str, Endpoint]] = {}
+        for one in endpoints:
+            place = places.setdefault(one.path, {})
+            if one.method in place:
+                raise ValueError(f"{one.method} {one.path} is in the table twice")
+            place[one.method] = one
+        for place in places.values():
+            if "GET" in place:
+                place.setdefault("HEAD", place["GET"])
+        self.places: Final[Mapping[str, Place]] = places
+        self._patterns = [(compile_path(path)[0], path) for path in places if "{" in path]
+
+    def path_of(self, asked: str) -> str | None:
+        """Return the path in the table that an address is at."""
+        if asked in self.places and "{" not in asked:
+            return asked
+        found = (path for pattern, path in self._patterns if pattern.fullmatch(asked))
+        return next(found, None)
+
+    def has_no_guard(self, path: str | None, method: str) -> bool:
+        """Say whether a request without a token of ours goes on to the handler."""
+        place = self.places.get(path or "", {})
+        endpoint = place.get(method)
+        if endpoint is None:
+            # What is refused there, and how, is up to those rules too.
+            return any(isinstance(one.needs, OwnRules) for one in place.values())
+        return isinstance(endpoint.needs, Open | OwnRules)
+
+    def routes(self) -> list[Route]:
+        """Make the routes."""
+        return [
+            Route(path, _answering(place), methods=list(place))
+            for path, place in self.places.items()
+        ]
+
+
+def _answering(place: Place) -> Handler:
+    async def answer(request: Request) -> Response:
+        endpoint = place[request.method]
+        _authorise(endpoint.needs, request)
+        check_head(
+            request.headers,
+            limit=endpoint.body_limit,
+            json=endpoint.takes is not None,
+            encoded=endpoint.encoded,
+        )
+        receive = counted(request.receive, endpoint.body_limit)
+        return await endpoint.handler(Request(request.scope, receive))
+
+    return answer
+
+
+def _authorise(needs: Access, request: Request) -> None:
+    match needs:
+        case Open() | OwnRules():
+            return
+        case AnyToken():
+            grant_of(request)
+        case Needs(scope):
+            if not grant_of(request).allows(scope):
+                raise out_of_scope(scope)

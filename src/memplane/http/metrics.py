@@ -1,0 +1,125 @@
+"""Figures for Prometheus. Each application has its own; agents are never named in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import generate_latest as _text_of
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from memplane.http.gate import path_in_table
+from memplane.version import VERSION
+
+MEDIA_TYPE: Final = CONTENT_TYPE_LATEST
+
+_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One number that another part wants shown; figures of one name have the same labels."""
+
+    name: str
+    help: str
+    kind: Literal["counter", "gauge"]
+    value: float
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+Figures: TypeAlias = Callable[[], Iterable[Figure]]
+"""Called in a thread each time somebody looks."""
+
+
+class Metrics:
+    """What the door counts, and the figures of other parts."""
+
+    def __init__(self, figures: Iterable[Figures] = ()) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "memplane_http_requests",
+            "Requests answered, by endpoint.",
+            ("endpoint", "method", "status"),
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "memplane_http_request_seconds",
+            "Time from a request's head to the end of its answer.",
+            ("endpoint",),
+            buckets=_BUCKETS,
+            registry=self._registry,
+        )
+        self._refused = Counter(
+            "memplane_http_refused",
+            "Requests refused before they were routed, by reason.",
+            ("reason",),
+            registry=self._registry,
+        )
+        self._wrong_tokens = Counter(
+            "memplane_http_wrong_tokens", "Wrong tokens that were given.", registry=self._registry
+        )
+        build = Gauge("memplane_build_info", "The version.", ("version",), registry=self._registry)
+        build.labels(VERSION).set(1)
+        self._registry.register(_Others(tuple(figures)))
+
+    def refuse(self, reason: str) -> None:
+        """Count a refusal; a wrong token is one."""
+        self._refused.labels(reason).inc()
+        if reason == "token":
+            self._wrong_tokens.inc()
+
+    def answer(self, endpoint: str, method: str, status: int, seconds: float) -> None:
+        """Count an answer."""
+        known = method if method in _METHODS else "other"
+        self._requests.labels(endpoint, known, str(status)).inc()
+        self._seconds.labels(endpoint).observe(seconds)
+
+    def text(self) -> bytes:
+        """Write all figures down."""
+        return _text_of(self._registry)
+
+
+@dataclass(frozen=True, slots=True)
+class _Others(Collector):
+    """Asks the other parts for their figures."""
+
+    figures: tuple[Figures, ...]
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+        for one in (figure for ask in self.figures for figure in ask()):
+            kind = CounterMetricFamily if one.kind == "counter" else GaugeMetricFamily
+            labels = sorted(one.labels)
+            family = families.setdefault(one.name, kind(one.name, one.help, labels=labels))
+            family.add_metric([one.labels[name] for name in labels], one.value)
+        yield from families.values()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Counts and times what passes, by the endpoint that was asked."""
+
+    app: ASGIApp
+    metrics: Metrics
+    seconds: Callable[[], float]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status = 500
+        began = self.seconds()
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noting)
+        finally:
+            took = self.seconds() - began
+            self.metrics.answer(path_in_table(scope), scope["method"], status, took)

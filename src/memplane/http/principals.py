@@ -1,0 +1,58 @@
+"""Who asks: the token in a request, and what it grants.
+
+`memplane.http.gate` looks the token up once, before routing; handlers ask here.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from starlette.requests import Request
+from starlette.types import Scope as Asgi
+
+from memplane.access.grants import Grant
+from memplane.http.errors import absent, unauthorised
+
+_GRANT: Final = "memplane.grant"
+
+
+def header_values(scope: Asgi, name: bytes) -> list[str]:
+    """Return every value of a header."""
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+def token_given(scope: Asgi) -> str:
+    """Return the bearer token, or `x-api-key` when there is no `Authorization`; else nothing.
+
+    Two of a kind count as none, and so does a token in the address.
+    """
+    given = header_values(scope, b"authorization")
+    if len(given) == 1 and given[0].strip():
+        scheme, _, token = given[0].strip().partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else ""
+    keys = header_values(scope, b"x-api-key")
+    return keys[0].strip() if len(given) <= 1 and len(keys) == 1 else ""
+
+
+def remember_grant(scope: Asgi, grant: Grant | None) -> None:
+    """Keep what the token grants with the request."""
+    scope[_GRANT] = grant
+
+
+def grant_if_any(request: Request) -> Grant | None:
+    """Return what memplane's own tokens grant to whoever asks; None when nothing."""
+    return cast("Grant | None", request.scope.get(_GRANT))
+
+
+def grant_of(request: Request) -> Grant:
+    """Return what the token grants; where there is none the request ends with 401."""
+    grant = grant_if_any(request)
+    if grant is None:
+        raise unauthorised()
+    return grant
+
+
+def require_agent(request: Request, agent: str) -> None:
+    """End the request with 404 unless that agent's things exist for whoever asks."""
+    if not grant_of(request).reaches(agent):
+        raise absent()

@@ -1,0 +1,68 @@
+"""HTTP/1.1 as uvicorn reads it, with what it lets through refused: whole addresses, long heads."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from memplane.http.boundary import SAFE_HEADERS
+
+LONGEST_HEAD: Final = 64 * 1024
+_LINGER: Final = 5.0
+
+
+class StrictProtocol(HttpToolsProtocol):
+    """Takes a path and a head of at most 64 KiB, or answers 400 or 431 and hangs up.
+
+    The parser hides `GET http://other/path` behind its path, and it takes heads of any length.
+    """
+
+    _head_is_open = False
+    _head_bytes = 0
+    _refusal_status = 400
+    _hung_up = False
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came, unless it is more of a head than we take."""
+        if self._hung_up:
+            return
+        if self._head_is_open:
+            self._head_bytes += len(data)
+        if self._head_bytes > LONGEST_HEAD:
+            self._refusal_status = 431
+            self.send_400_response("The head of the request is too long.")
+            return
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        """Begin to count a head."""
+        self._head_is_open = True
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Check the head as a whole; an error here is answered by `send_400_response`."""
+        self._head_is_open = False
+        self._head_bytes = 0
+        if not self.url.startswith(b"/"):
+            raise ValueError("the target is not a path")
+        if len(self.url) + sum(len(n) + len(v) for n, v in self.headers) > LONGEST_HEAD:
+            self._refusal_status = 431
+            raise ValueError("the head is too long")
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse, and let the client finish: a reset would take the answer from it."""
+        self._hung_up = True
+        headers = [
+            *SAFE_HEADERS,
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", str(len(msg)).encode()),
+            (b"connection", b"close"),
+        ]
+        head = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+        self.transport.write(STATUS_LINE[self._refusal_status] + head + b"\r\n" + msg.encode())
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(_LINGER, self.transport.close)

@@ -1,0 +1,210 @@
+"""One agent's ledger, as the writer thread holds it: open files, the chain, recent ids."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+
+from memplane.clock import Clock
+from memplane.home import make_private
+from memplane.ledger.chain import Kind, Link
+from memplane.ledger.chain_file import ChainFile
+from memplane.ledger.folder import CHAIN, OPEN, AgentFolder
+from memplane.ledger.heads import head_of
+from memplane.ledger.reader import entries
+from memplane.ledger.recent import KEPT_FOR, RecentIds
+from memplane.ledger.recovery import Modes, Recovered, recover, seal
+from memplane.objects.files import sync_data, sync_folder, write_all
+
+_log = logging.getLogger(__name__)
+
+
+class AgentLog:
+    """Writes lines to an agent's ledger. Nothing is written unless `held`."""
+
+    def __init__(self, folder: AgentFolder, *, modes: Modes, max_bytes: int) -> None:
+        self.folder = folder
+        self.recent = RecentIds()
+        self._modes = modes
+        self._max_bytes = max_bytes
+        self._lock = -1
+        self._file = -1
+        self._chain: ChainFile | None = None
+        self._unsynced_chain = False
+
+    @contextmanager
+    def held(self, anchor: Link | None, clock: Clock) -> Generator[Recovered | None]:
+        """Hold the agent's lock, and look at the end of its files again.
+
+        Yields what was found when they were opened; None when nothing changed since.
+        """
+        if self._lock < 0:
+            self._open_lock()
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try:
+            yield None if self._is_current() else self._open(anchor, clock)
+        finally:
+            if self._lock >= 0:
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def _open_lock(self) -> None:
+        path = self.folder.path
+        if not path.exists():
+            make_private(path.parent)
+            path.mkdir(self._modes.folder)
+            path.chmod(self._modes.folder)
+            sync_folder(path.parent)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._lock = os.open(path / "lock", flags, self._modes.file)
+
+    def _is_current(self) -> bool:
+        if self._chain is None:
+            return False
+        try:
+            there = (self.folder.path / OPEN).lstat()
+        except FileNotFoundError:
+            return False
+        return (
+            os.path.samestat(there, os.fstat(self._file))
+            and there.st_size == self.end.place.offset
+            and self._chain.unchanged
+        )
+
+    @property
+    def end(self) -> Link:
+        """The end of the chain, and with it of the open segment."""
+        assert self._chain is not None  # noqa: S101 - only asked while held
+        return self._chain.end
+
+    def _open(self, anchor: Link | None, clock: Clock) -> Recovered:
+        known = self._chain is not None
+        before = self.end.place if known else None
+        self._close_files()
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        chain = ChainFile(os.open(self.folder.path / CHAIN, flags, self._modes.file))
+        try:
+            recovered = recover(self.folder, chain, anchor, self._modes)
+            chain.sync()
+            sync_folder(self.folder.path)
+            self._file = self._open_segment()
+        except BaseException:
+            chain.close()
+            raise
+        self._chain = chain
+        if before is None or before != chain.end.place:
+            self._learn(clock)
+        return recovered
+
+    def _open_segment(self) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(self.folder.path / OPEN, flags)
+
+    def _learn(self, clock: Clock) -> None:
+        for _, line in entries(self.folder, after=clock() - KEPT_FOR):
+            head = head_of(line)
+            if head is not None:
+                self.recent.learn(line, head)
+
+    def fitting(self, lines: Sequence[bytes]) -> int:
+        """Say how many of the lines go into the open segment; none when it must be sealed."""
+        size = self.end.place.offset
+        for count, line in enumerate(lines):
+            if size > 0 and size + len(line) + 1 > self._max_bytes:
+                return count
+            size += len(line) + 1
+        return len(lines)
+
+    def write(self, lines: Sequence[bytes]) -> None:
+        """Append lines, which are not durable yet; on failure none of them stays.
+
+        Raises:
+            OSError: They could not be written.
+        """
+        try:
+            write_all(self._file, b"\n".join((*lines, b"")))
+        except OSError:
+            self._take_back()
+            raise
+
+    def _take_back(self) -> None:
+        try:
+            os.ftruncate(self._file, self.end.place.offset)
+            sync_data(self._file)
+        except OSError as error:
+            _log.warning("%s could not be cut back: %s", self.folder.path / OPEN, error)
+            self.start_segment_anew()
+
+    def sync(self) -> None:
+        """Make what was written durable.
+
+        Raises:
+            OSError: It may or may not be. This file must not be synced again.
+        """
+        sync_data(self._file)
+
+    def start_segment_anew(self) -> None:
+        """Give up the open file after a failed sync: what is certain in it is sealed.
+
+        A second sync of the same file would succeed without having written anything.
+        """
+        assert self._chain is not None  # noqa: S101 - only asked while held
+        with suppress(OSError):
+            os.ftruncate(self._file, self.end.place.offset)
+        os.close(self._file)
+        self._file = -1
+        try:
+            seal(self.folder, self._chain, self._modes, doubtful=True)
+            self._file = self._open_segment()
+        except OSError:
+            self._close_files()
+            raise
+
+    def chain(self, lines: Sequence[bytes]) -> None:
+        """Add lines that are durable to the chain."""
+        assert self._chain is not None  # noqa: S101 - only asked while held
+        self._chain.add_lines(Kind.ENTRY, lines)
+        self._unsynced_chain = True
+
+    def note_gap(self, count: int) -> None:
+        """Note in the chain that turns could not be kept."""
+        assert self._chain is not None  # noqa: S101 - only asked while held
+        self._chain.add_note(Kind.GAP, {"count": count})
+        self._unsynced_chain = True
+
+    def seal(self) -> None:
+        """End the open segment and begin the next."""
+        assert self._chain is not None  # noqa: S101 - only asked while held
+        os.close(self._file)
+        self._file = -1
+        try:
+            seal(self.folder, self._chain, self._modes)
+            self._file = self._open_segment()
+        except OSError:
+            self._close_files()
+            raise
+
+    def sync_chain(self) -> Link | None:
+        """Make the chain durable; returns its end when that is news."""
+        if self._chain is None or not self._unsynced_chain:
+            return None
+        self._chain.sync()
+        self._unsynced_chain = False
+        return self._chain.end
+
+    def close(self) -> None:
+        """Let go of every file."""
+        self._close_files()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _close_files(self) -> None:
+        if self._chain is not None:
+            self._chain.close()
+            self._chain = None
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

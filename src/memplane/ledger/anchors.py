@@ -1,0 +1,71 @@
+"""Anchors: how long each agent's chain was, told outside it.
+
+A chain cannot see that its own end was removed. So after each sync of a chain its last sequence
+number and hash are written here; an anchored record that is missing is a loss, not a torn end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from memplane.home import make_private
+from memplane.ledger.chain import Link, Place
+from memplane.ledger.folder import STATE
+from memplane.objects.files import append_to_file, locked, open_folder, replace_file
+
+NAME: Final = "anchors.jsonl"
+_COMPACT_AT: Final = 1 << 20
+
+
+class _Anchor(msgspec.Struct, frozen=True):
+    agent: str
+    seq: int
+    hash: str
+    segment: int
+    offset: int
+
+
+def read_anchors(root: Path) -> dict[str, Link]:
+    """Read the last anchor of each agent; a line that cannot be read is passed over."""
+    try:
+        lines = (root / STATE / NAME).read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return {}
+    found: dict[str, Link] = {}
+    for line in lines:
+        try:
+            one = msgspec.json.decode(line, type=_Anchor)
+            found[one.agent] = Link(
+                one.seq, bytes.fromhex(one.hash), Place(one.segment, one.offset)
+            )
+        except (msgspec.DecodeError, ValueError):
+            continue
+    return found
+
+
+def write_anchors(root: Path, ends: Mapping[str, Link]) -> None:
+    """Add anchors, durably; a long file is written anew with the last of each agent."""
+    make_private(root / STATE)
+    folder = open_folder(root / STATE, (), create=False)
+    try:
+        with locked(folder, "anchors.lock"):
+            append_to_file(folder, NAME, _encoded(ends))
+            if (root / STATE / NAME).stat().st_size > _COMPACT_AT:
+                replace_file(folder, NAME, _encoded(read_anchors(root)))
+    finally:
+        os.close(folder)
+
+
+def _encoded(ends: Mapping[str, Link]) -> bytes:
+    return b"".join(
+        msgspec.json.encode(
+            _Anchor(agent, end.seq, end.hash.hex(), end.place.segment, end.place.offset)
+        )
+        + b"\n"
+        for agent, end in ends.items()
+    )

@@ -1,0 +1,196 @@
+"""The chain: which line was recorded when, and proof that none was changed or taken out (pure).
+
+One record a line, in a side file. A record's hash covers the one before it, its own header and
+a commitment to the line. The commitment is salted, so that a purge that destroys line and salt
+leaves nothing to guess from, while the chain still verifies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final, cast
+
+SALT_BYTES: Final = 16
+_HASH_BYTES: Final = 16
+_HEADER: Final = b'{"kind":"%s","seq":%d,"segment":%d,"offset":%d,"size":%d'
+_COMMITTED: Final = b',"salt":"%s","commitment":"%s","hash":"%s"}\n'
+
+
+class Kind(StrEnum):
+    """What a record tells."""
+
+    ENTRY = "entry"
+    """A line that this program recorded."""
+
+    FOUND = "found"
+    """A line that was there already: another recorder's, or ours from just before a crash."""
+
+    DAMAGED = "damaged"
+    """A line that cannot be read; its bytes are in quarantine too."""
+
+    SEALED = "sealed"
+    """The end of a segment."""
+
+    GAP = "gap"
+    """Turns that could not be kept, and how many."""
+
+    BROKEN = "broken"
+    """Something that had been recorded was missing or changed when the ledger was opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A position in the ledger: a segment's number and a byte in it."""
+
+    segment: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The end of a chain: the last sequence number, its hash, and the place that follows."""
+
+    seq: int
+    hash: bytes
+    place: Place
+
+
+GENESIS: Final = Link(0, bytes(_HASH_BYTES), Place(1, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line of the chain. A kind that this version does not know is a note."""
+
+    kind: str
+    seq: int
+    place: Place
+    size: int
+    salt: bytes = b""
+    commitment: bytes = b""
+    more: dict[str, Any] = field(default_factory=dict[str, Any])
+    hash: bytes = b""
+
+    @property
+    def after(self) -> Place:
+        """The place that follows."""
+        if self.kind == Kind.SEALED:
+            return Place(self.place.segment + 1, 0)
+        return Place(self.place.segment, self.place.offset + self.size)
+
+    @property
+    def link(self) -> Link:
+        """The chain's end, as long as nothing follows."""
+        return Link(self.seq, self.hash, self.after)
+
+
+def commitment_of(salt: bytes, line: bytes) -> bytes:
+    """Commit to a line without saying what it is."""
+    return hashlib.sha256(salt + line).digest()
+
+
+def line_record(before: Link, kind: Kind, line: bytes, salt: bytes) -> Record:
+    """Chain a line of the ledger, given without its newline."""
+    size, commitment = len(line) + 1, commitment_of(salt, line)
+    record = Record(kind, before.seq + 1, before.place, size, salt, commitment)
+    return replace(record, hash=hash_of(before.hash, record))
+
+
+def chained_lines(
+    before: Link, kind: Kind, lines: Sequence[bytes], salts: bytes
+) -> tuple[bytes, Link]:
+    """Chain lines one after the other; returns their records as bytes, and the new end.
+
+    It writes what `line_record` and `encode` would, without making what nobody keeps.
+    """
+    seq, digest, place = before.seq, before.hash, before.place
+    offset, name = place.offset, kind.encode()
+    written: list[bytes] = []
+    for at, line in enumerate(lines):
+        seq += 1
+        salt = salts[at * SALT_BYTES : (at + 1) * SALT_BYTES]
+        commitment = hashlib.sha256(salt + line)
+        header = _HEADER % (name, seq, place.segment, offset, len(line) + 1)
+        digest = hashlib.sha256(digest + header + b"}" + commitment.digest()).digest()
+        digest = digest[:_HASH_BYTES]
+        committed = salt.hex(), commitment.hexdigest(), digest.hex()
+        written.append(header + _COMMITTED % tuple(map(str.encode, committed)))
+        offset += len(line) + 1
+    return b"".join(written), Link(seq, digest, Place(place.segment, offset))
+
+
+def note_record(before: Link, kind: Kind, more: Mapping[str, object], *, size: int = 0) -> Record:
+    """Chain something that is not a line; `size` is how many bytes of the ledger it is about."""
+    record = Record(kind, before.seq + 1, before.place, size, more=dict(more))
+    return replace(record, hash=hash_of(before.hash, record))
+
+
+def hash_of(previous: bytes, record: Record) -> bytes:
+    """Return the hash that a record must have after the one with the previous hash."""
+    return hashlib.sha256(previous + _header(record) + record.commitment).digest()[:_HASH_BYTES]
+
+
+def _header(record: Record) -> bytes:
+    place = record.place
+    start = _HEADER % (
+        record.kind.encode(),
+        record.seq,
+        place.segment,
+        place.offset,
+        record.size,
+    )
+    if not record.more:
+        return start + b"}"
+    more = json.dumps(record.more, sort_keys=True, separators=(",", ":"))
+    return start + b',"more":' + more.encode() + b"}"
+
+
+def encode(record: Record) -> bytes:
+    """Write a record as its line, with the newline."""
+    header, digest = _header(record), record.hash.hex().encode()
+    if not record.commitment:
+        return b'%s,"hash":"%s"}\n' % (header[:-1], digest)
+    salt, commitment = record.salt.hex().encode(), record.commitment.hex().encode()
+    return header[:-1] + _COMMITTED % (salt, commitment, digest)
+
+
+def decode(line: bytes) -> Record | None:
+    """Read a record's line; None when it is none."""
+    try:
+        body = cast("dict[str, Any]", json.loads(line))
+        return Record(
+            str(body["kind"]),
+            int(body["seq"]),
+            Place(int(body["segment"]), int(body["offset"])),
+            int(body["size"]),
+            bytes.fromhex(body.get("salt", "")),
+            bytes.fromhex(body.get("commitment", "")),
+            dict(body.get("more", {})),
+            bytes.fromhex(body["hash"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def last_link(tail: bytes) -> tuple[Link, int] | None:
+    """Find the last whole record in the end of a chain file.
+
+    Returns it as a link, and how many bytes of the tail come after it; None without any record.
+    """
+    for end, line in _lines_backwards(tail):
+        if (record := decode(line)) is not None:
+            return record.link, len(tail) - end
+    return None
+
+
+def _lines_backwards(tail: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the ended lines of a tail, the last one first, each with where it ends."""
+    end = tail.rfind(b"\n") + 1
+    while end > 0:
+        start = tail.rfind(b"\n", 0, end - 1) + 1
+        yield end, tail[start : end - 1]
+        end = start

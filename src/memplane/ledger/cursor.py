@@ -1,0 +1,52 @@
+"""A cursor: where a reader is, as text that it may keep for good (pure).
+
+It names the last entry that was read by its segment, its first byte and its id, so that it can
+be checked and found again, also after the segment was sealed under another name.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from memplane.errors import InvalidCursor
+
+_LONGEST: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The last entry that was read; an empty id is the beginning of the ledger."""
+
+    segment: int
+    offset: int
+    id: str
+
+
+BEGINNING: Final = Cursor(0, 0, "")
+
+
+def encode_cursor(cursor: Cursor) -> str:
+    """Write a cursor as opaque text."""
+    body = json.dumps([cursor.segment, cursor.offset, cursor.id], separators=(",", ":"))
+    return base64.urlsafe_b64encode(body.encode()).decode().rstrip("=")
+
+
+def decode_cursor(text: str) -> Cursor:
+    """Read a cursor.
+
+    Raises:
+        InvalidCursor: The text was not made by `encode_cursor`.
+    """
+    try:
+        padded = text[:_LONGEST] + "=" * (-len(text) % 4)
+        body = cast("list[Any]", json.loads(base64.b64decode(padded, b"-_", validate=True)))
+        segment, offset, identifier = body
+        if type(segment) is int and type(offset) is int and type(identifier) is str:
+            return Cursor(segment, offset, identifier)
+    except (ValueError, TypeError, binascii.Error, RecursionError):
+        pass
+    raise InvalidCursor("cursor is invalid")

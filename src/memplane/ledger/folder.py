@@ -1,0 +1,108 @@
+"""Where an agent's ledger lies, and in which order its segments were written.
+
+<root>/<agent>/history.jsonl             the open segment
+<root>/<agent>/segments/00000001.jsonl   sealed ones, all kept
+<root>/<agent>/history.jsonl.1           another recorder's one rotated generation
+<root>/<agent>/chain.jsonl, index.jsonl, lock
+<root>/.memplane/anchors.jsonl           how long each chain was, told outside it
+<root>/.memplane/quarantine/<agent>/     damaged bytes, as they were found
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from memplane.access.agents import is_agent_id
+from memplane.errors import UnknownAgent
+
+OPEN: Final = "history.jsonl"
+ROTATED: Final = "history.jsonl.1"
+FOREIGN_INDEX: Final = "history.index.json"
+SEGMENTS: Final = "segments"
+CHAIN: Final = "chain.jsonl"
+STATE: Final = ".memplane"
+
+_DIGITS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file of the ledger. The open one has the number that it will be sealed under."""
+
+    number: int
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFolder:
+    """The folder of one agent below a ledger's root."""
+
+    root: Path
+    agent: str
+
+    def __post_init__(self) -> None:
+        """Refuse a name that would lead elsewhere.
+
+        Raises:
+            UnknownAgent: It is no agent's name.
+        """
+        if not is_agent_id(self.agent):
+            raise UnknownAgent(f"{self.agent[:80]!r} is not an agent's name")
+
+    @property
+    def path(self) -> Path:
+        """The folder itself."""
+        return self.root / self.agent
+
+    @property
+    def chain(self) -> Path:
+        """The side file with sequence, offsets and commitments."""
+        return self.path / CHAIN
+
+    @property
+    def index(self) -> Path:
+        """The times of blocks of entries; a cache."""
+        return self.path / "index.jsonl"
+
+    @property
+    def quarantine(self) -> Path:
+        """Where damaged bytes are kept."""
+        return self.root / STATE / "quarantine" / self.agent
+
+    def sealed(self) -> list[Segment]:
+        """Return the sealed segments, oldest first."""
+        return sorted(
+            (
+                Segment(int(path.stem), path)
+                for path in (self.path / SEGMENTS).glob("*.jsonl")
+                if path.stem.isdecimal() and len(path.stem) == _DIGITS
+            ),
+            key=lambda one: one.number,
+        )
+
+    def segments(self) -> list[Segment]:
+        """Return every file that holds entries, oldest first; some may not exist any more."""
+        found = self.sealed()
+        following = found[-1].number + 1 if found else 1
+        for name in (ROTATED, OPEN):
+            if (self.path / name).is_file():
+                found.append(Segment(following, self.path / name))
+                following += 1
+        return found
+
+    def sealed_path(self, number: int) -> Path:
+        """Return where a segment lies once it is sealed."""
+        return self.path / SEGMENTS / f"{number:0{_DIGITS}}.jsonl"
+
+
+def agents_in(root: Path) -> list[str]:
+    """Name the agents that have a ledger below the root, sorted."""
+    if not root.is_dir():
+        return []
+    return sorted(
+        entry.name
+        for entry in root.iterdir()
+        if is_agent_id(entry.name) and AgentFolder(root, entry.name).segments()
+    )

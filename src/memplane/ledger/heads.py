@@ -1,0 +1,73 @@
+"""What a reader needs of a line without decoding all of it (pure)."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from functools import cache
+from typing import Final
+
+import msgspec
+
+from memplane.ledger.entry import recomputed_id
+
+_RFC3339: Final = re.compile(
+    r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?\d*(Z|[+-]\d\d:\d\d)", re.ASCII
+)
+_VERSION_MEMBER: Final = re.compile(rb'\{\s*("version"\s*:\s*\d+\s*,)?')
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The members of an entry that readers look at; a legacy line has no id."""
+
+    id: str = ""
+    ts: str = ""
+    status: str = ""
+    occurrence: int = 1
+
+
+def head_of(line: bytes) -> Head | None:
+    """Read the head of a line; None when the line is not an entry at all."""
+    try:
+        return _decoder().decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _tolerant(line)
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Head]:
+    return msgspec.json.Decoder(Head)
+
+
+def _tolerant(line: bytes) -> Head | None:
+    """Read what the strict decoder refuses: half a surrogate pair, bytes that are not UTF-8."""
+    import json  # noqa: PLC0415 - hardly ever needed
+
+    try:
+        body: object = json.loads(line.decode("utf-8", "replace"))
+        return msgspec.convert(body, Head)
+    except (ValueError, RecursionError, msgspec.ValidationError):
+        return None
+
+
+def hydrated(line: bytes, head: Head) -> tuple[str, bytes]:
+    """Return the id and the line with it; a legacy line gets the id that its bytes have."""
+    if head.id:
+        return head.id, line
+    bare = line.strip()
+    identifier = recomputed_id(bare)
+    found = _VERSION_MEMBER.match(bare)
+    at = found.end() if found else 1
+    return identifier, b'%s"id":"%s",%s' % (bare[:at], identifier.encode(), bare[at:])
+
+
+def instant(text: str) -> datetime | None:
+    """Read an RFC 3339 time, with or without a fraction or an offset; None when it is none."""
+    found = _RFC3339.fullmatch(text)
+    if found is None:
+        return None
+    try:
+        zone = "+00:00" if found[3] == "Z" else found[3]
+        return datetime.fromisoformat(found[1] + (found[2] or "") + zone).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

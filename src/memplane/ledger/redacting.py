@@ -1,0 +1,74 @@
+"""Secrets out of turns before they are written, and out of entries that others recorded (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+
+from memplane.ledger.canonical import escaped, quoted
+from memplane.ledger.entry import JsonReply, Reply, StreamReply, Turn
+from memplane.redaction.redactor import Redacted, Redactor
+
+_BODIES = ("request_original", "request_effective", "tool_trace")
+
+
+def redact_turn(redactor: Redactor, turn: Turn, count: Callable[[str, int], None]) -> Turn:
+    """Take the secrets out of every body of a turn; each kind found is counted."""
+
+    def kept(found: Redacted[bytes]) -> bytes:
+        for kind, times in found.counts.items():
+            count(kind, times)
+        return found.value
+
+    def reply_of(reply: Reply) -> Reply:
+        match reply:
+            case JsonReply(body):
+                return JsonReply(kept(redactor.json(body)))
+            case StreamReply(body):
+                return StreamReply(kept(redactor.stream(body)))
+
+    return replace(
+        turn,
+        request_original=kept(redactor.json(turn.request_original)),
+        request_effective=kept(redactor.json(turn.request_effective)),
+        tool_trace=kept(redactor.json(turn.tool_trace)),
+        reply=reply_of(turn.reply),
+    )
+
+
+def redact_line(redactor: Redactor, line: bytes) -> bytes:
+    """Take the secrets out of a recorded entry; its id stays, as that of what was recorded."""
+    try:
+        members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        reply = msgspec.json.decode(members["response"], type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
+        return redactor.json(
+            line
+        ).value  # not one of ours, but secrets come out of it all the same
+    for name in _BODIES:
+        if name in members:
+            members[name] = msgspec.Raw(redactor.json(bytes(members[name])).value)
+    for name, body in reply.items():
+        reply[name] = msgspec.Raw(_redacted_reply(redactor, name, bytes(body)))
+    members["response"] = msgspec.Raw(msgspec.json.encode(reply))
+    return escaped(msgspec.json.encode(members))
+
+
+def _redacted_reply(redactor: Redactor, name: str, body: bytes) -> bytes:
+    if name != "text" or not body.startswith(b'"'):
+        return redactor.json(body).value
+    text = msgspec.json.decode(body, type=str).encode("utf-8", "surrogatepass")
+    found = redactor.stream(text)
+    return quoted(found.value) if found.counts else body
+
+
+def redactions(redactor: Callable[[], Redactor], counts: Counter[str]) -> Callable[[Turn], Turn]:
+    """Make the function that a ledger scrubs its turns with; each kind found is counted."""
+
+    def count(kind: str, times: int) -> None:
+        counts[kind] += times
+
+    return lambda turn: redact_turn(redactor(), turn, count)

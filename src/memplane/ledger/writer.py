@@ -1,0 +1,405 @@
+"""Recording turns: one thread owns every file, and one sync makes many turns durable.
+
+The sync is the batching window: what arrives while it runs is the next batch. A turn is
+acknowledged after its line is durable; the chain follows, and is made durable with the anchors
+once a second and at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from memplane.clock import Clock
+from memplane.errors import EntryTooLarge, LedgerFull, NotRecorded
+from memplane.ledger.agent_log import AgentLog
+from memplane.ledger.anchors import read_anchors, write_anchors
+from memplane.ledger.chain import Link
+from memplane.ledger.entry import Entry, Turn
+from memplane.ledger.folder import AgentFolder
+from memplane.ledger.lines import LONGEST
+from memplane.ledger.recovery import Modes, Recovered
+
+_log = logging.getLogger(__name__)
+
+_BATCH_TURNS: Final = 1024
+_SYNCS_AT_ONCE: Final = 16
+_BESIDES_BODIES: Final = 512
+
+
+class Syncing(StrEnum):
+    """When lines are made durable."""
+
+    GROUP = "group"
+    """Before they are acknowledged; one sync for all that wait."""
+
+    INTERVAL = "interval"
+    """Every 100 ms; a power loss takes that much."""
+
+    NEVER = "never"
+    """When the system likes; a power loss takes what it had not written."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerOptions:
+    """What an operator can choose about a ledger."""
+
+    syncing: Syncing = Syncing.GROUP
+    max_bytes: int = 256 << 20
+    queue_bytes: int = 64 << 20
+    modes: Modes = field(default_factory=Modes)
+
+
+_CHECKPOINT_SECONDS: Final[Mapping[Syncing, float | None]] = {
+    Syncing.GROUP: 1.0,
+    Syncing.INTERVAL: 0.1,
+    Syncing.NEVER: None,
+}
+
+
+@dataclass(slots=True)
+class LedgerFigures:
+    """What a ledger has done since it was opened.
+
+    `failing` is why the last batch was not recorded; `degraded` is what an operator should know
+    although recording goes on.
+    """
+
+    entries: int = 0
+    bytes: int = 0
+    batches: int = 0
+    sync_seconds: float = 0.0
+    failed: int = 0
+    refused: int = 0
+    queued_bytes: int = 0
+    found: int = 0
+    torn: int = 0
+    damaged: int = 0
+    broken: int = 0
+    failing: str = ""
+    degraded: str = ""
+
+
+Scrub = Callable[[Turn], Turn]
+"""Takes secrets out of a turn."""
+
+
+_NO_ENTRY: Final = Entry("", b"")
+
+
+@dataclass(slots=True)
+class _Waiting:
+    turn: Turn
+    size: int
+    future: asyncio.Future[Entry]
+    entry: Entry = _NO_ENTRY
+    settled: bool = False
+
+
+class Ledger:
+    """Records turns for good. `append` returns when the turn would survive a power loss."""
+
+    def __init__(
+        self, root: Path, *, scrub: Scrub, clock: Clock, options: LedgerOptions | None = None
+    ) -> None:
+        self.figures = LedgerFigures()
+        self._root = root
+        self._scrub = scrub
+        self._clock = clock
+        self._options = options or LedgerOptions()
+        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._counting = threading.Lock()
+        self._gaps: Counter[str] = Counter()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._logs: dict[str, AgentLog] = {}
+        self._unsynced: set[str] = set()
+        self._anchors: dict[str, Link] = {}
+        self._checked = time.monotonic()
+        self._pool = ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="ledger-sync")
+
+    async def append(self, turn: Turn) -> Entry:
+        """Record a turn; returns its entry, as written, once it is durable.
+
+        Raises:
+            UnknownAgent: The turn's agent has a name that no agent can have.
+            NotRecorded: It was not written, or may not have been.
+        """
+        if self._closed:
+            raise NotRecorded(f"a turn of {turn.agent} came after the ledger was closed")
+        AgentFolder(self._root, turn.agent)
+        waiting = _Waiting(turn, _size_of(turn), asyncio.get_running_loop().create_future())
+        self._reserve(waiting)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
+            self._thread.start()
+        self._queue.put(waiting)
+        return await waiting.future
+
+    def _reserve(self, waiting: _Waiting) -> None:
+        with self._counting:
+            queued = self.figures.queued_bytes
+            if queued and queued + waiting.size > self._options.queue_bytes:
+                self.figures.refused += 1
+                self._gaps[waiting.turn.agent] += 1
+                raise LedgerFull(
+                    f"a turn of {waiting.turn.agent} was not recorded: {queued:,} bytes wait for "
+                    "the disk already. The chain notes the gap"
+                )
+            self.figures.queued_bytes += waiting.size
+
+    async def close(self) -> None:
+        """Record what waits, make everything durable and let go of the files."""
+        self._closed = True
+        if self._thread is not None:
+            self._queue.put(None)
+            await asyncio.to_thread(self._thread.join)
+        self._pool.shutdown()
+
+    # The rest runs in the writer's thread.
+
+    def _run(self) -> None:
+        self._anchors = read_anchors(self._root)
+        more = True
+        while more:
+            batch, more = self._take()
+            if batch:
+                self._commit(batch)
+            if self._due() or not more:
+                self._checkpoint()
+        for log in self._logs.values():
+            log.close()
+
+    def _take(self) -> tuple[list[_Waiting], bool]:
+        """Wait for turns and take all there are; False when no more will come."""
+        batch: list[_Waiting] = []
+        timeout = _CHECKPOINT_SECONDS[self._options.syncing] if self._unsynced else None
+        try:
+            one = self._queue.get(timeout=timeout)
+            while one is not None and len(batch) < _BATCH_TURNS:
+                batch.append(one)
+                one = self._queue.get_nowait()
+        except queue.Empty:
+            return batch, True
+        if one is not None:
+            batch.append(one)
+        return batch, one is not None
+
+    def _commit(self, batch: list[_Waiting]) -> None:
+        """Write a batch, make it durable, acknowledge it, chain it."""
+        self.figures.batches += 1
+        self.figures.failing = ""
+        staged: list[tuple[AgentLog, list[_Waiting]]] = []
+        with ExitStack() as locks:
+            # Every process takes the locks in the same order, so none waits for another in turn.
+            for agent, waiting in _by_agent(batch):
+                with self._failing(agent, waiting):
+                    log = self._held(agent, locks)
+                    ready = self._prepared(log, waiting)
+                    staged.append((log, self._write(log, ready)))
+            self._settle(staged)
+        with self._counting:
+            self.figures.queued_bytes -= sum(one.size for one in batch)
+
+    @contextmanager
+    def _failing(self, agent: str, waiting: Sequence[_Waiting]) -> Generator[None]:
+        """Tell those who wait when it fails, and open the agent's files anew next time."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - the thread goes on for everybody else
+            log = self._logs.pop(agent, None)
+            if log is not None:
+                log.close()
+            self._unsynced.discard(agent)
+            reason = (isinstance(error, OSError) and error.strerror) or repr(error)
+            _log.warning("the ledger of %s failed: %s", agent, reason, exc_info=True)
+            lost = [one for one in waiting if not one.settled]
+            if lost:
+                self.figures.failed += len(lost)
+                self.figures.failing = f"turns of {agent} are not recorded: {reason}"
+                _tell(lost, NotRecorded(f"a turn of {agent} was not recorded: {reason}"))
+            else:
+                self.figures.degraded = f"the chain of {agent} is behind its ledger: {reason}"
+
+    def _held(self, agent: str, locks: ExitStack) -> AgentLog:
+        log = self._logs.get(agent)
+        if log is None:
+            folder = AgentFolder(self._root, agent)
+            modes, most = self._options.modes, self._options.max_bytes
+            log = self._logs[agent] = AgentLog(folder, modes=modes, max_bytes=most)
+        recovered = locks.enter_context(log.held(self._anchors.get(agent), self._clock))
+        if recovered is not None:
+            self._unsynced.add(agent)
+            self._report(agent, recovered)
+        return log
+
+    def _report(self, agent: str, recovered: Recovered) -> None:
+        figures = self.figures
+        figures.found += recovered.found
+        figures.torn += recovered.torn
+        figures.damaged += recovered.damaged
+        figures.broken += recovered.broken
+        if recovered.broken:
+            figures.degraded = f"the ledger of {agent} has lost something that was recorded"
+
+    def _prepared(self, log: AgentLog, waiting: Sequence[_Waiting]) -> list[_Waiting]:
+        """Make the entries; a turn that cannot be one fails alone."""
+        ready: list[_Waiting] = []
+        for one in waiting:
+            try:
+                one.entry = log.recent.entry_for(self._scrub(one.turn))
+            except ValueError as error:
+                why = f"a turn of {one.turn.agent} was not recorded: {error}"
+                _tell([one], NotRecorded(why))
+                continue
+            if len(one.entry.line) >= LONGEST:
+                size = f"{len(one.entry.line):,} bytes"
+                _tell([one], EntryTooLarge(f"a turn of {one.turn.agent} has {size}, too many"))
+                continue
+            ready.append(one)
+        return ready
+
+    def _write(self, log: AgentLog, ready: list[_Waiting]) -> list[_Waiting]:
+        """Write turns, sealing segments that are full; returns those still to be made durable."""
+        while (fitting := log.fitting([one.entry.line for one in ready])) < len(ready):
+            now, ready = ready[:fitting], ready[fitting:]
+            if now:
+                log.write([one.entry.line for one in now])
+                self._settle([(log, now)])
+            log.seal()
+        if ready:
+            log.write([one.entry.line for one in ready])
+        return ready
+
+    def _settle(self, staged: Sequence[tuple[AgentLog, list[_Waiting]]]) -> None:
+        """Make written turns durable, acknowledge them, and chain them."""
+        written = [(log, waiting) for log, waiting in staged if waiting]
+        for (log, waiting), error in zip(written, self._synced(written), strict=True):
+            agent = log.folder.agent
+            with self._failing(agent, waiting):
+                lines = [one.entry.line for one in waiting]
+                if error is not None:
+                    self._rescue(log, lines, error)
+                self.figures.entries += len(lines)
+                self.figures.bytes += sum(map(len, lines))
+                _tell(waiting)
+                log.chain(lines)
+                self._unsynced.add(agent)
+
+    def _synced(
+        self, written: Sequence[tuple[AgentLog, list[_Waiting]]]
+    ) -> Sequence[OSError | None]:
+        if self._options.syncing is not Syncing.GROUP:
+            return [None] * len(written)
+        started = time.perf_counter()
+        logs = [log for log, _ in written]
+        outcomes = list(map(_sync, logs) if len(logs) == 1 else self._pool.map(_sync, logs))
+        self.figures.sync_seconds += time.perf_counter() - started
+        return outcomes
+
+    def _rescue(self, log: AgentLog, lines: Sequence[bytes], error: OSError) -> None:
+        """Write turns again into a new segment, since nobody knows what a failed sync kept."""
+        agent = log.folder.agent
+        self.figures.degraded = f"the disk failed under the ledger of {agent}: {error.strerror}"
+        _log.error("%s; going on in a new segment", self.figures.degraded)
+        log.start_segment_anew()
+        log.write(lines)
+        log.sync()
+
+    def _due(self) -> bool:
+        interval = _CHECKPOINT_SECONDS[self._options.syncing]
+        if interval is None or not (self._unsynced or self._gaps):
+            return False
+        return time.monotonic() - self._checked >= interval
+
+    def _checkpoint(self) -> None:
+        """Make the chains durable, and tell their ends to the anchors."""
+        self._checked = time.monotonic()
+        self._note_gaps()
+        ends: dict[str, Link] = {}
+        for agent in sorted(self._unsynced):
+            with self._failing(agent, ()):
+                log = self._logs[agent]
+                if self._options.syncing is Syncing.INTERVAL:
+                    log.sync()
+                end = log.sync_chain()
+                if end is not None:
+                    ends[agent] = end
+        self._unsynced.clear()
+        self._anchors |= ends
+        if ends:
+            with self._failing("", ()):
+                write_anchors(self._root, ends)
+
+    def _note_gaps(self) -> None:
+        with self._counting:
+            gaps, self._gaps = self._gaps, Counter()
+        for agent, count in gaps.items():
+            with self._failing(agent, ()), ExitStack() as locks:
+                self._held(agent, locks).note_gap(count)
+                self._unsynced.add(agent)
+
+
+@asynccontextmanager
+async def open_ledger(
+    root: Path, *, scrub: Scrub, clock: Clock, options: LedgerOptions | None = None
+) -> AsyncGenerator[Ledger]:
+    """Open a ledger; files are touched when the first turn comes."""
+    ledger = Ledger(root, scrub=scrub, clock=clock, options=options)
+    try:
+        yield ledger
+    finally:
+        await ledger.close()
+
+
+def _size_of(turn: Turn) -> int:
+    bodies = turn.request_original, turn.request_effective, turn.reply.body, turn.tool_trace
+    return sum(map(len, bodies)) + _BESIDES_BODIES
+
+
+def _by_agent(batch: Sequence[_Waiting]) -> Iterator[tuple[str, list[_Waiting]]]:
+    """Group turns by agent, sorted, each agent's turns in the order they came."""
+    ordered = sorted(batch, key=lambda one: one.turn.agent)
+    for agent, group in groupby(ordered, key=lambda one: one.turn.agent):
+        yield agent, list(group)
+
+
+def _sync(log: AgentLog) -> OSError | None:
+    try:
+        log.sync()
+    except OSError as error:
+        return error
+    return None
+
+
+def _tell(waiting: Sequence[_Waiting], error: NotRecorded | None = None) -> None:
+    """Resolve the futures of those who wait, in their own loops."""
+    unsettled = [one for one in waiting if not one.settled]
+    for one in unsettled:
+        one.settled = True
+    for loop, group in groupby(unsettled, key=lambda one: one.future.get_loop()):
+        # The loop may have ended without waiting; then nobody is there to be told.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_resolve, list(group), error)
+
+
+def _resolve(waiting: Sequence[_Waiting], error: NotRecorded | None) -> None:
+    for one in waiting:
+        if one.future.done():
+            continue
+        if error is not None:
+            one.future.set_exception(error)
+        else:
+            one.future.set_result(one.entry)

@@ -1,0 +1,1 @@
+"""Secrets out of text, before the text is written anywhere."""

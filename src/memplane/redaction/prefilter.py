@@ -1,0 +1,57 @@
+"""One pass over a text that says which rules are worth running."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import ahocorasick_rs
+
+_BLOCK: Final = 1 << 15
+_DENSE: Final = 1 << 10
+
+
+class Prefilter:
+    """Finds which of many literals occur in a text, whatever their case.
+
+    Args:
+        literals: For each name, the literals that announce it, in lower case.
+    """
+
+    __slots__ = ("_automaton", "_literals", "_longest", "_names")
+
+    def __init__(self, literals: Mapping[int, Sequence[str]]) -> None:
+        self._literals = [one.encode() for several in literals.values() for one in several]
+        self._names = [name for name, several in literals.items() for _ in several]
+        self._longest = max(map(len, self._literals))
+        self._automaton = _automaton(self._literals)
+
+    def announced(self, data: bytes) -> set[int]:
+        """Return the names that a literal in the text announces."""
+        view = memoryview(data.lower())
+        automaton, names = self._automaton, self._names
+        found: set[int] = set()
+        for start in range(0, len(view), _BLOCK):
+            block = view[start : start + _BLOCK + self._longest]
+            hits = automaton.find_matches_as_indexes(block, overlapping=True)
+            found.update([names[index] for index, _, _ in hits])
+            if len(hits) > _DENSE:
+                # A text that is nothing but one literal would cost a tuple for each.
+                automaton, names = self._without(found)
+        return found
+
+    def _without(self, found: set[int]) -> tuple[ahocorasick_rs.BytesAhoCorasick, list[int]]:
+        left = [
+            (literal, name)
+            for literal, name in zip(self._literals, self._names, strict=True)
+            if name not in found
+        ]
+        return _automaton([literal for literal, _ in left]), [name for _, name in left]
+
+
+def _automaton(literals: Sequence[bytes]) -> ahocorasick_rs.BytesAhoCorasick:
+    return ahocorasick_rs.BytesAhoCorasick(
+        literals,
+        ahocorasick_rs.MatchKind.Standard,
+        ahocorasick_rs.Implementation.DFA,
+    )

@@ -1,0 +1,152 @@
+"""Where the secrets of a body of server-sent events stand, whole or in parts (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from memplane.redaction.hit import Hit, in_order
+from memplane.redaction.json_text import (
+    beside_strings,
+    document_hits,
+    looks_like_json,
+    string_hits,
+)
+from memplane.redaction.json_tokens import Frame, Token, tokens
+from memplane.redaction.piece import Find, Piece, hits_in
+
+_TEXT_NAMES: Final = frozenset(
+    b"""
+    arguments content delta input input_json output output_text partial_json reasoning
+    reasoning_content reasoning_text refusal signature summary_text text thinking transcript value
+    """.split()
+)
+_DEEPEST: Final = 32
+_OTHER_LINES: Final = "lines"
+_PLAIN_DATA: Final = "data"
+
+
+@dataclass(slots=True)
+class _Body:
+    """What was read of a body so far.
+
+    Args:
+        lanes: Pieces that follow on one another, by what tells their lanes apart.
+        others: Strings that stand by themselves.
+    """
+
+    lanes: dict[Hashable, list[Piece]] = field(default_factory=dict[Hashable, list[Piece]])
+    others: list[Token] = field(default_factory=list[Token])
+
+    def add(self, lane: Hashable, piece: Piece) -> None:
+        self.lanes.setdefault(lane, []).append(piece)
+
+
+def stream_hits(raw: bytes, find: Find) -> list[Hit]:
+    """Return the secrets of a body; one in several events is found in the text they add up to."""
+    body = _Body()
+    for event in _events(raw, body):
+        _read(raw, event, body)
+    found = list(string_hits(body.others, find))
+    for pieces in body.lanes.values():
+        found += hits_in(pieces, lambda text: _lane_hits(text, find))
+    return in_order(raw, found)
+
+
+def _lane_hits(text: bytes, find: Find) -> list[Hit]:
+    return document_hits(text, find, 1) if looks_like_json(text) else find(text)
+
+
+def _events(raw: bytes, body: _Body) -> Iterator[list[tuple[int, int]]]:
+    """Yield where the data of each event stands, line by line; other lines go to the body."""
+    data: list[tuple[int, int]] = []
+    for start, end, after in _lines(raw):
+        line = raw[start:end].removeprefix(b"\xef\xbb\xbf")
+        if not line:
+            if data:
+                yield data
+            data = []
+        elif line == b"data" or line.startswith(b"data:"):
+            value = line[5:].removeprefix(b" ")
+            data.append((end - len(value), end))
+        else:
+            body.add(_OTHER_LINES, Piece(raw[start:after], start))
+    if data:
+        yield data
+
+
+def _lines(raw: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield where each line starts, where it ends, and where the next one starts."""
+    start = 0
+    for line in raw.splitlines(keepends=True):
+        after = start + len(line)
+        yield start, start + len(line.rstrip(b"\r\n")), after
+        start = after
+
+
+def _read(raw: bytes, event: list[tuple[int, int]], body: _Body) -> None:
+    data = b"\n".join([raw[start:end] for start, end in event])
+    if not looks_like_json(data):
+        for start, end in event:
+            body.add(_PLAIN_DATA, Piece(raw[start:end], start))
+        return
+    rest = beside_strings(data)
+    if rest is not None:
+        # A cut or broken event is read as far as it goes, and as text too.
+        body.others += (_alone(_placed(piece, event)) for piece in _by_line(rest, event))
+    # The marks of an object may come after its text, so all is read before lanes are told apart.
+    for token in list(_tokens(raw, event, data)):
+        lane = _lane(token)
+        if lane is None:
+            body.others.append(token)
+        else:
+            body.add(lane, token.piece)
+
+
+def _tokens(raw: bytes, event: list[tuple[int, int]], data: bytes) -> Iterator[Token]:
+    if len(event) == 1:
+        yield from tokens(raw, *event[0])
+        return
+    for token in tokens(data):
+        yield Token(_placed(token.piece, event), token.frame, token.place, token.name)
+
+
+def _by_line(data: bytes, event: list[tuple[int, int]]) -> Iterator[Piece]:
+    position = 0
+    for start, end in event:
+        yield Piece(data[position : position + end - start], position)
+        position += end - start + 1
+
+
+def _alone(piece: Piece) -> Token:
+    return Token(piece, Frame(None, 0, is_object=False), 0, b"")
+
+
+def _placed(piece: Piece, event: list[tuple[int, int]]) -> Piece:
+    """Return a piece of an event's data where it stands in the body; it is within one line."""
+    joined = 0
+    for start, end in event:
+        if piece.start <= joined + end - start:
+            return piece.moved(start - joined)
+        joined += end - start + 1
+    return piece
+
+
+def _lane(token: Token) -> Hashable | None:
+    """Return what tells the lane of a text from others; None when it stands by itself."""
+    if token.name not in _TEXT_NAMES:
+        return None
+    lane: list[Hashable] = [token.place]
+    frame = token.frame
+    for _ in range(_DEEPEST):
+        marks = dict(frame.marks)
+        if frame.parent is None:
+            return tuple(lane)
+        if frame.parent.parent is not None:
+            marks.pop(b"type", None)  # only some of a lane's events have it, save on top
+        # The position in a list of deltas says nothing when the delta has its own index.
+        place = b"" if b"index" in marks and isinstance(frame.place, int) else frame.place
+        lane += (place, *sorted(marks.items()))
+        frame = frame.parent
+    return None

@@ -1,0 +1,501 @@
+"""Every endpoint says who may ask, and the door holds them to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from memplane.access.grants import Scope, TokenWanted
+from memplane.access.tokens import TokenStore
+from memplane.errors import BackendUnavailable, HomeError
+from memplane.home import Home
+from memplane.http.api import api_endpoints, door_endpoints
+from memplane.http.app import Limits, create_app, make_router, make_table
+from memplane.http.bodies import read_json
+from memplane.http.endpoints import AnyToken, Endpoint, Needs, Open, OwnRules, Table
+from memplane.http.history_api import history_endpoints
+from memplane.http.metrics import Figure, Metrics
+from memplane.http.principals import grant_if_any, require_agent
+from memplane.ledger.writer import Ledger
+from memplane.plane.local import LocalPlane, StorageSummary
+from memplane.plane.recording import Recording
+from memplane.redaction.redactor import Redactor
+from memplane.secret import Secret
+from tests.http.door import Reply, call
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ROOT = "the home's own token"
+
+
+class Door:
+    """An application over a home of its own, with tokens for every purpose."""
+
+    def __init__(self, home: Path, *, history: bool = False, **more: Any) -> None:
+        home.mkdir(mode=0o700, exist_ok=True)
+        self.tokens = TokenStore(
+            home / "tokens.json", clock=lambda: NOON, admins={"home": Secret(ROOT)}
+        )
+        storage = StorageSummary("local", "x", "y", None, None)
+        ledger = Ledger(home / "ledger", scrub=lambda turn: turn, clock=lambda: NOON)
+        redactor = Redactor(key=b"key")
+        recording = Recording(home / "ledger", ledger, lambda: redactor, Counter(), verbatim=False)
+        plane = LocalPlane(Home(home), storage, self.tokens, recording)
+        besides = [
+            *(history_endpoints(recording, self.tokens, context_root=None) if history else ()),
+            *more.pop("endpoints", ()),
+        ]
+        self.endpoints = [*door_endpoints(Metrics()), *api_endpoints(plane), *besides]
+        self.app: ASGIApp = create_app(
+            plane,
+            hosts=("localhost",),
+            tokens=self.tokens,
+            clock=lambda: NOON,
+            endpoints=besides,
+            **more,
+        )
+
+    def token(self, agent: str, *scopes: Scope) -> str:
+        return self.tokens.issue(TokenWanted(agent=agent, scopes=scopes))[1].reveal()
+
+    async def ask(self, line: str, token: str | None = ROOT, **more: Any) -> Reply:
+        headers = [("Authorization", f"Bearer {token}")] if token is not None else []
+        return await call(self.app, line, *headers, **more)
+
+
+@pytest.fixture
+def door(home: Path) -> Door:
+    return Door(home)
+
+
+async def say_yes(_request: Request) -> Response:
+    return PlainTextResponse("yes")
+
+
+def endpoint(needs: Any, path: str = "/things", method: str = "GET", **more: Any) -> Endpoint:
+    given: dict[str, Any] = {"handler": say_yes, "summary": "x", **more}
+    return Endpoint(method=method, path=path, needs=needs, **given)
+
+
+# Default deny
+
+
+def address_of(path: str) -> str:
+    return re.sub(r"{\w+(:\w+)?}", "something", path)
+
+
+async def complaints(app: ASGIApp, routes: Iterable[Route], tokens: dict[str, str]) -> list[str]:
+    """Ask every route as people who may not, and say where that went differently."""
+    found: list[str] = []
+    for route in routes:
+        for method in route.methods or ():
+            if (route.path, method) in {("/health", "GET"), ("/health", "HEAD")}:
+                continue
+            for who, token in tokens.items():
+                headers = [("Authorization", f"Bearer {token}")] if token else []
+                reply = await call(app, f"{method} {address_of(route.path)}", *headers)
+                allowed = {401} if who in {"nobody", "a stranger", "expired"} else {403, 404}
+                anybody = route.path in {"/api/v1/whoami", "/openapi.json"}
+                if anybody and who.startswith("an agent"):
+                    allowed = {200}
+                if route.path.startswith("/history"):
+                    # Its contract says first that an agent is unknown, and lets it read its own.
+                    own = route.path == "/history" and who.startswith("an agent")
+                    allowed = {200} if own else {401, 403, 404}
+                if reply.status not in allowed:
+                    found.append(f"{method} {route.path} answers {reply.status} to {who}")
+    return found
+
+
+def those_who_may_not(door: Door) -> dict[str, str]:
+    return {
+        "nobody": "",
+        "a stranger": "wrong",
+        "an agent that reads": door.token("a", Scope.READ),
+        "an agent with all that agents have": door.token(
+            "b", Scope.READ, Scope.WRITE, Scope.PROXY
+        ),
+    }
+
+
+async def test_no_route_answers_those_who_may_not_ask(home: Path) -> None:
+    door = Door(home, history=True)
+    routes = make_table(door.endpoints).routes()
+    assert {"/history", "/history/{agent}", "/metrics"} <= {route.path for route in routes}
+    assert await complaints(door.app, routes, those_who_may_not(door)) == []
+
+
+async def test_a_route_without_auth_is_noticed(home: Path) -> None:
+    forgotten = [endpoint(Open()), endpoint(OwnRules("none"), "/own", "POST")]
+    door = Door(home, endpoints=forgotten)
+    routes = make_table(door.endpoints).routes()
+    found = await complaints(door.app, routes, those_who_may_not(door))
+    assert "GET /things answers 200 to nobody" in found
+    assert "POST /own answers 200 to a stranger" in found
+    assert not [one for one in found if "/api/v1" in one]
+
+
+async def test_a_router_without_the_gate_still_refuses(door: Door) -> None:
+    """Two locks: the routes themselves ask for the token, too."""
+    table = make_table(door.endpoints)
+    found = await complaints(make_router(table), table.routes(), {"nobody": ""})
+    assert found == []
+
+
+def test_an_endpoint_cannot_be_written_without_saying_who_may_ask() -> None:
+    with pytest.raises(TypeError, match="needs"):
+        Endpoint(method="GET", path="/x", handler=say_yes, summary="x")  # type: ignore[call-arg]
+
+
+def test_an_endpoint_is_in_the_table_once() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        Table([endpoint(Open()), endpoint(AnyToken())])
+
+
+@pytest.mark.parametrize(
+    ("scope", "held", "status"),
+    [
+        (Scope.READ, (Scope.READ,), 200),
+        (Scope.READ, (Scope.WRITE, Scope.PROXY), 403),
+        (Scope.WRITE, (Scope.READ,), 403),
+        (Scope.PROXY, (Scope.PROXY,), 200),
+        (Scope.ADMIN, (Scope.READ, Scope.WRITE, Scope.PROXY), 403),
+    ],
+)
+async def test_a_scope_is_needed(
+    scope: Scope, held: tuple[Scope, ...], status: int, home: Path
+) -> None:
+    door = Door(home, endpoints=[endpoint(Needs(scope))])
+    reply = await door.ask("GET /things", door.token("a", *held))
+    assert reply.status == status
+    if status == 403:
+        assert reply.json()["error"]["message"] == f"this token does not have the scope {scope}"
+    assert (await door.ask("GET /things")).status == 200
+
+
+async def test_another_agents_things_are_as_if_absent(home: Path) -> None:
+    async def read(request: Request) -> Response:
+        require_agent(request, request.path_params["agent"])
+        return PlainTextResponse("hers")
+
+    own = endpoint(Needs(Scope.READ), "/agents/{agent}", handler=read)
+    door = Door(home, endpoints=[own])
+    token = door.token("a", Scope.READ)
+    assert (await door.ask("GET /agents/a", token)).status == 200
+    assert (await door.ask("GET /agents/a")).status == 200
+    absent = await door.ask("GET /nothing", token)
+    for other in ("b", "*", "..", "A", "a "):
+        reply = await door.ask(f"GET /agents/{other}", token)
+        assert (reply.status, reply.body) == (404, absent.body)
+
+
+async def test_rules_of_its_own_see_every_request_and_what_was_granted(home: Path) -> None:
+    async def decide(request: Request) -> Response:
+        grant = grant_if_any(request)
+        return PlainTextResponse(grant.name if grant else "no token of ours")
+
+    own = endpoint(OwnRules("a contract"), "/history/{agent}", handler=decide)
+    door = Door(home, endpoints=[own])
+    assert (await door.ask("GET /history/a")).body == b"home"
+    assert (await door.ask("GET /history/a", None)).body == b"no token of ours"
+    assert (await door.ask("GET /history/a", "a:pod")).body == b"no token of ours"
+    assert (await door.ask("POST /history/a", "a:pod")).status == 405
+    assert (await door.ask("GET /history/a/b", "a:pod")).status == 401
+
+
+async def test_a_revoked_or_expired_token_is_refused_like_any_other(door: Door) -> None:
+    wanted = TokenWanted(agent="a", scopes=(Scope.READ,), expires_in=1)
+    record, token = door.tokens.issue(wanted)
+    assert (await door.ask("GET /api/v1/whoami", token.reveal())).status == 200
+    door.tokens.revoke(record.id)
+    revoked = await door.ask("GET /api/v1/whoami", token.reveal())
+    assert revoked == await door.ask("GET /api/v1/whoami", "wrong")
+    assert revoked == await door.ask("GET /nothing", None)
+
+
+async def test_who_am_i(door: Door) -> None:
+    told = (await door.ask("GET /api/v1/whoami", door.token("a", Scope.WRITE, Scope.READ))).json()
+    assert told == {"name": "a", "agent": "a", "scopes": ["read", "write"], "expires": None}
+    assert (await door.ask("GET /api/v1/whoami")).json()["scopes"] == ["admin"]
+
+
+# Tokens over HTTP
+
+
+async def test_tokens_are_issued_listed_rotated_and_revoked(door: Door) -> None:
+    json_body: dict[str, Any] = {"body": (b'{"agent":"a","scopes":["read"],', b'"name":"n"}')}
+    kind = ("Content-Type", "application/json")
+    root = ("Authorization", f"Bearer {ROOT}")
+    made = await call(door.app, "POST /api/v1/tokens", root, kind, **json_body)
+    assert made.status == 201
+    about, token = made.json()["about"], made.json()["token"]
+    assert (await door.ask("GET /api/v1/tokens")).json() == [about]
+    rotated = (await door.ask(f"POST /api/v1/tokens/{about['id']}/rotate")).json()
+    assert rotated["about"]["id"] == about["id"]
+    assert (await door.ask("GET /api/v1/whoami", token)).status == 401
+    assert (await door.ask("GET /api/v1/whoami", rotated["token"])).status == 200
+    assert (await door.ask(f"DELETE /api/v1/tokens/{about['id']}")).status == 204
+    assert (await door.ask("GET /api/v1/whoami", rotated["token"])).status == 401
+    gone = await door.ask(f"DELETE /api/v1/tokens/{about['id']}")
+    assert gone.status == 404
+    assert gone.json()["error"]["type"] == "UnknownToken"
+
+
+# Errors
+
+
+async def failing(error: Exception, home: Path) -> Reply:
+    async def fail(_request: Request) -> Response:
+        raise error
+
+    door = Door(home, endpoints=[endpoint(AnyToken(), handler=fail)])
+    return await door.ask("GET /things")
+
+
+async def test_an_error_of_ours_is_told(home: Path) -> None:
+    reply = await failing(BackendUnavailable("nobody answers", key="k"), home)
+    assert reply.status == 503
+    told = {"type": "BackendUnavailable", "message": "'k': nobody answers"}
+    assert reply.json() == {"error": told}
+    assert (await failing(HomeError("gone"), home)).status == 500
+
+
+async def test_a_surprise_is_500_and_tells_nothing(home: Path) -> None:
+    answers: list[Reply] = []
+
+    async def fail(_request: Request) -> Response:
+        raise KeyError("a secret detail")
+
+    door = Door(home, endpoints=[endpoint(AnyToken(), handler=fail)])
+
+    async def catching(scope: Any, receive: Any, send: Any) -> None:
+        # The server logs what goes on past the answer.
+        with pytest.raises(KeyError):
+            await door.app(scope, receive, send)
+
+    root = ("Authorization", f"Bearer {ROOT}")
+    answers.append(await call(catching, "GET /things", root))
+    assert answers[0].status == 500
+    assert answers[0].json() == {"error": {"message": "memplane failed; its log says why"}}
+    assert answers[0].headers["x-content-type-options"] == "nosniff"
+    assert 'status="500"' in (await door.ask("GET /metrics")).body.decode()
+
+
+# Bodies
+
+
+class Thing(msgspec.Struct):
+    text: str
+    number: int = 0
+
+
+async def echo_length(request: Request) -> Response:
+    thing = await read_json(request, Thing)
+    return PlainTextResponse(str(len(thing.text)))
+
+
+async def post(door: Door, *parts: bytes, kind: str = "application/json") -> Reply:
+    headers = (("Authorization", f"Bearer {ROOT}"), ("Content-Type", kind))
+    return await call(door.app, "POST /things", *headers, body=parts)
+
+
+@pytest.fixture
+def taking(home: Path) -> Door:
+    one = endpoint(
+        AnyToken(), method="POST", handler=echo_length, takes=Thing, body_limit=1_000_000
+    )
+    return Door(home, endpoints=[one])
+
+
+async def test_a_body_in_parts_is_counted_to_the_byte(taking: Door) -> None:
+    frame = len(b'{"text":""}')
+    body = b'{"text":"' + b"x" * (1_000_000 - frame) + b'"}'
+    parts = [body[start : start + 1000] for start in range(0, len(body), 1000)]
+    assert (await post(taking, *parts)).body == str(1_000_000 - frame).encode()
+    assert (await post(taking, *parts, b" ")).status == 413
+
+
+async def test_a_body_is_of_the_type_that_was_asked_for(taking: Door) -> None:
+    assert (await post(taking, b'{"text":"\\ud83d"}')).body == b"1"
+    assert (await post(taking, b'{"text":"","more":1}')).body == b"0"
+    wrong = await post(taking, b'{"text":"","number":"1"}')
+    assert wrong.status == 422
+    assert "$.number" in wrong.json()["error"]["message"]
+    assert (await post(taking, b"{}", kind="text/plain")).status == 415
+
+
+# Limits
+
+
+async def test_a_token_that_asks_too_often_is_told_when_to_come_back(home: Path) -> None:
+    door = Door(home, limits=Limits(requests_per_second=5), seconds=lambda: 0.0)
+    token = door.token("a", Scope.READ)
+    statuses = [(await door.ask("GET /api/v1/whoami", token)).status for _ in range(11)]
+    assert statuses == [200] * 10 + [429]
+    refused = await door.ask("GET /api/v1/whoami", token)
+    assert refused.headers["retry-after"] == "1"
+    assert (await door.ask("GET /api/v1/whoami")).status == 200
+
+
+async def test_more_requests_at_once_than_it_takes_are_told_so(home: Path) -> None:
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def wait(_request: Request) -> Response:
+        entered.set()
+        await leave.wait()
+        return PlainTextResponse("done")
+
+    slow = endpoint(AnyToken(), handler=wait)
+    door = Door(home, endpoints=[slow], limits=Limits(concurrent_requests=1))
+    first = asyncio.create_task(door.ask("GET /things"))
+    await entered.wait()
+    busy = await door.ask("GET /health", None)
+    assert (busy.status, busy.headers["retry-after"]) == (503, "1")
+    leave.set()
+    assert (await first).body == b"done"
+    assert (await door.ask("GET /health", None)).status == 200
+
+
+async def test_other_kinds_of_connection_are_refused(door: Door) -> None:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await door.app({"type": "websocket", "path": "/health", "headers": []}, receive, send)
+    assert sent == [{"type": "websocket.close", "code": 1008}]
+
+
+@pytest.mark.parametrize(
+    ("line", "headers", "status"),
+    [
+        ("GET http://evil/health", (), 400),
+        ("GET *", (), 400),
+        ("POST /health", (("Content-Length", "1"), ("Transfer-Encoding", "chunked")), 400),
+    ],
+)
+async def test_the_boundary_does_not_rely_on_the_parser(
+    line: str, headers: tuple[tuple[str, str], ...], status: int, door: Door
+) -> None:
+    root = ("Authorization", f"Bearer {ROOT}")
+    assert (await call(door.app, line, root, *headers)).status == status
+
+
+# The description
+
+
+async def test_the_description_and_the_router_have_the_same_routes(door: Door) -> None:
+    described = (await door.ask("GET /openapi.json")).json()
+    table = make_table(door.endpoints)
+    routed = {
+        (re.sub(r"{(\w+)(:\w+)?}", r"{\1}", route.path), method)
+        for route in table.routes()
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+    told = {
+        (path, method.upper())
+        for path, operations in described["paths"].items()
+        for method in operations
+    }
+    assert told == routed
+    assert described["openapi"] == "3.1.0"
+
+
+async def test_the_description_says_who_may_ask(door: Door) -> None:
+    paths = (await door.ask("GET /openapi.json")).json()["paths"]
+    assert paths["/health"]["get"]["security"] == []
+    for path, operations in paths.items():
+        for operation in operations.values():
+            assert bool(operation["security"]) == (path != "/health"), path
+    assert paths["/api/v1/tokens"]["post"]["security"][0] == {"bearer": ["admin"]}
+    assert paths["/api/v1/whoami"]["get"]["security"][0] == {"bearer": []}
+
+
+async def test_the_description_is_whole(home: Path) -> None:
+    more = [
+        endpoint(OwnRules("its contract"), "/history/{agent}"),
+        endpoint(AnyToken(), "/files/{rest:path}"),
+    ]
+    body = (await Door(home, endpoints=more).ask("GET /openapi.json")).json()
+    schemas, schemes = body["components"]["schemas"], body["components"]["securitySchemes"]
+    for name in re.findall(r"#/components/schemas/(\w+)", json.dumps(body)):
+        assert name in schemas
+    names: list[str] = []
+    for path, operations in body["paths"].items():
+        for operation in operations.values():
+            names.append(operation["operationId"])
+            assert operation["responses"]
+            assert operation["summary"]
+            assert all(scheme in schemes for one in operation["security"] for scheme in one)
+            given = [one["name"] for one in operation.get("parameters", [])]
+            assert given == re.findall(r"{(\w+)}", path)
+    assert len(names) == len(set(names))
+    assert body["paths"]["/files/{rest}"]
+    assert body["paths"]["/history/{agent}"]["get"]["description"] == "its contract"
+
+
+# Figures
+
+
+async def test_figures_count_endpoints_and_never_name_agents(home: Path) -> None:
+    door = Door(home)
+    token = door.token("very-private-agent", Scope.READ)
+    await door.ask("GET /api/v1/whoami", token)
+    await door.ask("GET /api/v1/tokens/very-private-agent", token)
+    await door.ask("GET /nothing/very-private-agent", token)
+    await door.ask("GET /api/v1/whoami", "very-private-agent:wrong")
+    await door.ask("GET /health", None, host="very-private-agent")
+    await door.ask("BREW /api/v1/whoami")
+    text = (await door.ask("GET /metrics")).body.decode()
+    assert "very-private-agent" not in text
+    for line in (
+        'memplane_http_requests_total{endpoint="/api/v1/whoami",method="GET",status="200"} 1.0',
+        'memplane_http_requests_total{endpoint="/api/v1/whoami",method="GET",status="401"} 1.0',
+        'memplane_http_requests_total{endpoint="/api/v1/whoami",method="other",status="405"} 1.0',
+        'memplane_http_requests_total{endpoint="/api/v1/tokens/{id}",method="GET",status="405"} 1',
+        'memplane_http_requests_total{endpoint="other",method="GET",status="404"} 1.0',
+        'memplane_http_refused_total{reason="host"} 1.0',
+        'memplane_http_refused_total{reason="token"} 1.0',
+        "memplane_http_wrong_tokens_total 1.0",
+        'memplane_http_request_seconds_count{endpoint="/api/v1/whoami"} 3.0',
+        "memplane_build_info{version=",
+    ):
+        assert line in text, line
+
+
+async def test_other_parts_add_figures(home: Path) -> None:
+    def figures() -> list[Figure]:
+        made: Callable[..., Figure] = Figure
+        return [
+            made(name="memplane_ledger_entries", help="Kept.", kind="counter", value=3),
+            made(name="memplane_rules", help="By.", kind="gauge", value=1, labels={"kind": "a"}),
+            made(name="memplane_rules", help="By.", kind="gauge", value=2, labels={"kind": "b"}),
+        ]
+
+    text = (await Door(home, figures=[figures]).ask("GET /metrics")).body.decode()
+    assert "memplane_ledger_entries_total 3.0" in text
+    assert 'memplane_rules{kind="a"} 1.0' in text
+    assert 'memplane_rules{kind="b"} 2.0' in text
+    assert text.count("# TYPE memplane_rules gauge") == 1
+
+
+async def test_two_applications_count_for_themselves(home: Path, tmp_path: Path) -> None:
+    first, second = Door(home), Door(tmp_path / "other")
+    await first.ask("GET /api/v1/whoami", "wrong")
+    assert "wrong_tokens_total 1.0" in (await first.ask("GET /metrics")).body.decode()
+    assert "wrong_tokens_total 0.0" in (await second.ask("GET /metrics")).body.decode()
