@@ -17,7 +17,17 @@ from tests.support.azurite import Azurite, Certificate, running_azurite
 hypothesis.settings.register_profile("suite", deadline=None)
 hypothesis.settings.load_profile("suite")
 
-_CLEARED = ("MEMPLANE_", "ENTRACLAW_", "CLAUDEOPS_", "CLAUDE", "ANTHROPIC_", "OPENAI_", "AZURE_")
+_CLEARED = (
+    "MEMPLANE_",
+    "ENTRACLAW_",
+    "CLAUDEOPS_",
+    "CLAUDE",
+    "ANTHROPIC_",
+    "OPENAI_",
+    "AZURE_",
+    "CLAW_",
+    "CLLAMA_",
+)
 
 
 @pytest.fixture(autouse=True)

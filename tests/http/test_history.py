@@ -1,0 +1,259 @@
+"""`GET /history` and `GET /history/<agent>`, asked over the port of a real process."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from memplane.ledger.entry import entry_of
+from memplane.ledger.writer import LedgerOptions
+from tests.support.running import Running, memplane, running_memplane
+from tests.support.turns import NOON, record, turn
+
+SECRET = "f" * 48
+REPLAY = "mem-svc-history:" + "a" * 48
+SERVICE = "mem-svc:" + "b" * 48
+KEY = "sk-live-" + "123456789"
+"""A secret in a history that another recorder wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    running: Running
+    agent_token: str
+
+    def ask(
+        self, path: str, token: str | None = None, *, method: str = "GET", **headers: str
+    ) -> tuple[int, dict[str, str], bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.running.port, timeout=30)
+        given = {"Authorization": f"Bearer {token}"} if token is not None else {}
+        connection.request(method, path, headers={**given, **headers})
+        reply = connection.getresponse()
+        body = reply.read()
+        connection.close()
+        return reply.status, {k.lower(): v for k, v in reply.getheaders()}, body
+
+    def refusal(self, path: str, token: str | None = None, **more: str) -> tuple[int, str]:
+        status, headers, body = self.ask(path, token, **more)
+        assert headers["content-type"].startswith("text/plain")
+        return status, body.decode()
+
+    def ids(self, path: str, token: str | None = None) -> list[str]:
+        status, headers, body = self.ask(path, token or self.running.token)
+        assert (status, headers["content-type"]) == (200, "application/x-ndjson"), body
+        return [json.loads(line)["id"] for line in body.split(b"\n") if line]
+
+
+def write_contexts(root: Path) -> None:
+    """What a pod's compile step leaves: tokens for an agent and for services."""
+    for agent in ("analyst", "pod-only"):
+        (root / agent / "service-auth").mkdir(parents=True)
+        (root / agent / "metadata.json").write_text(json.dumps({"token": f"{agent}:{SECRET}"}))
+        for service, token in (("cllama-history", REPLAY), ("mem-svc", SERVICE)):
+            body = {"service": service, "auth_type": "bearer", "token": token, "principal": "m"}
+            (root / agent / "service-auth" / f"{service}.json").write_text(json.dumps(body))
+    (root / "broken").mkdir()
+    (root / "broken" / "metadata.json").write_text("{")
+
+
+def foreign_line() -> bytes:
+    """A line of another recorder, with a secret in it."""
+    said = f"my key is {KEY}"
+    return entry_of(turn(said, ts=NOON - timedelta(days=1))).line + b"\n"
+
+
+@pytest.fixture(scope="module")
+def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+    folder = tmp_path_factory.mktemp("pod")
+    write_contexts(folder / "context")
+    (folder / "ledger" / "analyst").mkdir(parents=True)
+    (folder / "ledger" / "analyst" / "history.jsonl.1").write_bytes(foreign_line())
+    turns = [turn(f"turn {n}", ts=NOON + timedelta(seconds=n // 3)) for n in range(120)]
+    asyncio.run(record(folder / "ledger", turns, LedgerOptions(max_bytes=9000)))
+    env = {
+        "MEMPLANE_CONTEXT_ROOT": str(folder / "context"),
+        "CLAW_SESSION_HISTORY_DIR": str(folder / "ledger"),
+    }
+    with running_memplane(folder / "home", env=env) as running:
+        made = memplane(folder / "home", "token", "create", "--agent", "keeper", "--scope", "read")
+        yield Pod(running, made.stdout.strip())
+
+
+def test_the_agents_own_token_reads_its_history(pod: Pod) -> None:
+    own = f"analyst:{SECRET}"
+    assert len(pod.ids("/history?limit=1000", own)) == 121
+    assert len(pod.ids("/history/analyst?limit=1000", own)) == 121
+    status, _, body = pod.ask("/history?limit=1000", **{"x-api-key": own})
+    assert (status, body.count(b"\n")) == (200, 121)
+    status, _, body = pod.ask("/history?limit=1", authorization="", **{"x-api-key": own})
+    assert status == 200
+
+
+def test_a_token_of_our_own_reads_too_and_only_its_agents(pod: Pod) -> None:
+    assert pod.ids("/history", pod.agent_token) == []
+    assert pod.ids("/history/keeper", pod.agent_token) == []
+    assert pod.refusal("/history/analyst", pod.agent_token) == (403, "forbidden")
+
+
+def test_an_admin_and_a_replay_read_by_name(pod: Pod) -> None:
+    everything = pod.ids("/history/analyst?limit=1000")
+    assert len(set(everything)) == 121
+    assert pod.ids("/history/analyst?limit=1000", REPLAY) == everything
+
+
+def test_a_replay_is_redacted_and_the_others_see_what_was_recorded(pod: Pod) -> None:
+    path = "/history/analyst?limit=1"
+    as_recorded = foreign_line()
+    assert pod.ask(path, pod.running.token)[2] == as_recorded
+    assert pod.ask(path, f"analyst:{SECRET}")[2] == as_recorded
+    replayed = pod.ask(path, REPLAY)[2]
+    assert KEY.encode() not in replayed
+    assert b"[redacted:" in replayed
+    assert json.loads(replayed)["id"] == json.loads(as_recorded)["id"]
+
+
+@pytest.mark.parametrize(
+    ("token", "refused"),
+    [
+        (None, (401, "invalid bearer token")),
+        ("no colon", (401, "invalid bearer token")),
+        ("analyst:", (401, "invalid bearer token")),
+        (":x", (401, "invalid bearer token")),
+        (REPLAY, (401, "invalid bearer token")),
+        ("nobody:x", (403, "agent context not found")),
+        ("..:x", (403, "agent context not found")),
+        ("broken:x", (403, "agent context not found")),
+        ("analyst:wrong", (403, "invalid agent secret")),
+        (f"pod-only:{SECRET}x", (403, "invalid agent secret")),
+    ],
+)
+def test_refusals_of_the_own_history(
+    token: str | None, refused: tuple[int, str], pod: Pod
+) -> None:
+    assert pod.refusal("/history", token) == refused
+
+
+def test_an_admin_has_no_own_history(pod: Pod) -> None:
+    assert pod.refusal("/history", pod.running.token) == (401, "invalid bearer token")
+
+
+@pytest.mark.parametrize(
+    ("path", "token", "refused"),
+    [
+        ("/history/analyst", None, (401, "missing bearer token")),
+        ("/history/analyst", "wrong", (403, "forbidden")),
+        ("/history/analyst", "analyst:wrong", (403, "forbidden")),
+        ("/history/analyst", f"pod-only:{SECRET}", (403, "forbidden")),
+        ("/history/analyst", SERVICE, (403, "forbidden")),
+        ("/history/nobody", None, (404, "agent context not found")),
+        ("/history/nobody", "wrong", (404, "agent context not found")),
+        ("/history/%2e%2e", None, (404, "agent context not found")),
+        ("/history/..%00", None, (404, "agent context not found")),
+        ("/history/.memplane", None, (404, "agent context not found")),
+    ],
+)
+def test_refusals_of_an_agents_history(
+    path: str, token: str | None, refused: tuple[int, str], pod: Pod
+) -> None:
+    assert pod.refusal(path, token) == refused
+
+
+@pytest.mark.parametrize("path", ["/history", "/history/analyst"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_histories_are_only_read(path: str, method: str, pod: Pod) -> None:
+    assert pod.ask(path, pod.running.token, method=method)[0] == 405
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ({"after": "yesterday"}, "after must be RFC3339"),
+        ({"after": "2026-03-01"}, "after must be RFC3339"),
+        ({"after": "2026-03-01 12:00:00Z"}, "after must be RFC3339"),
+        ({"after": "2026-03-01T12:00:00"}, "after must be RFC3339"),
+        ({"after": "2026-13-01T12:00:00Z"}, "after must be RFC3339"),
+        ({"limit": "0"}, "limit must be > 0"),
+        ({"limit": "-3"}, "limit must be > 0"),
+        ({"limit": "abc"}, "limit must be an integer"),
+        ({"limit": "2x"}, "limit must be an integer"),
+        ({"limit": "1.5"}, "limit must be an integer"),
+        ({"cursor": "nonsense"}, "cursor is invalid"),
+        ({"cursor": "WzEsMCwiaGlzdDFfeCJd"}, "cursor is invalid"),
+        ({"cursor": "x", "after": "2026-03-01T12:00:00Z"},
+         "cursor and after are mutually exclusive"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked(query: dict[str, str], text: str, pod: Pod) -> None:
+    assert pod.refusal(f"/history/analyst?{urlencode(query)}", pod.running.token) == (400, text)
+
+
+def test_after_is_strict_and_takes_fractions_and_offsets(pod: Pod) -> None:
+    def later_than(text: str) -> int:
+        return len(pod.ids("/history/analyst?" + urlencode({"after": text, "limit": 1000})))
+
+    assert later_than("2026-03-01T12:00:00Z") == 117
+    assert later_than("2026-03-01T11:59:59.999Z") == 120
+    assert later_than("2026-03-01T13:00:00+01:00") == 117
+    assert later_than("2026-03-01T12:00:00.5Z") == 117
+    assert later_than("2026-02-01T00:00:00Z") == 121
+    assert later_than("2030-01-01T00:00:00Z") == 0
+
+
+def test_pages_have_their_sizes(pod: Pod) -> None:
+    assert len(pod.ids("/history/analyst")) == 100
+    assert len(pod.ids("/history/analyst?limit=7")) == 7
+    assert len(pod.ids("/history/analyst?limit=5000")) == 121
+
+
+def test_a_walk_by_cursor_meets_each_entry_once_and_can_wait_for_more(pod: Pod) -> None:
+    path, met = "/history/analyst?limit=37", list[str]()
+    while True:
+        status, headers, body = pod.ask(path, pod.running.token)
+        assert status == 200
+        met += [json.loads(line)["id"] for line in body.splitlines()]
+        path = f"/history/analyst?limit=37&cursor={headers['x-memplane-next-cursor']}"
+        if headers["x-memplane-has-more"] == "false":
+            break
+    assert met == pod.ids("/history/analyst?limit=1000")
+    status, headers, body = pod.ask(path, pod.running.token)
+    assert (status, body, headers["x-memplane-has-more"]) == (200, b"", "false")
+
+
+def test_lines_that_cannot_be_read_are_counted(tmp_path: Path, pod: Pod) -> None:
+    folder = pod.running.home.parent / "ledger" / "damaged"
+    folder.mkdir()
+    shutil.copy(pod.running.home.parent / "ledger" / "analyst" / "history.jsonl", folder)
+    with (folder / "history.jsonl").open("ab") as file:
+        file.write(b"garbage\n" + foreign_line() + b'{"version":1,"cut')
+    status, headers, body = pod.ask("/history/damaged", pod.running.token)
+    assert (status, headers["x-memplane-skipped-lines"]) == (200, "1")
+    assert body.endswith(foreign_line())
+    assert "x-memplane-skipped-lines" not in pod.ask("/history/analyst", pod.running.token)[1]
+
+
+def test_a_line_of_many_megabytes_is_streamed(pod: Pod) -> None:
+    folder = pod.running.home.parent / "ledger" / "long"
+    folder.mkdir()
+    line = entry_of(turn("x" * (9 << 20), agent="long")).line
+    (folder / "history.jsonl").write_bytes(line + b"\n")
+    status, headers, body = pod.ask("/history/long", pod.running.token)
+    assert (status, body == line + b"\n") == (200, True)
+    assert headers["x-memplane-has-more"] == "false"
+
+
+def test_a_legacy_line_is_given_its_id(pod: Pod) -> None:
+    folder = pod.running.home.parent / "ledger" / "legacy"
+    folder.mkdir()
+    (folder / "history.jsonl").write_bytes(b'{"version":1,"ts":"2026-01-02T03:04:05Z"}\n')
+    body = pod.ask("/history/legacy", pod.running.token)[2]
+    assert body.startswith(b'{"version":1,"id":"hist1_')
+    assert body.endswith(b'","ts":"2026-01-02T03:04:05Z"}\n')
