@@ -31,9 +31,7 @@ def test_help_lists_the_commands(home: Path) -> None:
     assert not home.exists()
 
 
-@pytest.mark.parametrize(
-    "command", ["up", "status", "doctor", "history", "cloud", "manifest", "queue"]
-)
+@pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_command_explains_itself(command: str, home: Path) -> None:
     ran = memplane(home, command, "--help")
     assert ran.returncode == 0
