@@ -23,13 +23,13 @@ from memplane.secret import Secret
 from memplane.settings import (
     Settings,
     all_settings,
-    boolean,
     default_data_dir,
     load_settings,
     settings_from_environment,
     unknown_names,
     unknown_variables,
 )
+from memplane.settings.values import boolean
 
 untimed = hypothesis_settings(deadline=None)
 
@@ -768,3 +768,36 @@ def test_unknown_names_in_the_environment_and_in_dotenv_are_named(
 
 def test_an_unknown_variable_does_not_keep_memplane_from_starting(home: Path) -> None:
     assert loaded(home, environ={"MEMPLANE_HTTP_PROT": "1"}).http.port == 6367
+
+
+# The ledger's
+
+
+def test_the_contracts_names_for_the_ledger_are_honoured(home: Path) -> None:
+    environ = {
+        "CLAW_SESSION_HISTORY_DIR": "/pod/history",
+        "CLLAMA_SESSION_HISTORY_MAX_BYTES": "1000",
+        "MEMPLANE_LEDGER_FSYNC": "always",
+        "MEMPLANE_LEDGER_MODE": "0660",
+    }
+    settings = loaded(home, environ=environ)
+    assert settings.ledger.dir == Path("/pod/history")
+    assert settings.ledger.max_bytes == 1000
+    assert settings.ledger.fsync == "group"
+    assert settings.ledger.mode == 0o660
+    assert loaded(home).ledger.dir == home / "ledger"
+    ours = {**environ, "MEMPLANE_SESSION_HISTORY_DIR": "/ours"}
+    assert loaded(home, environ=ours).ledger.dir == Path("/ours")
+    assert unknown_variables(ours) == []
+
+
+@pytest.mark.parametrize("size", ["0", "-5", "lots", ""])
+def test_a_segment_size_that_is_none_is_the_default(size: str, home: Path) -> None:
+    environ = {"MEMPLANE_LEDGER_MAX_BYTES": size}
+    assert loaded(home, environ=environ).ledger.max_bytes == 268435456
+
+
+@pytest.mark.parametrize("mode", ["0400", "0755", "rw", "1600", ""])
+def test_permissions_that_cannot_work_are_refused(mode: str, home: Path) -> None:
+    environ = {"MEMPLANE_LEDGER_MODE": mode}
+    assert "MEMPLANE_LEDGER_MODE" in message_of(lambda: loaded(home, environ=environ))

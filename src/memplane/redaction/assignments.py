@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from memplane.redaction import checks
-from memplane.redaction.hit import Hit
+from memplane.redaction.hit import Hit, masked
 from memplane.redaction.pattern import Pattern, pattern
 
 KEYWORDS: Final = (
@@ -65,10 +65,8 @@ _SHORTEST_TOKEN: Final = 8
 _LONG_TOKEN: Final = 20
 _FLOOR: Final = 2.3
 _WORD: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
-_NUMBER: Final = r"[0-9.,_+%-]*(?:[0-9][a-zA-Z]{1,2})?"
 _IDENTIFIER: Final = r"[A-Za-z_$][A-Za-z_.$-]*[0-9]?[?]?"
 _JUMBLED: Final = r"(?:[a-z][A-Z].*){3}"
-_PATH: Final = r"(?:[a-z]+:/|~?/|\.{1,2}/|[A-Za-z]:\\).*"
 
 
 def assigns(data: bytes) -> bool:
@@ -88,6 +86,7 @@ def keyed(name: bytes, value: bytes) -> Hit | None:
     short = name[-_LONGEST_NAME:].lower().replace(b"_", b"").replace(b"-", b"")
     if short not in _ALWAYS and not _looks_secret(short, value):
         return None
+    value = masked(value)
     found = pattern(_SCHEME).search(value)
     start = found[1] if found and found[0] == 0 else 0
     secret = value[start:]
@@ -141,9 +140,7 @@ def _trimmed(value: bytes) -> bytes:
 
 
 def _is_secret(name: bytes, value: bytes, *, quoted: bool) -> bool:
-    if len(value) < _SHORTEST or checks.is_placeholder(value) or checks.is_code(value):
-        return False
-    if pattern(_NUMBER).is_all_of(value) or pattern(_PATH).is_all_of(value):
+    if len(value) < _SHORTEST or not checks.may_be_secret(value):
         return False
     if not quoted and pattern(_IDENTIFIER).is_all_of(value):
         jumbled = pattern(_JUMBLED).is_in(value)
@@ -169,13 +166,7 @@ def _may_be_password(value: bytes, *, quoted: bool) -> bool:
 
 def _may_be_weak(name: bytes, value: bytes) -> bool:
     """Say whether a bare word in the shell is a password; nobody names variables like that."""
-    return (
-        _is_password(name)
-        and len(value) >= _SHORTEST
-        and not checks.is_placeholder(value)
-        and not checks.is_code(value)
-        and not pattern(_PATH).is_all_of(value)
-    )
+    return _is_password(name) and len(value) >= _SHORTEST and checks.may_be_secret(value)
 
 
 def _is_password(name: bytes) -> bool:

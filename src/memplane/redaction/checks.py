@@ -37,19 +37,23 @@ _PLACEHOLDERS: Final = _NOTHING | frozenset(
     """.split()
 )
 _HOLE: Final = (
-    r"(?i)"
+    r"(?i:"
     r"(?:[*._#-]|\xe2\x80\xa2)+|x{3,}[x-]*"  # stars, dots, crosses
     r"|<.*>|\[.*\]|\{.*\}|%[a-z_]+%|@[a-z_]+@|#\{.*"  # a hole in a template
     r"|\$(?:[{(].*|[a-z_]+|[a-z]+_[a-z0-9_]*)"
     r"|(?:your|insert|enter|put|replace)[-_ ].*"
     r"|.*[-_ ](?:here|placeholder)"
     r"|.*\*{3,}.*|.*\.{3}|.*\xe2\x80\xa6.*"  # cut short on purpose
+    r")"
 )
 _CODE: Final = (
     r"(?:os|process|env|self|this|cls|config|settings|secrets|vars|var|local|data|args|ctx|req"
     r"|request|response|params|props|user|app|import|await|new|std|system|module)[.?\[(:].*"
     r"|[A-Za-z_][A-Za-z0-9_.]*(?:::[A-Za-z_]+)*[(\[].*"
 )
+_NUMBER: Final = r"[0-9.,_+%-]*(?:[0-9][a-zA-Z]{1,2})?"
+_PATH: Final = r"(?:[a-z]+:/|~?/|\.{1,2}/|[A-Za-z]:\\).*"
+_NO_SECRET: Final = f"(?:{_HOLE})|{_CODE}|{_NUMBER}|{_PATH}"
 
 
 def is_placeholder(value: bytes) -> bool:
@@ -67,9 +71,10 @@ def is_hole(value: bytes) -> bool:
     return pattern(_HOLE).is_all_of(value[:_SAMPLE].strip())
 
 
-def is_code(value: bytes) -> bool:
-    """Say whether a value is an expression that yields the secret: `os.environ["X"]`, `f(x)`."""
-    return pattern(_CODE).is_all_of(value[:_SAMPLE])
+def may_be_secret(value: bytes) -> bool:
+    """Say whether a value is no placeholder, number, path or code that yields the secret."""
+    head = value[:_SAMPLE].strip()
+    return head.lower() not in _PLACEHOLDERS and not pattern(_NO_SECRET).is_all_of(head)
 
 
 def entropy(value: bytes) -> float:
@@ -81,7 +86,7 @@ def entropy(value: bytes) -> float:
 
 def has_digit(value: bytes) -> bool:
     """Say whether there is a digit."""
-    return pattern("[0-9]").is_in(value)
+    return len(value.translate(None, b"0123456789")) < len(value)
 
 
 def has_inner_capital(value: bytes) -> bool:
@@ -91,7 +96,7 @@ def has_inner_capital(value: bytes) -> bool:
 
 def has_letter(value: bytes) -> bool:
     """Say whether there is a letter."""
-    return pattern("[A-Za-z]").is_in(value)
+    return value.upper() != value.lower()
 
 
 def _always(_: bytes) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Final
 from memplane.redaction.pattern import pattern
 
 _MARKER: Final = r"\[redacted:[a-z][a-z0-9-]*:[0-9a-f]{8}\]"
-_OPENING: Final = b"[redacted:"
+OPENING: Final = b"[redacted:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +29,13 @@ class Hit:
 
 def marker(hit: Hit, key: bytes) -> bytes:
     """Return what stands in a secret's place; equal secrets have equal markers."""
-    digest = hmac.new(key, hit.secret, hashlib.sha256).hexdigest()
+    digest = hmac.digest(key, hit.secret, "sha256").hex()
     return f"[redacted:{hit.kind}:{digest[:8]}]".encode()
 
 
 def masked(data: bytes) -> bytes:
     """Blank out markers that are there already, with NULs, which no pattern crosses."""
-    if _OPENING not in data:
+    if OPENING not in data:
         return data
     blank = bytearray(data)
     for start, end in pattern(_MARKER).spans(data):

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from memplane.redaction.assignments import keyed
-from memplane.redaction.hit import Hit, in_order, masked
+from memplane.redaction.hit import OPENING, Hit, in_order
 from memplane.redaction.json_tokens import Token, tokens
 from memplane.redaction.piece import APART, Find, Piece, hits_in
 
@@ -32,7 +32,7 @@ def string_hits(strings: Iterable[Token], find: Find, depth: int = 0) -> Iterato
     pieces: list[Piece] = []
     for token in strings:
         piece = token.piece
-        if token.name and (hit := keyed(token.name, masked(piece.text))):
+        if token.name and (hit := keyed(token.name, piece.text)):
             yield Hit(*piece.span(hit.start, hit.end), hit.kind, hit.secret)
         if depth < _DEEPEST and looks_like_json(piece.text):
             yield from hits_in([piece], lambda text: document_hits(text, find, depth + 1))
@@ -42,8 +42,9 @@ def string_hits(strings: Iterable[Token], find: Find, depth: int = 0) -> Iterato
 
 
 def looks_like_json(text: bytes) -> bool:
-    """Say whether a text begins like an object or a list."""
-    return text.lstrip(_BLANKS)[:1] in _OPENINGS
+    """Say whether a text begins like an object or a list, and not like a marker."""
+    begun = text.lstrip(_BLANKS)
+    return begun[:1] in _OPENINGS and not begun.startswith(OPENING)
 
 
 def unescaped(raw: bytes) -> bytes | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from memplane.redaction.piece import Piece, decoded
@@ -42,7 +42,7 @@ class Frame:
     name: bytes = b""
     awaits_name: bool = False
     position: int = 0
-    marks: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
+    marks: dict[bytes, bytes] | None = None
 
     def here(self) -> bytes | int:
         """Return the name or the position of the value that is being read."""
@@ -75,7 +75,7 @@ def tokens(raw: bytes, start: int = 0, end: int = sys.maxsize) -> Iterator[Token
             frame.name = piece.text
             frame.awaits_name = False
             if piece.text in _MARKS:
-                frame.marks[piece.text] = _mark(raw, end + 1)
+                frame.marks = {**(frame.marks or {}), piece.text: _mark(raw, end + 1)}
             yield Token(piece, frame, b"", b"")
         else:
             yield Token(piece, frame, frame.here(), frame.name)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
 from memplane.redaction.hit import Hit, in_order
@@ -94,7 +96,7 @@ def _read(raw: bytes, event: list[tuple[int, int]], body: _Body) -> None:
     rest = beside_strings(data)
     if rest is not None:
         # A cut or broken event is read as far as it goes, and as text too.
-        body.others += (_alone(_placed(piece, event)) for piece in _by_line(rest, event))
+        body.others += (_alone(piece) for piece in _by_line(rest, event))
     # The marks of an object may come after its text, so all is read before lanes are told apart.
     for token in list(_tokens(raw, event, data)):
         lane = _lane(token)
@@ -108,29 +110,26 @@ def _tokens(raw: bytes, event: list[tuple[int, int]], data: bytes) -> Iterator[T
     if len(event) == 1:
         yield from tokens(raw, *event[0])
         return
+    starts = _line_starts(event)
     for token in tokens(data):
-        yield Token(_placed(token.piece, event), token.frame, token.place, token.name)
+        # A string that is whole stands within one line.
+        line = bisect_right(starts, token.piece.start) - 1
+        piece = token.piece.moved(event[line][0] - starts[line])
+        yield Token(piece, token.frame, token.place, token.name)
 
 
 def _by_line(data: bytes, event: list[tuple[int, int]]) -> Iterator[Piece]:
-    position = 0
-    for start, end in event:
-        yield Piece(data[position : position + end - start], position)
-        position += end - start + 1
+    for (start, end), joined in zip(event, _line_starts(event), strict=True):
+        yield Piece(data[joined : joined + end - start], start)
+
+
+def _line_starts(event: list[tuple[int, int]]) -> list[int]:
+    """Return where each line of an event starts in its data, which has a line break between."""
+    return list(accumulate((end - start + 1 for start, end in event[:-1]), initial=0))
 
 
 def _alone(piece: Piece) -> Token:
     return Token(piece, Frame(None, 0, is_object=False), 0, b"")
-
-
-def _placed(piece: Piece, event: list[tuple[int, int]]) -> Piece:
-    """Return a piece of an event's data where it stands in the body; it is within one line."""
-    joined = 0
-    for start, end in event:
-        if piece.start <= joined + end - start:
-            return piece.moved(start - joined)
-        joined += end - start + 1
-    return piece
 
 
 def _lane(token: Token) -> Hashable | None:
@@ -140,7 +139,7 @@ def _lane(token: Token) -> Hashable | None:
     lane: list[Hashable] = [token.place]
     frame = token.frame
     for _ in range(_DEEPEST):
-        marks = dict(frame.marks)
+        marks = dict(frame.marks or {})
         if frame.parent is None:
             return tuple(lane)
         if frame.parent.parent is not None:

@@ -1,0 +1,32 @@
+"""Settings: one frozen object, read once by whoever assembles the program.
+
+A setting `section.key` is `section.key` in `config.toml` and `MEMPLANE_SECTION_KEY` in the
+environment and in `.env`. Flags win over the environment, it over `.env`, that over `config.toml`.
+Both files lie in the home folder and nowhere else: a file in the current directory could belong
+to somebody else's project.
+"""
+
+from __future__ import annotations
+
+from memplane.settings.sources import (
+    default_data_dir,
+    environment,
+    load_settings,
+    settings_from_environment,
+    unknown_names,
+    unknown_variables,
+)
+from memplane.settings.table import BlobSettings, Named, Settings, all_settings
+
+__all__ = [
+    "BlobSettings",
+    "Named",
+    "Settings",
+    "all_settings",
+    "default_data_dir",
+    "environment",
+    "load_settings",
+    "settings_from_environment",
+    "unknown_names",
+    "unknown_variables",
+]

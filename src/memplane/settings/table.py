@@ -1,0 +1,257 @@
+"""The table of settings: what there is, what it is for, and its default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from memplane.secret import Secret
+from memplane.settings.values import (
+    boolean,
+    count,
+    file_mode,
+    folder,
+    level,
+    optional_path,
+    port,
+    positive,
+    segment_size,
+    syncing,
+    whole,
+    words,
+    zone,
+)
+
+_UNSET: Final = Path("<follows from the home>")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What is known of one setting besides its value."""
+
+    read: Callable[[str], object]
+    about: str
+    aliases: tuple[str, ...] = ()
+    shown_default: str = ""
+
+
+_T = TypeVar("_T")
+
+
+def _option(
+    default: _T,
+    read: Callable[[str], _T],
+    about: str,
+    *,
+    aliases: tuple[str, ...] = (),
+    shown_default: str = "",
+) -> _T:
+    option = Option(read, about, aliases, shown_default)
+    return field(default=default, metadata={"option": option})
+
+
+@dataclass(frozen=True, slots=True)
+class BlobSettings:
+    """The container that state moves through."""
+
+    endpoint: str = _option(
+        "",
+        str,
+        "Address of the storage account, such as `https://ACCOUNT.blob.core.windows.net`.",
+        aliases=("ENTRACLAW_BLOB_ENDPOINT",),
+    )
+    container: str = _option(
+        "", str, "Name of the container.", aliases=("ENTRACLAW_BLOB_CONTAINER",)
+    )
+    connection_string: Secret = _option(
+        Secret(""),
+        Secret,
+        "Connection string of the account, instead of an endpoint. "
+        "The container is created when it is absent.",
+    )
+    sas_url: Secret = _option(
+        Secret(""), Secret, "Address of the container with a shared access signature."
+    )
+    ca_file: Path | None = _option(
+        None, optional_path, "Certificates to trust for the endpoint. For emulators and tests."
+    )
+    token: Secret = _option(
+        Secret(""), Secret, "A bearer token for the endpoint. For emulators and tests."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """The door that listens."""
+
+    port: int = _option(6367, port, "Port to listen on, on loopback. 0 takes any free one.")
+    allowed_hosts: tuple[str, ...] = _option(
+        (), words, "Host headers to accept besides loopback's, each with its port."
+    )
+    requests_per_second: int = _option(
+        1000,
+        count,
+        "Requests that one token may make in a second, and twice as many at once. 0 is no limit.",
+    )
+    concurrent_requests: int = _option(
+        2000, positive, "Requests that are answered at the same time."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    """The record of what happened."""
+
+    dir: Path = _option(
+        _UNSET,
+        folder,
+        "Where ledgers lie, one folder for each agent. In a pod its `.claw-session-history`.",
+        aliases=("MEMPLANE_SESSION_HISTORY_DIR", "CLAW_SESSION_HISTORY_DIR"),
+        shown_default="`<home>/ledger`",
+    )
+    max_bytes: int = _option(
+        268435456,
+        segment_size,
+        "Size at which a segment is sealed and the next begins; 0 or less is the default.",
+        aliases=("MEMPLANE_SESSION_HISTORY_MAX_BYTES", "CLLAMA_SESSION_HISTORY_MAX_BYTES"),
+    )
+    fsync: str = _option(
+        "group",
+        syncing,
+        "When entries are made durable: `group`, before each is acknowledged; `interval`, every "
+        "100 ms; `never`, when the system likes.",
+    )
+    mode: int = _option(
+        0o600,
+        file_mode,
+        "Permissions of ledger files, in octal, for set-ups where several users share them.",
+        shown_default="`600`",
+    )
+    queue_bytes: int = _option(
+        67108864, whole, "Bytes that may wait for the disk before further turns are refused."
+    )
+    verbatim: bool = _option(
+        default=False,
+        read=boolean,
+        about="Write entries as they come, with the secrets in them. `memplane status` says so.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PersonaSettings:
+    """The folder of markdown that follows the agent."""
+
+    sync: bool = _option(
+        default=True,
+        read=boolean,
+        about="`off` quiets the hooks and the sync.",
+        aliases=("ENTRACLAW_PERSONA_SYNC",),
+    )
+    prefix: str = _option("claude_memory", str, "Where persona documents lie in the container.")
+
+
+@dataclass(frozen=True, slots=True)
+class OpsSettings:
+    """Operational memory."""
+
+    memory_budget: int = _option(
+        2000,
+        whole,
+        "Tokens that memories may take in a prompt.",
+        aliases=("CLAUDEOPS_MEMORY_BUDGET",),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything an operator can choose."""
+
+    home: Path = _option(
+        Path("~/.memplane"), folder, "Where memplane keeps its state. Not settable in a file."
+    )
+    agent: str = _option("", str, "The agent that commands and hooks act for by default.")
+    timezone: str = _option(
+        "", zone, "IANA time zone that decides what a day is.", shown_default="the system's"
+    )
+    keep_memory_local: bool = _option(
+        default=False,
+        read=boolean,
+        about="Keep state on this machine, whatever else is set.",
+        aliases=("ENTRACLAW_KEEP_MEMORY_LOCAL",),
+    )
+    strict_cloud: bool = _option(
+        default=False, read=boolean, about="Refuse to start with half a cloud configuration."
+    )
+    data_dir: Path = _option(
+        _UNSET,
+        folder,
+        "The local object store.",
+        shown_default="`<home>/data`; on Windows `%LOCALAPPDATA%\\memplane\\data`",
+    )
+    cache_dir: Path = _option(
+        _UNSET, folder, "The mirror of the container.", shown_default="`<home>/cache`"
+    )
+    state_dir: Path = _option(
+        _UNSET, folder, "What sync remembers.", shown_default="`<home>/state`"
+    )
+    log_level: str = _option(
+        "warning", level, "What is logged: `debug`, `info`, `warning`, `error` and above."
+    )
+    context_root: Path | None = _option(
+        None,
+        optional_path,
+        "Where a pod's compile step left one folder per agent, with the agents' tokens.",
+        aliases=("CLAW_CONTEXT_ROOT",),
+    )
+    admin_token: Secret = _option(
+        Secret(""),
+        Secret,
+        "One more admin's token, besides the home's own.",
+        aliases=("CLLAMA_UI_TOKEN",),
+    )
+    blob: BlobSettings = field(default_factory=BlobSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
+    ledger: LedgerSettings = field(default_factory=LedgerSettings)
+    persona: PersonaSettings = field(default_factory=PersonaSettings)
+    ops: OpsSettings = field(default_factory=OpsSettings)
+
+    def __post_init__(self) -> None:
+        """Fill in the places that follow from the home."""
+        home = self.home.expanduser().absolute()
+        follow = {"home": home, "data_dir": home / "data"}
+        follow |= {"cache_dir": home / "cache", "state_dir": home / "state"}
+        for name, place in follow.items():
+            if name == "home" or getattr(self, name) == _UNSET:
+                object.__setattr__(self, name, place)
+        if self.ledger.dir == _UNSET:
+            object.__setattr__(self, "ledger", replace(self.ledger, dir=home / "ledger"))
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One setting with its name, for loading and for the reference page."""
+
+    name: str
+    default: object
+    option: Option
+
+    @property
+    def variable(self) -> str:
+        """Its name in the environment."""
+        return "MEMPLANE_" + self.name.replace(".", "_").upper()
+
+    @property
+    def secret(self) -> bool:
+        """Whether its value must not be shown."""
+        return isinstance(self.default, Secret)
+
+
+def all_settings(kind: Any = Settings, prefix: str = "") -> Iterator[Named]:
+    """Name every setting there is."""
+    for one in fields(kind):
+        if (option := one.metadata.get("option")) is not None:
+            yield Named(prefix + one.name, one.default, option)
+        else:
+            yield from all_settings(one.default_factory, f"{prefix}{one.name}.")

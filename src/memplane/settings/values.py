@@ -1,0 +1,119 @@
+"""How the text of a setting is read. A reader raises ValueError with what it expected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+_TRUE: Final = frozenset({"true", "1", "yes", "on"})
+_FALSE: Final = frozenset({"false", "0", "no", "off", ""})
+
+
+def boolean(text: str) -> bool:
+    """Read a switch: `true 1 yes on`, `false 0 no off` or empty, in any case."""
+    word = text.strip().lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise ValueError("expected true, 1, yes, on, false, 0, no or off")
+
+
+def whole(text: str) -> int:
+    """Read a whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("expected a whole number") from None
+
+
+def count(text: str) -> int:
+    """Read a whole number that is not negative."""
+    number = whole(text)
+    if number < 0:
+        raise ValueError("expected 0 or more")
+    return number
+
+
+def positive(text: str) -> int:
+    """Read a whole number above zero."""
+    number = whole(text)
+    if number < 1:
+        raise ValueError("expected 1 or more")
+    return number
+
+
+def port(text: str) -> int:
+    """Read a port number; 0 asks for any free one."""
+    number = whole(text)
+    if not 0 <= number <= 65535:  # noqa: PLR2004 - the range of a port
+        raise ValueError("expected a port from 0 to 65535")
+    return number
+
+
+def level(text: str) -> str:
+    """Read how much is logged."""
+    word = text.strip().lower()
+    if word not in {"debug", "info", "warning", "error", "critical"}:
+        raise ValueError("expected debug, info, warning, error or critical")
+    return word
+
+
+def segment_size(text: str) -> int:
+    """Read a size in bytes; what is not a positive number is the default."""
+    try:
+        size = int(text)
+    except ValueError:
+        size = 0
+    return size if size > 0 else 268435456
+
+
+def syncing(text: str) -> str:
+    """Read when entries are made durable; `always` is another word for `group`."""
+    word = text.strip().lower().replace("always", "group")
+    if word not in {"group", "interval", "never"}:
+        raise ValueError("expected group, interval or never")
+    return word
+
+
+def file_mode(text: str) -> int:
+    """Read permissions in octal, such as 600 or 0660; the owner must be able to read and write."""
+    try:
+        mode = int(text, 8)
+    except ValueError:
+        raise ValueError("expected permissions in octal, such as 0660") from None
+    if mode & 0o600 != 0o600 or mode & ~0o666:  # noqa: PLR2004 - the bits themselves
+        raise ValueError("expected permissions from 0600 to 0666, with no execute bits")
+    return mode
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Read a list separated by commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def folder(text: str) -> Path:
+    """Read a path; `~` is the user's folder."""
+    if not text:
+        raise ValueError("expected a path")
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:
+        raise ValueError("expected the folder of a user who exists") from None
+
+
+def optional_path(text: str) -> Path | None:
+    """Read a path that may be left out."""
+    return folder(text) if text else None
+
+
+def zone(text: str) -> str:
+    """Read the name of an IANA time zone; empty is the system's."""
+    if text:
+        from zoneinfo import ZoneInfo  # noqa: PLC0415 - rarely needed, and not free
+
+        try:
+            ZoneInfo(text)
+        except (KeyError, ValueError, OSError):
+            raise ValueError("expected an IANA time zone such as Europe/Berlin") from None
+    return text
