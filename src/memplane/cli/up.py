@@ -19,6 +19,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve until told to stop."""
     del arguments
+    import resource
+
     from memplane.assemble import open_local_plane, own_home
     from memplane.cli import OK
     from memplane.home import Home
@@ -27,6 +29,8 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from memplane.http.ledger_figures import ledger_figures
     from memplane.http.serve import serve_until_stopped
 
+    # A dump of this process would hold every token and every turn that passes.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     home = Home(settings.home)
     async with own_home(home) as claim:
         admins = {"home": home.token(), "settings": settings.admin_token}

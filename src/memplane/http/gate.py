@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memplane.access.grants import Grant
 from memplane.access.tokens import TokenStore
@@ -21,6 +21,7 @@ from memplane.http.errors import absent, answer_to, too_many, unauthorised
 from memplane.http.limits import Buckets, WrongTokens
 from memplane.http.principals import remember_grant, token_given
 
+_REFUSED: Final = frozenset({401, 403})
 PATH_IN_TABLE: Final = "memplane.path"
 
 
@@ -44,13 +45,30 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            self._admit(scope)
+            judged = self._admit(scope)
         except HTTPException as refusal:
             await answer_to(refusal)(scope, receive, send)
         else:
-            await self.app(scope, receive, send)
+            await self.app(scope, receive, send if judged else self._judging(scope, send))
 
-    def _admit(self, scope: Scope) -> None:
+    def _judging(self, scope: Scope, send: Send) -> Send:
+        """Count the tokens that a handler with rules of its own finds wrong, too."""
+        over = False
+
+        async def judged(message: Message) -> None:
+            nonlocal over
+            if message["type"] == "http.response.start" and message["status"] in _REFUSED:
+                wait = self._count_wrong(scope)
+                over = wait > 0
+                if over:
+                    await answer_to(_too_many_wrong(wait))(scope, _nothing_more, send)
+            if not over:
+                await send(message)
+
+        return judged
+
+    def _admit(self, scope: Scope) -> bool:
+        """Refuse whom the token does not let in; False leaves the token to the handler."""
         path = self.table.path_of(scope["path"])
         scope[PATH_IN_TABLE] = path
         given = token_given(scope)
@@ -61,7 +79,9 @@ class Gate:
             if path is None:
                 raise absent()
         elif not self.table.has_no_guard(path, scope["method"]):
-            self._refuse(scope, given)
+            wait = self._count_wrong(scope) if given else 0.0
+            raise _too_many_wrong(wait) if wait else unauthorised()
+        return grant is not None or not given
 
     def _take_one(self, grant: Grant) -> None:
         wait = self.buckets.wait_for(grant.id, self.seconds())
@@ -69,11 +89,15 @@ class Gate:
             self.refused("rate")
             raise too_many("this token asks too often", wait)
 
-    def _refuse(self, scope: Scope, given: str) -> None:
-        if given:
-            self.refused("token")
-            client = scope.get("client")
-            wait = self.wrong.wait_after(client[0] if client else "", self.seconds())
-            if wait:
-                raise too_many("too many wrong tokens from this address", wait)
-        raise unauthorised()
+    def _count_wrong(self, scope: Scope) -> float:
+        self.refused("token")
+        client = scope.get("client")
+        return self.wrong.wait_after(client[0] if client else "", self.seconds())
+
+
+def _too_many_wrong(wait: float) -> HTTPException:
+    return too_many("too many wrong tokens from this address", wait)
+
+
+async def _nothing_more() -> Message:
+    return {"type": "http.disconnect"}
