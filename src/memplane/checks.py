@@ -6,6 +6,8 @@ import asyncio
 import os
 import shutil
 import stat
+import tempfile
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+import aiohttp
 import apsw
 
 from memplane.assemble import Choice, choose_storage, open_store
@@ -20,12 +23,18 @@ from memplane.clock import system_clock
 from memplane.errors import BackendMisconfigured, ConcurrencyError, MemplaneError
 from memplane.home import Home
 from memplane.ids import new_id
+from memplane.ledger.anchors import read_anchors
+from memplane.ledger.checking import verify_ledger
+from memplane.ledger.folder import AgentFolder, agents_in
+from memplane.objects.files import sync_data
 from memplane.objects.keys import collisions
 from memplane.objects.store import Absent, Anything, Matches, ObjectStore, Version
 from memplane.settings import Settings, unknown_names
 
 _FIXED_SQLITE: Final = (3, 51, 3)
 _LITTLE_SPACE: Final = 256 * 1024 * 1024
+_SYNCS: Final = 15
+_TOO_QUICK: Final = 0.00002
 _SKEW: Final = timedelta(minutes=5)
 
 
@@ -51,6 +60,7 @@ async def examine(settings: Settings) -> list[Finding]:
     """Run every check, one after the other."""
     findings = [
         *await asyncio.to_thread(_examine_machine, settings),
+        await _check_door(Home(settings.home)),
         _check_configuration(settings),
     ]
     try:
@@ -68,6 +78,8 @@ def _examine_machine(settings: Settings) -> list[Finding]:
         _check_sqlite(),
         _check_clock(settings.home),
         _check_disk(settings.home),
+        _check_sync(settings.home),
+        _check_ledgers(settings.ledger.dir),
         _check_variables(settings.home),
     ]
 
@@ -83,7 +95,7 @@ def _check_home(home: Home) -> Finding:
 
 
 def _check_private_files(home: Home) -> Finding:
-    names = ("token", "config.toml", ".env")
+    names = ("token", "tokens.json", "redaction.key", "config.toml", ".env")
     loose = [
         str(home.path / name)
         for name in names
@@ -139,6 +151,74 @@ def _check_disk(home: Path) -> Finding:
     if free < _LITTLE_SPACE:
         return Finding("disk", Verdict.FAILED, shown, "free some space, or move MEMPLANE_HOME")
     return Finding("disk", Verdict.OK, shown)
+
+
+def _check_sync(home: Path) -> Finding:
+    """Time a few syncs: one that takes no time reached no disk."""
+    try:
+        with tempfile.TemporaryFile(dir=home) as file:
+            taken = sorted(_sync_once(file.fileno()) for _ in range(_SYNCS))
+    except OSError as error:
+        return Finding("sync", Verdict.WARNING, f"cannot be tried: {error.strerror}")
+    middle = taken[_SYNCS // 2]
+    shown = f"a sync takes {middle * 1000:.2f} ms"
+    if middle < _TOO_QUICK:
+        return Finding(
+            "sync",
+            Verdict.WARNING,
+            f"{shown}, which no disk can do: a power loss may take what was acknowledged",
+            "put MEMPLANE_HOME on a real disk, unless you can afford that",
+        )
+    return Finding("sync", Verdict.OK, shown)
+
+
+def _sync_once(descriptor: int) -> float:
+    started = time.perf_counter()
+    os.write(descriptor, bytes(4096))
+    sync_data(descriptor)
+    return time.perf_counter() - started
+
+
+def _check_ledgers(root: Path) -> Finding:
+    try:
+        anchors = read_anchors(root)
+        agents = sorted({*agents_in(root), *anchors})
+        reports = [verify_ledger(AgentFolder(root, one), anchors.get(one)) for one in agents]
+    except (OSError, MemplaneError) as error:
+        return Finding("ledger", Verdict.FAILED, str(error), f"look at {root}")
+    wrong = [f"{one.agent} ({len(one.findings)})" for one in reports if one.findings]
+    if wrong:
+        return Finding(
+            "ledger",
+            Verdict.FAILED,
+            f"not as it was recorded: {', '.join(wrong[:5])}",
+            "memplane history verify tells where; put the files back from a copy",
+        )
+    count = sum(one.entries + one.unchained for one in reports)
+    return Finding("ledger", Verdict.OK, f"{count} entries, as recorded; agents: {len(reports)}")
+
+
+async def _check_door(home: Home) -> Finding:
+    """Ask the running owner as a page of another origin would."""
+    owner = home.owner()
+    if owner is None or not owner.address:
+        return Finding("door", Verdict.OK, "nothing listens")
+    probes = (({"Host": "evil.example"}, 421), ({"Origin": "https://evil.example"}, 403))
+    timeout = aiohttp.ClientTimeout(total=10)
+    try:
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            for headers, expected in probes:
+                async with session.get(f"{owner.address}/health", headers=headers) as reply:
+                    if reply.status != expected:
+                        return Finding(
+                            "door",
+                            Verdict.FAILED,
+                            f"{owner.address} answers {reply.status} to {headers}",
+                            "is another program between memplane and its port?",
+                        )
+    except (aiohttp.ClientError, TimeoutError) as error:
+        return Finding("door", Verdict.FAILED, f"{owner.address}: {error}", "memplane up")
+    return Finding("door", Verdict.OK, f"{owner.address} refuses other hosts and origins")
 
 
 def _check_variables(home: Path) -> Finding:

@@ -13,6 +13,7 @@ from memplane.clock import system_clock
 from memplane.objects.outbox import Outbox
 from tests.support.azurite import Azurite
 from tests.support.running import memplane, running_memplane
+from tests.support.turns import record, turn
 
 
 def cloud(azurite: Azurite, container: str) -> dict[str, str]:
@@ -116,6 +117,9 @@ def test_doctor_finds_a_healthy_machine_healthy(home: Path) -> None:
     assert {"home", "secrets", "sqlite", "clock", "disk", "configuration", "names"} <= set(
         findings
     )
+    assert {"sync", "ledger", "door"} <= set(findings)
+    # A home in memory, as tests may have, is synced quicker than any disk could.
+    findings.pop("sync")
     assert {one["verdict"] for one in findings.values()} == {"ok"}
     assert LocalBackend(home / "data").list() == []
 
@@ -132,6 +136,19 @@ def test_doctor_names_what_is_wrong_and_the_remedy(home: Path) -> None:
     assert f"chmod 600 {home / 'token'}" in ran.stdout
     assert "warning names" in ran.stdout
     assert "MEMPLANE_KEEP_MEMROY_LOCAL" in ran.stdout
+
+
+async def test_doctor_checks_the_ledgers_and_the_door(home: Path) -> None:
+    await record(home / "ledger", [turn(f"turn {n}") for n in range(3)])
+    with running_memplane(home) as running:
+        ran = memplane(home, "doctor")
+    assert "3 entries, as recorded; agents: 1" in ran.stdout
+    assert f"{running.address} refuses other hosts and origins" in ran.stdout
+    history = home / "ledger" / "analyst" / "history.jsonl"
+    history.write_bytes(history.read_bytes().replace(b"turn 1", b"turn 9", 1))
+    ran = memplane(home, "doctor")
+    assert ran.returncode == 1
+    assert "failed  ledger: not as it was recorded: analyst (1)" in ran.stdout
 
 
 def test_doctor_refuses_a_home_that_others_can_read(home: Path) -> None:
