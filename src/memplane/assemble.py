@@ -21,7 +21,7 @@ from memplane.errors import BackendMisconfigured, HomeError
 from memplane.home import Claim, Home
 from memplane.ids import new_id
 from memplane.ledger.entry import Turn
-from memplane.ledger.recovery import Modes
+from memplane.ledger.sealing import Modes
 from memplane.ledger.redacting import redactions
 from memplane.ledger.writer import LedgerOptions, Syncing, open_ledger
 from memplane.objects.cached import CachedStore

@@ -20,7 +20,7 @@ from memplane.ledger.checking import verify_ledger
 from memplane.ledger.entry import Turn
 from memplane.ledger.folder import AgentFolder, agents_in
 from memplane.ledger.reader import entries
-from memplane.ledger.recovery import Modes
+from memplane.ledger.sealing import Modes
 from memplane.ledger.writer import LedgerOptions, Syncing, open_ledger
 from tests.support.turns import NOON, record, turn
 

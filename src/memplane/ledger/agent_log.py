@@ -12,11 +12,12 @@ from memplane.clock import Clock
 from memplane.home import make_private
 from memplane.ledger.chain import Kind, Link
 from memplane.ledger.chain_file import ChainFile
-from memplane.ledger.folder import CHAIN, OPEN, AgentFolder
+from memplane.ledger.folder import CHAIN, OPEN, SEGMENTS, AgentFolder
 from memplane.ledger.heads import head_of
 from memplane.ledger.reader import entries
 from memplane.ledger.recent import KEPT_FOR, RecentIds
-from memplane.ledger.recovery import Modes, Recovered, recover, seal
+from memplane.ledger.recovery import Recovered, recover
+from memplane.ledger.sealing import Modes, seal
 from memplane.objects.files import sync_data, sync_folder, write_all
 
 _log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class AgentLog:
         self._file = -1
         self._chain: ChainFile | None = None
         self._unsynced_chain = False
+        self._unsynced_lines = False
 
     @contextmanager
     def held(self, anchor: Link | None, clock: Clock) -> Generator[Recovered | None]:
@@ -52,11 +54,13 @@ class AgentLog:
 
     def _open_lock(self) -> None:
         path = self.folder.path
+        make_private(path.parent)
         if not path.exists():
-            make_private(path.parent)
-            path.mkdir(self._modes.folder)
+            path.mkdir(self._modes.folder, exist_ok=True)
             path.chmod(self._modes.folder)
-            sync_folder(path.parent)
+        # Whoever made these may have died before their names were durable.
+        sync_folder(path.parent)
+        sync_folder(path.parent.parent)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._lock = os.open(path / "lock", flags, self._modes.file)
 
@@ -88,7 +92,7 @@ class AgentLog:
         try:
             recovered = recover(self.folder, chain, anchor, self._modes)
             chain.sync()
-            sync_folder(self.folder.path)
+            self._sync_folders()
             self._file = self._open_segment()
         except BaseException:
             chain.close()
@@ -97,6 +101,11 @@ class AgentLog:
         if before is None or before != chain.end.place:
             self._learn(clock)
         return recovered
+
+    def _sync_folders(self) -> None:
+        for folder in (self.folder.path, self.folder.path / SEGMENTS):
+            if folder.exists():
+                sync_folder(folder)
 
     def _open_segment(self) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -123,6 +132,7 @@ class AgentLog:
         Raises:
             OSError: They could not be written.
         """
+        self._unsynced_lines = True
         try:
             write_all(self._file, b"\n".join((*lines, b"")))
         except OSError:
@@ -144,6 +154,7 @@ class AgentLog:
             OSError: It may or may not be. This file must not be synced again.
         """
         sync_data(self._file)
+        self._unsynced_lines = False
 
     def start_segment_anew(self) -> None:
         """Give up the open file after a failed sync: what is certain in it is sealed.
@@ -177,6 +188,8 @@ class AgentLog:
     def seal(self) -> None:
         """End the open segment and begin the next."""
         assert self._chain is not None  # noqa: S101 - only asked while held
+        if self._unsynced_lines:
+            self.sync()
         os.close(self._file)
         self._file = -1
         try:
@@ -187,12 +200,15 @@ class AgentLog:
             raise
 
     def sync_chain(self) -> Link | None:
-        """Make the chain durable; returns its end when that is news."""
+        """Make the chain durable; returns its end when that is news.
+
+        Whoever went on with the chain meanwhile tells its end.
+        """
         if self._chain is None or not self._unsynced_chain:
             return None
         self._chain.sync()
         self._unsynced_chain = False
-        return self._chain.end
+        return self._chain.end if self._chain.unchanged else None
 
     def close(self) -> None:
         """Let go of every file."""

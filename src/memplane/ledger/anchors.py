@@ -19,7 +19,7 @@ from memplane.ledger.folder import STATE
 from memplane.objects.files import append_to_file, locked, open_folder, replace_file
 
 NAME: Final = "anchors.jsonl"
-_COMPACT_AT: Final = 1 << 20
+_COMPACT_AT: Final = 1 << 18
 
 
 class _Anchor(msgspec.Struct, frozen=True):
@@ -48,15 +48,25 @@ def read_anchors(root: Path) -> dict[str, Link]:
     return found
 
 
-def write_anchors(root: Path, ends: Mapping[str, Link]) -> None:
-    """Add anchors, durably; a long file is written anew with the last of each agent."""
+def write_anchors(root: Path, ends: Mapping[str, Link], *, anew: bool = False) -> None:
+    """Add anchors, durably; a long file is written anew with the last of each agent.
+
+    Another process may have told a later end of the same chain already, and that stays. `anew`
+    is for a chain that has lost what its anchor names.
+    """
     make_private(root / STATE)
     folder = open_folder(root / STATE, (), create=False)
     try:
         with locked(folder, "anchors.lock"):
-            append_to_file(folder, NAME, _encoded(ends))
+            known = read_anchors(root)
+            news = {
+                agent: end
+                for agent, end in ends.items()
+                if anew or agent not in known or end.seq > known[agent].seq
+            }
+            append_to_file(folder, NAME, b"\n" + _encoded(news))
             if (root / STATE / NAME).stat().st_size > _COMPACT_AT:
-                replace_file(folder, NAME, _encoded(read_anchors(root)))
+                replace_file(folder, NAME, _encoded({**known, **news}))
     finally:
         os.close(folder)
 

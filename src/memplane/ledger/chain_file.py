@@ -35,7 +35,7 @@ class ChainFile:
         self.end: Link = GENESIS
 
     def load(self) -> bytes:
-        """Find the end again; returns the bytes after the last whole record, which are cut off."""
+        """Find the end again; returns the bytes after the last whole record."""
         size = os.fstat(self._descriptor).st_size
         window = _LONGEST_RECORD
         while True:
@@ -47,9 +47,11 @@ class ChainFile:
             window *= 16
         self.end, extra = found or (GENESIS, len(tail))
         self._size = size - extra
-        if extra:
-            os.ftruncate(self._descriptor, self._size)
         return tail[len(tail) - extra :]
+
+    def cut(self) -> None:
+        """Cut off what is behind the last whole record."""
+        os.ftruncate(self._descriptor, self._size)
 
     @property
     def unchanged(self) -> bool:

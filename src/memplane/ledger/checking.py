@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import hmac
-from collections.abc import Iterator
-from contextlib import ExitStack
+import os
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from io import BufferedReader
+from pathlib import Path
 from typing import Final
 
 from memplane.ledger.chain import (
@@ -18,10 +21,12 @@ from memplane.ledger.chain import (
     Record,
     commitment_of,
     decode,
+    encode,
     hash_of,
 )
-from memplane.ledger.folder import AgentFolder
-from memplane.ledger.lines import lines_of
+from memplane.ledger.folder import CHAIN, AgentFolder
+from memplane.ledger.heads import head_of, hydrated
+from memplane.ledger.lines import Line, lines_of
 from memplane.ledger.verify import Problem, verify_lines
 
 _LINES: Final = frozenset({Kind.ENTRY, Kind.FOUND})
@@ -56,27 +61,71 @@ def verify_ledger(folder: AgentFolder, anchor: Link | None) -> LedgerReport:
     """Check every record of the chain, every line it commits to, and what lies beside it."""
     report = LedgerReport(folder.agent)
     with ExitStack() as stack:
-        files = {
-            one.number: (one.path.name, stack.enter_context(one.path.open("rb")))
-            for one in folder.segments()
-        }
-        end = _check_chain(folder, files, anchor, report)
-        _check_rest(files, end, report)
+        ledger = _opened(folder, stack)
+        end = _check_chain(folder, ledger, anchor, report)
+        _check_rest(ledger, end, report)
+        _check_repetition(ledger, report)
     return report
 
 
-_Files = dict[int, tuple[str, BufferedReader]]
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file as it was at one moment: what was added since is not looked at."""
+
+    name: str
+    file: BufferedReader
+    size: int
+
+    def lines(self, start: int = 0) -> Iterator[Line]:
+        self.file.seek(start)
+        return (line for line in lines_of(self.file) if line.offset + line.size <= self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    chain: _File | None
+    segments: dict[int, _File]
+
+
+def _opened(folder: AgentFolder, stack: ExitStack) -> _Opened:
+    """Open the files between two batches of whoever writes, when all of them agree."""
+    with _locked(folder.path / "lock"):
+        chain = _open(folder.chain, stack) if folder.chain.exists() else None
+        found = folder.segments()
+        segments = {one.number: _open(one.path, stack, end=one.end) for one in found}
+    return _Opened(chain, segments)
+
+
+def _open(path: Path, stack: ExitStack, *, end: int | None = None) -> _File:
+    file = stack.enter_context(path.open("rb"))
+    size = os.fstat(file.fileno()).st_size
+    return _File(path.name, file, size if end is None else min(size, end))
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[None]:
+    """Hold the agent's lock; a ledger that nobody here writes to has none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _check_chain(
-    folder: AgentFolder, files: _Files, anchor: Link | None, report: LedgerReport
+    folder: AgentFolder, ledger: _Opened, anchor: Link | None, report: LedgerReport
 ) -> Place:
     """Follow the chain from its beginning; returns the place where it ends."""
     end, anchored = GENESIS, anchor is None or anchor.seq == 0
-    for offset, record in _records(folder, report):
+    for offset, record in _records(ledger.chain, report):
         for problem, found in _record_findings(end, record):
             report.findings.append(LedgerFinding(folder.chain.name, offset, problem, found))
-        _check_ledger_side(record, files, report)
+        _check_ledger_side(record, ledger.segments, report)
         end = record.link
         if anchor is not None and record.seq == anchor.seq:
             anchored = hmac.compare_digest(record.hash, anchor.hash)
@@ -86,18 +135,18 @@ def _check_chain(
     return end.place
 
 
-def _records(folder: AgentFolder, report: LedgerReport) -> Iterator[tuple[int, Record]]:
-    if not folder.chain.exists():
-        return
-    with folder.chain.open("rb") as file:
-        for line in lines_of(file):
-            record = decode(line.data) if line.data is not None and line.ended else None
-            if record is not None:
-                yield line.offset, record
-                continue
-            problem = Problem.DAMAGED if line.ended else Problem.TORN
-            finding = LedgerFinding(folder.chain.name, line.offset, problem, "not a record")
-            report.findings.append(finding)
+def _records(chain: _File | None, report: LedgerReport) -> Iterator[tuple[int, Record]]:
+    for line in chain.lines() if chain is not None else ():
+        record = decode(line.data) if line.data is not None and line.ended else None
+        if record is not None and line.data is not None:
+            # Another spelling of the same record is a change, too.
+            if encode(record) != line.data + b"\n":
+                finding = LedgerFinding(CHAIN, line.offset, Problem.CHANGED, "spelled otherwise")
+                report.findings.append(finding)
+            yield line.offset, record
+            continue
+        problem = Problem.DAMAGED if line.ended else Problem.TORN
+        report.findings.append(LedgerFinding(CHAIN, line.offset, problem, "not a record"))
 
 
 def _record_findings(before: Link, record: Record) -> Iterator[tuple[Problem, str]]:
@@ -111,9 +160,10 @@ def _record_findings(before: Link, record: Record) -> Iterator[tuple[Problem, st
         yield Problem.CHANGED, f"record {record.seq} leaves out what is at {where}"
 
 
-def _check_ledger_side(record: Record, files: _Files, report: LedgerReport) -> None:
+def _check_ledger_side(record: Record, files: dict[int, _File], report: LedgerReport) -> None:
     """Compare a record with the bytes that it is about."""
-    name, file = files.get(record.place.segment, (f"segment {record.place.segment}", None))
+    file = files.get(record.place.segment)
+    name = file.name if file is not None else f"segment {record.place.segment}"
     found = [
         LedgerFinding(name, record.place.offset, problem, words)
         for problem, words in _ledger_findings(record, file)
@@ -124,7 +174,7 @@ def _check_ledger_side(record: Record, files: _Files, report: LedgerReport) -> N
         report.gaps += int(record.more.get("count", 0))
 
 
-def _ledger_findings(record: Record, file: BufferedReader | None) -> Iterator[tuple[Problem, str]]:
+def _ledger_findings(record: Record, file: _File | None) -> Iterator[tuple[Problem, str]]:
     noted = f"noted in record {record.seq}: {record.more.get('why')}"
     match record.kind:
         case Kind.BROKEN:
@@ -141,29 +191,48 @@ def _ledger_findings(record: Record, file: BufferedReader | None) -> Iterator[tu
             return
 
 
-def _is_intact(record: Record, file: BufferedReader) -> bool:
-    file.seek(record.place.offset)
-    data = file.read(record.size)
+def _is_intact(record: Record, file: _File) -> bool:
+    file.file.seek(record.place.offset)
+    data = file.file.read(record.size)
     if len(data) != record.size or not data.endswith(b"\n"):
         return False
     return hmac.compare_digest(commitment_of(record.salt, data[:-1]), record.commitment)
 
 
-def _is_as_sealed(record: Record, file: BufferedReader) -> bool:
+def _is_as_sealed(record: Record, file: _File) -> bool:
     expected = record.more.get("sha256")
-    file.seek(0)
-    found = hashlib.file_digest(file, "sha256").hexdigest()
+    file.file.seek(0)
+    found = hashlib.file_digest(file.file, "sha256").hexdigest()
     return not expected or hmac.compare_digest(found, str(expected))
 
 
-def _check_rest(files: _Files, end: Place, report: LedgerReport) -> None:
+def _check_rest(ledger: _Opened, end: Place, report: LedgerReport) -> None:
     """Check the lines that the chain does not know, by their ids."""
-    for number, (name, file) in sorted(files.items()):
+    for number, file in sorted(ledger.segments.items()):
         if number < end.segment:
             continue
-        file.seek(end.offset if number == end.segment else 0)
-        rest = verify_lines(lines_of(file))
+        rest = verify_lines(file.lines(end.offset if number == end.segment else 0))
         report.unchained += rest.entries
         report.findings += [
-            LedgerFinding(name, one.offset, one.problem, one.found) for one in rest.findings
+            LedgerFinding(file.name, one.offset, one.problem, one.found)
+            for one in rest.findings
+            if one.problem is not Problem.REPEATED
         ]
+
+
+def _check_repetition(ledger: _Opened, report: LedgerReport) -> None:
+    """Find entries that are there twice, anywhere in the ledger."""
+    seen: set[int] = set()
+    for _, file in sorted(ledger.segments.items()):
+        for line in file.lines():
+            head = head_of(line.data) if line.data and line.ended else None
+            if head is None or line.data is None:
+                continue
+            # Eight bytes tell entries apart, in a fraction of the memory.
+            identifier = hydrated(line.data, head)[0].encode()
+            short = int.from_bytes(hashlib.sha256(identifier).digest()[:8], "big")
+            if short in seen:
+                words = "an entry that is there already"
+                finding = LedgerFinding(file.name, line.offset, Problem.REPEATED, words)
+                report.findings.append(finding)
+            seen.add(short)

@@ -138,7 +138,7 @@ def _members(turn: Turn) -> bytes:
         parts.append(b',"request_effective":%s' % reencoded(turn.request_effective))
     parts.append(b',"response":%s,"usage":%s' % (_reply(turn.reply), _usage(turn.usage)))
     if turn.tool_trace:
-        parts.append(b',"tool_trace":%s' % turn.tool_trace)
+        parts.append(b',"tool_trace":%s' % compacted(turn.tool_trace))
     if turn.occurrence > 1:
         parts.append(b',"occurrence":%d' % turn.occurrence)
     return escaped(b"".join((*parts, b"}")))

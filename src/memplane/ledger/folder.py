@@ -29,10 +29,14 @@ _DIGITS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file of the ledger. The open one has the number that it will be sealed under."""
+    """One file of the ledger. The open one has the number that it will be sealed under.
+
+    `end` is set after a failed sync: what lies behind it was written again elsewhere.
+    """
 
     number: int
     path: Path
+    end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class AgentFolder:
         """Return the sealed segments, oldest first."""
         return sorted(
             (
-                Segment(int(path.stem), path)
+                Segment(int(path.stem), path, _read_end(path.with_suffix(".end")))
                 for path in (self.path / SEGMENTS).glob("*.jsonl")
                 if path.stem.isdecimal() and len(path.stem) == _DIGITS
             ),
@@ -95,6 +99,17 @@ class AgentFolder:
     def sealed_path(self, number: int) -> Path:
         """Return where a segment lies once it is sealed."""
         return self.path / SEGMENTS / f"{number:0{_DIGITS}}.jsonl"
+
+    def end_path(self, number: int) -> Path:
+        """Return the file that says where a segment ends whose last sync failed."""
+        return self.sealed_path(number).with_suffix(".end")
+
+
+def _read_end(path: Path) -> int | None:
+    try:
+        return int(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def agents_in(root: Path) -> list[str]:

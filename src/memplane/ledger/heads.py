@@ -58,7 +58,8 @@ def hydrated(line: bytes, head: Head) -> tuple[str, bytes]:
     identifier = recomputed_id(bare)
     found = _VERSION_MEMBER.match(bare)
     at = found.end() if found else 1
-    return identifier, b'%s"id":"%s",%s' % (bare[:at], identifier.encode(), bare[at:])
+    comma = b"" if bare[at:].lstrip().startswith(b"}") else b","
+    return identifier, b'%s"id":"%s"%s%s' % (bare[:at], identifier.encode(), comma, bare[at:])
 
 
 def instant(text: str) -> datetime | None:

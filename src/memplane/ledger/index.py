@@ -7,12 +7,15 @@ damaged is read from the segments again.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from io import BufferedReader
 from itertools import groupby
-from typing import IO, Final
+from typing import Final
 
 import msgspec
 
@@ -29,7 +32,7 @@ _WORTH_WRITING: Final = 8
 _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
-Files = Sequence[tuple[Segment, IO[bytes]]]
+Files = Sequence[tuple[Segment, BufferedReader]]
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -47,37 +50,43 @@ class Block(msgspec.Struct, frozen=True):
 def first_place_after(folder: AgentFolder, files: Files, moment: datetime) -> Place:
     """Return a place before which no entry is later than the moment."""
     stored = _checked(_stored(folder), files)
-    added = list(_blocks_beyond(stored, files))
-    if len(added) >= _WORTH_WRITING:
-        _store(folder, [*stored, *added])
-    for block in (*stored, *added):
+    blocks = [block for one in files for block in _blocks_of_file(stored, one, files)]
+    if len(blocks) - sum(map(len, stored.values())) >= _WORTH_WRITING:
+        _store(folder, blocks)
+    for block in blocks:
         if read_stamp(block.max_ts) > moment:
             return Place(block.segment, block.offset)
-    return _end_of((*stored, *added), files)
+    return _end_of(blocks, files)
 
 
 def _stored(folder: AgentFolder) -> list[Block]:
+    """Read the blocks; each line begins with a hash of the rest, so that none was changed."""
     try:
-        lines = folder.index.read_bytes().splitlines()
-        return [msgspec.json.decode(line, type=Block) for line in lines]
-    except (OSError, msgspec.DecodeError):
+        lines = [line.partition(b" ") for line in folder.index.read_bytes().splitlines()]
+        if any(not hmac.compare_digest(_sum(rest), given) for given, _, rest in lines):
+            return []
+        return [msgspec.json.decode(rest, type=Block) for _, _, rest in lines]
+    except (OSError, ValueError, msgspec.DecodeError):
         return []
 
 
-def _checked(stored: list[Block], files: Files) -> list[Block]:
-    """Return the stored blocks that still describe the files, from the first on."""
-    by_number = {segment.number: file for segment, file in files}
-    expected = [segment.number for segment, _ in files]
-    kept: list[Block] = []
+def _sum(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest()[:16].encode()
+
+
+def _checked(stored: list[Block], files: Files) -> dict[int, list[Block]]:
+    """Return the stored blocks that still describe their segments, by its number."""
+    opened = {segment.number: file for segment, file in files}
+    kept: dict[int, list[Block]] = {}
     for number, group in groupby(stored, key=lambda block: block.segment):
         blocks = list(group)
-        while expected and expected[0] < number:
-            del expected[0]  # a segment without any entry has no block
-        if not expected or number != expected.pop(0):
-            break
-        if not _contiguous(blocks) or not _describes(blocks[-1], by_number[number]):
-            break
-        kept += blocks
+        if (
+            number in opened
+            and _contiguous(blocks)
+            and _describes(blocks[0], opened[number])
+            and _describes(blocks[-1], opened[number])
+        ):
+            kept[number] = blocks
     return kept
 
 
@@ -90,7 +99,7 @@ def _contiguous(blocks: list[Block]) -> bool:
     return times and all(block.offset == end for block, end in zip(blocks, ends[:-1], strict=True))
 
 
-def _describes(block: Block, file: IO[bytes]) -> bool:
+def _describes(block: Block, file: BufferedReader) -> bool:
     if os.fstat(file.fileno()).st_size < block.end:
         return False
     file.seek(block.offset)
@@ -101,24 +110,25 @@ def _describes(block: Block, file: IO[bytes]) -> bool:
     return False
 
 
-def _blocks_beyond(stored: list[Block], files: Files) -> Iterator[Block]:
-    done = stored[-1] if stored else None
-    for segment, file in files:
-        if done is not None and segment.number < done.segment:
-            continue
-        start = done.end if done is not None and segment.number == done.segment else 0
-        last = segment is files[-1][0]
-        yield from _blocks_of(segment, file, start, only_full=last)
+def _blocks_of_file(
+    stored: dict[int, list[Block]], one: tuple[Segment, BufferedReader], files: Files
+) -> list[Block]:
+    """Return the blocks of a file: those that are stored, and what came after them."""
+    segment, file = one
+    known = stored.get(segment.number, [])
+    start = known[-1].end if known else 0
+    open_one = segment is files[-1][0]
+    return [*known, *_blocks_of(segment, file, start, only_full=open_one)]
 
 
 def _blocks_of(
-    segment: Segment, file: IO[bytes], start: int, *, only_full: bool
+    segment: Segment, file: BufferedReader, start: int, *, only_full: bool
 ) -> Iterator[Block]:
     file.seek(start)
     offset, end, count, first_id = start, start, 0, ""
     earliest, latest = _LATEST, _EARLIEST
     for line in lines_of(file):
-        if not line.ended:
+        if not line.ended or (segment.end is not None and line.offset >= segment.end):
             break
         end = line.offset + line.size
         head = head_of(line.data) if line.data else None
@@ -147,7 +157,8 @@ def _end_of(blocks: Sequence[Block], files: Files) -> Place:
 
 
 def _store(folder: AgentFolder, blocks: list[Block]) -> None:
-    data = b"".join(msgspec.json.encode(block) + b"\n" for block in blocks)
+    encoded = [msgspec.json.encode(block) for block in blocks]
+    data = b"".join(b"%s %s\n" % (_sum(line), line) for line in encoded)
     # A folder that cannot be written to is read all the same, only more slowly.
     with suppress(OSError):
         descriptor = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -13,7 +13,8 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import IO, Final
+from io import BufferedReader
+from typing import Final
 
 from memplane.errors import InvalidCursor
 from memplane.ledger.cursor import BEGINNING, Cursor
@@ -30,7 +31,7 @@ LARGEST_PAGE: Final = 1000
 class Found:
     """An entry of a page: the file it lies in, its place there, and its id."""
 
-    file: IO[bytes]
+    file: BufferedReader
     segment: int
     line: Line
     head: Head
@@ -73,30 +74,50 @@ def open_page(
     """
     with _all_open(folder) as files:
         page = Page(next=cursor)
-        for found in _found(_from(folder, files, cursor, after), page):
-            if after is not None and not _is_later(found.head, after):
+        passed, last = 0, None
+        for found in _found(_from(folder, files, cursor, after)):
+            if found is None:
+                passed += 1
                 continue
-            if len(page.entries) == limit:
-                page.has_more = True
-                break
-            page.entries.append(found)
-        if page.entries:
-            page.next = _cursor_at(page.entries[-1])
+            if after is None or _is_later(found.head, after):
+                if len(page.entries) == limit:
+                    page.has_more = True
+                    break
+                page.entries.append(found)
+                page.skipped, passed = page.skipped + passed, 0
+            last = found
+        if not page.has_more:
+            page.skipped += passed
+            last = last or (_last(files) if after is not None and not cursor.id else None)
+        if last is not None:
+            page.next = _cursor_at(last)
         yield page
 
 
-def _found(files: Iterator[tuple[Segment, IO[bytes]]], page: Page) -> Iterator[Found]:
-    """Yield the entries of files; lines that cannot be read are counted on the page."""
+def _found(files: Iterator[tuple[Segment, BufferedReader]]) -> Iterator[Found | None]:
+    """Yield the entries of files; None is a line that cannot be read."""
     for segment, file in files:
         for line in lines_of(file, longest=LONGEST):
+            if segment.end is not None and line.offset >= segment.end:
+                break
             if not line.ended or (line.data is not None and not line.data.strip()):
                 continue
             head = head_of(line.data) if line.data is not None else None
             if head is None:
-                page.skipped += 1
+                yield None
             else:
                 place = Line(line.number, line.offset, line.size, None)
                 yield Found(file, segment.number, place, head)
+
+
+def _last(files: list[tuple[Segment, BufferedReader]]) -> Found | None:
+    """Find the last entry of all."""
+    for segment, file in reversed(files):
+        file.seek(0)
+        here = deque(filter(None, _found(iter([(segment, file)]))), maxlen=1)
+        if here:
+            return here[0]
+    return None
 
 
 def entries(
@@ -116,10 +137,9 @@ def open_last(folder: AgentFolder, count: int) -> Generator[Page]:
     with _all_open(folder) as files:
         page = Page()
         for one in reversed(files):
-            here = deque(_found(iter([one]), page), maxlen=count - len(page.entries))
-            page.entries[:0] = here
+            left = count - len(page.entries)
+            page.entries[:0] = deque(filter(None, _found(iter([one]))), maxlen=left)
             if len(page.entries) == count:
-                page.has_more = True
                 break
         yield page
 
@@ -129,7 +149,7 @@ def open_entry(folder: AgentFolder, start_of_id: str) -> Generator[Page]:
     """Find the entries whose id begins so; more than one when too little of it was given."""
     with _all_open(folder) as files:
         page = Page()
-        for found in _found(iter(files), page):
+        for found in filter(None, _found(iter(files))):
             identifier = found.head.id or found.read()[0]
             if identifier.startswith(start_of_id):
                 page.entries.append(found)
@@ -137,7 +157,7 @@ def open_entry(folder: AgentFolder, start_of_id: str) -> Generator[Page]:
 
 
 @contextmanager
-def _all_open(folder: AgentFolder) -> Generator[list[tuple[Segment, IO[bytes]]]]:
+def _all_open(folder: AgentFolder) -> Generator[list[tuple[Segment, BufferedReader]]]:
     """Open every segment, as they were at one moment: none twice, none left out."""
     while True:
         listed = folder.segments()
@@ -155,16 +175,16 @@ def _all_open(folder: AgentFolder) -> Generator[list[tuple[Segment, IO[bytes]]]]
                 return
 
 
-def _opened(stack: ExitStack, segments: list[Segment]) -> list[tuple[Segment, IO[bytes]]]:
+def _opened(stack: ExitStack, segments: list[Segment]) -> list[tuple[Segment, BufferedReader]]:
     return [(one, stack.enter_context(one.path.open("rb"))) for one in segments]
 
 
 def _from(
     folder: AgentFolder,
-    files: list[tuple[Segment, IO[bytes]]],
+    files: list[tuple[Segment, BufferedReader]],
     cursor: Cursor,
     after: datetime | None,
-) -> Iterator[tuple[Segment, IO[bytes]]]:
+) -> Iterator[tuple[Segment, BufferedReader]]:
     """Yield the files to read, each at the byte to read from."""
     if cursor.id:
         yield from files[_resume(files, cursor) :]
@@ -178,7 +198,7 @@ def _from(
         yield from files
 
 
-def _resume(files: list[tuple[Segment, IO[bytes]]], cursor: Cursor) -> int:
+def _resume(files: list[tuple[Segment, BufferedReader]], cursor: Cursor) -> int:
     """Place the cursor's file behind the cursor's entry, and return which file it is.
 
     Another recorder renames its file without a number, so the entry may lie in any of them.

@@ -11,18 +11,28 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedRandom, BufferedReader
 from pathlib import Path
 from typing import Final
 
-from memplane.home import make_private
-from memplane.ids import new_id
 from memplane.ledger.chain import Kind, Link
 from memplane.ledger.chain_file import ChainFile
-from memplane.ledger.folder import FOREIGN_INDEX, OPEN, ROTATED, SEGMENTS, AgentFolder
+from memplane.ledger.folder import OPEN, ROTATED, AgentFolder, Segment
 from memplane.ledger.heads import head_of
 from memplane.ledger.lines import Line, lines_of
-from memplane.objects.files import open_folder, replace_file, sync_file, sync_folder
+from memplane.ledger.sealing import (
+    Modes,
+    create_file,
+    move_to_segments,
+    note_sealed,
+    quarantine,
+    seal,
+)
+from memplane.objects.files import sync_data, sync_file
 
 _log = logging.getLogger(__name__)
 _AT_ONCE: Final = 512
@@ -39,51 +49,33 @@ class Recovered:
     broken: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Modes:
-    """The permissions of what is made: for this user alone unless settings say otherwise."""
-
-    file: int = 0o600
-
-    @property
-    def folder(self) -> int:
-        """A folder can be entered by whoever may read its files."""
-        return self.file | (self.file & 0o444) >> 2
-
-    @property
-    def sealed(self) -> int:
-        """Nobody writes to a sealed segment."""
-        return self.file & 0o444
-
-
 def recover(folder: AgentFolder, chain: ChainFile, anchor: Link | None, modes: Modes) -> Recovered:
     """Bring the chain up to date with the files; afterwards its end is the open file's end.
 
     The caller holds the agent's lock.
     """
     result = Recovered()
-    if torn := chain.load():
-        _quarantine(folder, torn, "chain")
-        result.torn += 1
+    _mend_chain(folder, chain, result)
     _compare_with_anchor(folder, chain, anchor, result)
     adopt_rotated(folder, modes)
-    _drop_doubtful_end(folder, chain, result)
     for segment in folder.sealed():
+        _drop_doubtful_end(folder, segment, result)
         if segment.number >= chain.end.place.segment:
             if segment.number > chain.end.place.segment:
                 _skip_to(chain, segment.number, result)
             _catch_up(folder, chain, segment.path, result)
-            note_sealed(chain, segment.path)
-    path = folder.path / OPEN
-    number = chain.end.place.segment
-    size = path.stat().st_size if path.exists() else 0
-    if size < chain.end.place.offset:
-        _note_broken(chain, result, f"segment {number} ends at byte {size}")
-        create_file(path, modes)
-        seal(folder, chain, modes)
-    create_file(path, modes)
-    _catch_up(folder, chain, path, result)
+            note_sealed(folder, chain, segment.number)
+    _open_end(folder, chain, modes, result)
     return result
+
+
+def _mend_chain(folder: AgentFolder, chain: ChainFile, result: Recovered) -> None:
+    """Find the chain's end; what is torn behind it is cut off once it is in quarantine."""
+    torn = chain.load()
+    if torn:
+        quarantine(folder, torn, "chain")
+        chain.cut()
+        result.torn += 1
 
 
 def _compare_with_anchor(
@@ -115,27 +107,59 @@ def adopt_rotated(folder: AgentFolder, modes: Modes) -> None:
     if not rotated.is_file() or rotated.is_symlink():
         return
     sealed = folder.sealed()
-    _move_to_segments(folder, rotated, sealed[-1].number + 1 if sealed else 1, modes)
+    move_to_segments(folder, rotated, sealed[-1].number + 1 if sealed else 1, modes)
 
 
-def _drop_doubtful_end(folder: AgentFolder, chain: ChainFile, result: Recovered) -> None:
-    """Cut off what a failed sync left at the end of the last sealed segment.
-
-    Those lines were written again into the segment after it.
-    """
-    last = chain.find_last(Kind.SEALED)
-    if last is None or not last.more.get("doubtful"):
+def _drop_doubtful_end(folder: AgentFolder, segment: Segment, result: Recovered) -> None:
+    """Cut off what a failed sync left at the end of a segment; it was written again elsewhere."""
+    if segment.end is None or segment.path.stat().st_size <= segment.end:
         return
-    path, size = folder.sealed_path(last.place.segment), last.place.offset
-    if path.stat().st_size > size:
-        path.chmod(0o600)
-        with path.open("r+b") as file:
-            file.seek(size)
-            _quarantine(folder, file.read(), "doubtful")
-            file.truncate(size)
+    result.torn += 1
+    with _writable(segment.path) as file:
+        file.seek(segment.end)
+        quarantine(folder, file.read(), "doubtful")
+        try:
+            file.truncate(segment.end)
             sync_file(file.fileno())
-        path.chmod(0o400)
-        result.torn += 1
+        except OSError as error:
+            # Readers stop there all the same.
+            _log.warning("%s could not be cut at %d: %s", segment.path, segment.end, error)
+
+
+def _open_end(folder: AgentFolder, chain: ChainFile, modes: Modes, result: Recovered) -> None:
+    """Make the open segment end where the chain does; one that has lost its end is sealed."""
+    path, place = folder.path / OPEN, chain.end.place
+    create_file(path, modes)
+    # Left by whoever meant to seal this segment after a failed sync, and did not get to it.
+    folder.end_path(place.segment).unlink(missing_ok=True)
+    if not _reaches(path, place.offset):
+        size = path.stat().st_size
+        _note_broken(chain, result, f"segment {place.segment} ends otherwise, at byte {size}")
+        _give_newline(path)
+        if not _reaches(path, place.offset):
+            seal(folder, chain, modes)
+    _catch_up(folder, chain, path, result)
+
+
+def _reaches(path: Path, offset: int) -> bool:
+    """Say whether a file is that long, with the end of a line there."""
+    if offset == 0:
+        return True
+    with path.open("rb") as file:
+        file.seek(offset - 1)
+        return file.read(1) == b"\n"
+
+
+def _give_newline(path: Path) -> None:
+    """End a last line that is whole but for its newline."""
+    with path.open("rb") as file:
+        last = deque(lines_of(file), maxlen=1)
+    if last and not last[0].ended and last[0].data is not None and head_of(last[0].data):
+        with _writable(path) as file:
+            file.seek(0, os.SEEK_END)
+            file.write(b"\n")
+            file.flush()
+            sync_file(file.fileno())
 
 
 def _catch_up(folder: AgentFolder, chain: ChainFile, path: Path, result: Recovered) -> None:
@@ -147,19 +171,22 @@ def _catch_up(folder: AgentFolder, chain: ChainFile, path: Path, result: Recover
             if not line.ended:
                 result.torn += 1
                 whole += _mended(folder, path, line)
-            elif line.data is not None and (head_of(line.data) or not line.data.strip()):
+                break  # the newline that was just added is not another line
+            if line.data is not None and (head_of(line.data) or not line.data.strip()):
                 whole.append(line.data)
             else:
-                _flush(chain, whole, result)
+                _flush(chain, whole, file, result)
                 _note_damaged(folder, chain, path, line)
                 result.damaged += 1
             if len(whole) >= _AT_ONCE:
-                _flush(chain, whole, result)
-    _flush(chain, whole, result)
+                _flush(chain, whole, file, result)
+        _flush(chain, whole, file, result)
 
 
-def _flush(chain: ChainFile, whole: list[bytes], result: Recovered) -> None:
+def _flush(chain: ChainFile, whole: list[bytes], file: BufferedReader, result: Recovered) -> None:
     if whole:
+        # Whoever wrote them may have died before they were durable, and a record says they are.
+        sync_data(file.fileno())
         chain.add_lines(Kind.FOUND, whole)
         result.found += len(whole)
         whole.clear()
@@ -167,21 +194,30 @@ def _flush(chain: ChainFile, whole: list[bytes], result: Recovered) -> None:
 
 def _mended(folder: AgentFolder, path: Path, line: Line) -> list[bytes]:
     """Give a whole last line its newline and return it; one that was cut off is moved away."""
-    mode = path.stat().st_mode & 0o777
-    path.chmod(mode | 0o200)
     whole = [line.data] if line.data is not None and head_of(line.data) is not None else []
-    with path.open("r+b") as file:
+    with _writable(path) as file:
         if whole:
             file.seek(line.offset + line.size)
             file.write(b"\n")
         else:
             file.seek(line.offset)
-            _quarantine(folder, file.read(), "torn")
+            quarantine(folder, file.read(), "torn")
             file.truncate(line.offset)
         file.flush()
         sync_file(file.fileno())
-    path.chmod(mode)
     return whole
+
+
+@contextmanager
+def _writable(path: Path) -> Generator[BufferedRandom]:
+    """Open a file for mending, also a sealed one."""
+    mode = path.stat().st_mode & 0o777
+    path.chmod(mode | 0o200)
+    try:
+        with path.open("r+b") as file:
+            yield file
+    finally:
+        path.chmod(mode)
 
 
 def _note_damaged(folder: AgentFolder, chain: ChainFile, path: Path, line: Line) -> None:
@@ -189,7 +225,7 @@ def _note_damaged(folder: AgentFolder, chain: ChainFile, path: Path, line: Line)
     if line.data is None:
         why = "longer than any reader takes"
     else:
-        _quarantine(folder, line.data, "damaged")
+        quarantine(folder, line.data, "damaged")
         why = "not an entry"
     chain.add_note(Kind.DAMAGED, {"why": why, "sha256": _sha256(path, line)}, size=line.size)
 
@@ -202,66 +238,3 @@ def _sha256(path: Path, line: Line) -> str:
             digest.update(piece)
             left -= len(piece)
     return digest.hexdigest()
-
-
-def _quarantine(folder: AgentFolder, data: bytes, why: str) -> None:
-    """Keep bytes that are about to be cut off or passed over."""
-    make_private(folder.quarantine)
-    descriptor = open_folder(folder.quarantine, (), create=False)
-    try:
-        replace_file(descriptor, f"{why}-{new_id()}", data)
-    finally:
-        os.close(descriptor)
-
-
-def create_file(path: Path, modes: Modes) -> None:
-    """Make an empty file, durably; one that is there is left as it is."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        descriptor = os.open(path, flags, modes.file)
-    except FileExistsError:
-        return
-    try:
-        os.fchmod(descriptor, modes.file)
-        sync_file(descriptor)
-    finally:
-        os.close(descriptor)
-    sync_folder(path.parent)
-
-
-def seal(folder: AgentFolder, chain: ChainFile, modes: Modes, *, doubtful: bool = False) -> None:
-    """End the open segment: it keeps its bytes under its number, and a new one begins."""
-    number = chain.end.place.segment
-    _move_to_segments(folder, folder.path / OPEN, number, modes)
-    (folder.path / FOREIGN_INDEX).unlink(missing_ok=True)
-    note_sealed(chain, folder.sealed_path(number), doubtful=doubtful)
-    create_file(folder.path / OPEN, modes)
-
-
-def _move_to_segments(folder: AgentFolder, path: Path, number: int, modes: Modes) -> None:
-    segments = folder.path / SEGMENTS
-    if not segments.exists():
-        segments.mkdir(modes.folder)
-        segments.chmod(modes.folder)
-        sync_folder(folder.path)
-    target = folder.sealed_path(number)
-    if target.exists():
-        raise FileExistsError(17, "a sealed segment is already there", str(target))
-    path.rename(target)
-    target.chmod(modes.sealed)
-    sync_folder(segments)
-    sync_folder(folder.path)
-
-
-def note_sealed(chain: ChainFile, path: Path, *, doubtful: bool = False) -> None:
-    """End a segment in the chain: how many records it has, and the hash of the whole file."""
-    before = chain.find_last(Kind.SEALED)
-    first = before.seq + 1 if before is not None else 1
-    more: dict[str, object] = {"first": first, "last": chain.end.seq}
-    if doubtful:
-        more["doubtful"] = True
-    else:
-        with path.open("rb") as file:
-            more["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
-    chain.add_note(Kind.SEALED, more)
-    chain.sync()

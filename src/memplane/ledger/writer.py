@@ -30,7 +30,8 @@ from memplane.ledger.chain import Link
 from memplane.ledger.entry import Entry, Turn
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.lines import LONGEST
-from memplane.ledger.recovery import Modes, Recovered
+from memplane.ledger.recovery import Recovered
+from memplane.ledger.sealing import Modes
 
 _log = logging.getLogger(__name__)
 
@@ -126,7 +127,7 @@ class Ledger:
         self._closed = False
         self._logs: dict[str, AgentLog] = {}
         self._unsynced: set[str] = set()
-        self._anchors: dict[str, Link] = {}
+        self._anchors: dict[str, Link] | None = None
         self._checked = time.monotonic()
         self._pool = ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="ledger-sync")
 
@@ -171,7 +172,6 @@ class Ledger:
     # The rest runs in the writer's thread.
 
     def _run(self) -> None:
-        self._anchors = read_anchors(self._root)
         more = True
         while more:
             batch, more = self._take()
@@ -239,10 +239,15 @@ class Ledger:
             folder = AgentFolder(self._root, agent)
             modes, most = self._options.modes, self._options.max_bytes
             log = self._logs[agent] = AgentLog(folder, modes=modes, max_bytes=most)
+        if self._anchors is None:
+            self._anchors = read_anchors(self._root)
         recovered = locks.enter_context(log.held(self._anchors.get(agent), self._clock))
         if recovered is not None:
             self._unsynced.add(agent)
             self._report(agent, recovered)
+            if recovered.broken:
+                write_anchors(self._root, {agent: log.end}, anew=True)
+                self._anchors[agent] = log.end
         return log
 
     def _report(self, agent: str, recovered: Recovered) -> None:
@@ -338,18 +343,22 @@ class Ledger:
                 if end is not None:
                     ends[agent] = end
         self._unsynced.clear()
-        self._anchors |= ends
         if ends:
             with self._failing("", ()):
                 write_anchors(self._root, ends)
+                self._anchors = {**(self._anchors or {}), **ends}
 
     def _note_gaps(self) -> None:
         with self._counting:
             gaps, self._gaps = self._gaps, Counter()
+        left = Counter(gaps)
         for agent, count in gaps.items():
             with self._failing(agent, ()), ExitStack() as locks:
                 self._held(agent, locks).note_gap(count)
                 self._unsynced.add(agent)
+                del left[agent]
+        with self._counting:
+            self._gaps += left
 
 
 @asynccontextmanager

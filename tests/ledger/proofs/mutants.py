@@ -1,0 +1,38 @@
+"""Recorders with a mistake in them, which the proofs must notice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from memplane.ledger import agent_log
+from memplane.ledger.agent_log import AgentLog
+from memplane.objects.files import sync_data
+
+
+def ignore_short_writes() -> None:
+    """Write once, and do not look how much was written."""
+
+    def write_once(descriptor: int, data: bytes) -> None:
+        os.write(descriptor, data)
+
+    vars(agent_log)["write_all"] = write_once
+
+
+def sync_again() -> None:
+    """After a failed sync, try the same file once more."""
+
+    def sync(self: AgentLog) -> None:
+        try:
+            sync_data(self._file)
+        except OSError:
+            sync_data(self._file)
+
+    AgentLog.sync = sync  # type: ignore[method-assign]
+
+
+MUTANTS: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
+    {"ignore-short-writes": ignore_short_writes, "sync-again": sync_again}
+)
