@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import stat
 import threading
 from datetime import timedelta
@@ -13,7 +14,7 @@ import pytest
 
 from memplane.clock import system_clock
 from memplane.errors import EntryTooLarge, LedgerFull, NotRecorded, UnknownAgent
-from memplane.ledger import writer
+from memplane.ledger import agent_log, writer
 from memplane.ledger.agent_log import AgentLog
 from memplane.ledger.anchors import read_anchors
 from memplane.ledger.checking import verify_ledger
@@ -209,3 +210,29 @@ async def test_an_unforeseen_error_ends_nothing(
         last = await ledger.append(turn("after", ts=NOON + timedelta(seconds=1)))
         assert ledger.figures.failing == ""
     assert ids_of(tmp_path) == [first.id, last.id]
+
+
+async def test_many_agents_need_few_open_files(tmp_path: Path) -> None:
+    count = 400
+    async with open_ledger(tmp_path, scrub=unchanged, clock=system_clock) as ledger:
+        for _ in range(2):
+            turns = [turn(f"hello {n}", agent=f"a{n}", ts=NOON) for n in range(count)]
+            await asyncio.gather(*map(ledger.append, turns))
+        open_files = len(list(Path("/proc/self/fd").iterdir()))
+    assert open_files < 3 * 128 + 100
+    assert len(agents_in(tmp_path)) == count
+    assert all(len(ids_of(tmp_path, agent)) == 2 for agent in agents_in(tmp_path))
+
+
+async def test_a_process_that_holds_the_lock_for_ever_stops_only_its_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_log, "_LOCK_ATTEMPTS", 3)
+    await record(tmp_path, [turn("before")])
+    with (tmp_path / "analyst" / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        async with open_ledger(tmp_path, scrub=unchanged, clock=system_clock) as ledger:
+            with pytest.raises(NotRecorded, match="another process holds the agent's lock"):
+                await ledger.append(turn("meanwhile"))
+            await ledger.append(turn("meanwhile", agent="writer"))
+    assert len(ids_of(tmp_path)) == len(ids_of(tmp_path, "writer")) == 1

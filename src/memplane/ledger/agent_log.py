@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Final
 
 from memplane.clock import Clock
 from memplane.home import make_private
@@ -21,6 +24,8 @@ from memplane.ledger.sealing import Modes, seal
 from memplane.objects.files import sync_data, sync_folder, write_all
 
 _log = logging.getLogger(__name__)
+_LOCK_ATTEMPTS: Final = 2500
+_LOCK_PAUSE: Final = 0.002
 
 
 class AgentLog:
@@ -45,12 +50,23 @@ class AgentLog:
         """
         if self._lock < 0:
             self._open_lock()
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._take_lock()
         try:
             yield None if self._is_current() else self._open(anchor, clock)
         finally:
             if self._lock >= 0:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def _take_lock(self) -> None:
+        """Wait for whoever writes, but not for ever: other agents' turns wait behind this."""
+        for _ in range(_LOCK_ATTEMPTS):
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(_LOCK_PAUSE)
+            else:
+                return
+        raise TimeoutError(errno.ETIMEDOUT, "another process holds the agent's lock")
 
     def _open_lock(self) -> None:
         path = self.folder.path

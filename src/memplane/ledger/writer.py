@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -37,6 +37,8 @@ _log = logging.getLogger(__name__)
 
 _BATCH_TURNS: Final = 1024
 _SYNCS_AT_ONCE: Final = 16
+_AGENTS_AT_ONCE: Final = 64
+_MOST_OPEN: Final = 128
 _BESIDES_BODIES: Final = 512
 
 
@@ -201,17 +203,30 @@ class Ledger:
         """Write a batch, make it durable, acknowledge it, chain it."""
         self.figures.batches += 1
         self.figures.failing = ""
+        by_agent = _by_agent(batch)
+        for first in range(0, len(by_agent), _AGENTS_AT_ONCE):
+            self._commit_agents(by_agent[first : first + _AGENTS_AT_ONCE])
+            self._let_go_of_some()
+        with self._counting:
+            self.figures.queued_bytes -= sum(one.size for one in batch)
+
+    def _commit_agents(self, by_agent: Sequence[tuple[str, list[_Waiting]]]) -> None:
         staged: list[tuple[AgentLog, list[_Waiting]]] = []
         with ExitStack() as locks:
             # Every process takes the locks in the same order, so none waits for another in turn.
-            for agent, waiting in _by_agent(batch):
+            for agent, waiting in by_agent:
                 with self._failing(agent, waiting):
                     log = self._held(agent, locks)
                     ready = self._prepared(log, waiting)
                     staged.append((log, self._write(log, ready)))
             self._settle(staged)
-        with self._counting:
-            self.figures.queued_bytes -= sum(one.size for one in batch)
+
+    def _let_go_of_some(self) -> None:
+        """Close the files of agents that were quiet for longest; a process may not open many."""
+        if len(self._logs) > _MOST_OPEN:
+            self._checkpoint()
+            for agent in list(self._logs)[:-_AGENTS_AT_ONCE]:
+                self._logs.pop(agent).close()
 
     @contextmanager
     def _failing(self, agent: str, waiting: Sequence[_Waiting]) -> Generator[None]:
@@ -234,11 +249,12 @@ class Ledger:
                 self.figures.degraded = f"the chain of {agent} is behind its ledger: {reason}"
 
     def _held(self, agent: str, locks: ExitStack) -> AgentLog:
-        log = self._logs.get(agent)
+        log = self._logs.pop(agent, None)
         if log is None:
             folder = AgentFolder(self._root, agent)
             modes, most = self._options.modes, self._options.max_bytes
-            log = self._logs[agent] = AgentLog(folder, modes=modes, max_bytes=most)
+            log = AgentLog(folder, modes=modes, max_bytes=most)
+        self._logs[agent] = log  # the last one in it is the last one that was used
         if self._anchors is None:
             self._anchors = read_anchors(self._root)
         recovered = locks.enter_context(log.held(self._anchors.get(agent), self._clock))
@@ -378,11 +394,10 @@ def _size_of(turn: Turn) -> int:
     return sum(map(len, bodies)) + _BESIDES_BODIES
 
 
-def _by_agent(batch: Sequence[_Waiting]) -> Iterator[tuple[str, list[_Waiting]]]:
+def _by_agent(batch: Sequence[_Waiting]) -> list[tuple[str, list[_Waiting]]]:
     """Group turns by agent, sorted, each agent's turns in the order they came."""
     ordered = sorted(batch, key=lambda one: one.turn.agent)
-    for agent, group in groupby(ordered, key=lambda one: one.turn.agent):
-        yield agent, list(group)
+    return [(agent, list(group)) for agent, group in groupby(ordered, lambda one: one.turn.agent)]
 
 
 def _sync(log: AgentLog) -> OSError | None:
