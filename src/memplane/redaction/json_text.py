@@ -47,18 +47,16 @@ def looks_like_json(text: bytes) -> bool:
     return begun[:1] in _OPENINGS and not begun.startswith(OPENING)
 
 
-def unescaped(raw: bytes) -> bytes | None:
-    """Decode every escape of a JSON document at once; None when it is not JSON.
+def unescaped(raw: bytes) -> bytes:
+    """Decode every escape of a JSON document at once.
 
     The result is no JSON. It only serves to see cheaply whether there is anything to find.
     """
-    if beside_strings(raw) is not None:
-        return None
     if b"\\" not in raw:
         return raw
-    if b"\\/" in raw:  # Python's decoder does not know this one
-        return None
-    return raw.decode("unicode_escape").encode("utf-8", "surrogatepass")
+    # Python's decoder does not know `\/`, which is none behind another backslash.
+    plain = raw.replace(b"\\\\", b"\\u005c").replace(b"\\/", b"/")
+    return plain.decode("unicode_escape").encode("utf-8", "surrogatepass")
 
 
 def beside_strings(raw: bytes) -> bytes | None:

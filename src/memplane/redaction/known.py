@@ -16,6 +16,7 @@ from memplane.secret import Secret
 
 KIND: Final = "known"
 _SHORTEST: Final = 6
+_DEEPEST: Final = 5
 _SHORTEST_FORM: Final = 7
 _BASE64: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=")
 _SECRET_NAMES: Final = (
@@ -92,10 +93,12 @@ def _is_secret(name: str, value: str) -> bool:
 def _plain_forms(value: bytes) -> Iterator[bytes]:
     text = value.decode("utf-8", "surrogatepass")
     yield value
-    for written in (_in_json(text, ascii_only=True), _in_json(text, ascii_only=False)):
-        yield written
+    for ascii_only in (True, False):
+        written = _in_json(text, ascii_only=ascii_only)
         yield written.replace(b"/", b"\\/")
-        yield _in_json(written.decode("utf-8", "surrogatepass"), ascii_only=False)
+        for _ in range(_DEEPEST):
+            yield written
+            written = _in_json(written.decode("utf-8", "surrogatepass"), ascii_only=False)
     for quoted in (urllib.parse.quote(value, safe=""), urllib.parse.quote_plus(value)):
         yield quoted.encode()
         yield _lower_escapes(quoted).encode()

@@ -23,6 +23,7 @@ class _Compiled(Protocol):
     @property
     def groups(self) -> int: ...
     def search(self, text: bytes, pos: int) -> _Match | None: ...
+    def match(self, text: bytes, pos: int) -> _Match | None: ...
     def fullmatch(self, text: bytes) -> _Match | None: ...
 
 
@@ -90,6 +91,11 @@ class Pattern:
             _, start, end = found
             yield start, end
             position = max(end, position + 1)
+
+    def end_at(self, data: bytes, position: int) -> int:
+        """Return where a hit that starts right at a position ends; there, when there is none."""
+        found = self._compiled.match(data, position)
+        return position if found is None else found.span()[1]
 
     def is_in(self, data: bytes) -> bool:
         """Say whether there is a hit at all."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from memplane.redaction.hit import Hit, replaced
-from memplane.redaction.json_text import document_hits, unescaped
+from memplane.redaction.json_text import beside_strings, document_hits
 from memplane.redaction.scan import Scanner
 from memplane.redaction.stream import stream_hits
 from memplane.secret import Secret
@@ -16,7 +16,7 @@ from memplane.secret import Secret
 T = TypeVar("T")
 
 # A marker is an edge that the secret was not, so a second look can find what stood beside it.
-_MOST_ROUNDS: Final = 6
+_MOST_ROUNDS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,7 @@ class Redactor:
         return self._redacted(raw, lambda body: stream_hits(body, self._scanner.hits))
 
     def _json_hits(self, raw: bytes) -> list[Hit]:
-        view = unescaped(raw)
-        if view is not None and not self._scanner.suspects(view):
+        if beside_strings(raw) is None and not self._scanner.suspects(raw):
             return []
         return document_hits(raw, self._scanner.hits)
 

@@ -69,7 +69,7 @@ RULES: Final = (
     _rule("together-key", "tgp_v1_", r"L(tgp_v1_[A-Za-z0-9_-]{30,})"),
     _rule("cerebras-key", "csk-", r"L(csk-[a-z0-9]{40,})"),
     _rule("tavily-key", "tvly-", r"L(tvly-[A-Za-z0-9-]{20,})", "mixed"),
-    _rule("langsmith-key", "lsv2_", r"L(lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10})"),
+    _rule("langsmith-key", "lsv2_", r"L(lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10,})"),
     _rule("pinecone-key", "pcsk_", r"L(pcsk_[A-Za-z0-9_]{40,})"),
     _rule("jina-key", "jina_", r"L(jina_[A-Za-z0-9_-]{40,})"),
     # clouds
@@ -82,7 +82,7 @@ RULES: Final = (
     _rule(
         "bedrock-key", "absk bedrock-api-key-", r"L((?:ABSK|bedrock-api-key-)[A-Za-z0-9+/=]{60,})"
     ),
-    _rule("google-key", "aiza", r"L(AIza[A-Za-z0-9_-]{35})"),
+    _rule("google-key", "aiza", r"L(AIza[A-Za-z0-9_-]{35,})"),
     _rule("google-token", "ya29.", r"L(ya29\.[A-Za-z0-9_-]{20,})"),
     _rule("google-token", "1//0", r"L(1//0[A-Za-z0-9_-]{40,})"),
     _rule("google-client-secret", "gocspx-", r"L(GOCSPX-[A-Za-z0-9_-]{20,})"),
@@ -102,7 +102,7 @@ RULES: Final = (
     _rule(
         "azure-client-secret",
         "q~",
-        r"(?:[^A-Za-z0-9_.~-]|\A)([A-Za-z0-9_.~-]{3}[0-9]Q~[A-Za-z0-9_.~-]{30,36})",
+        r"(?:[^A-Za-z0-9_.~-]|\A)([A-Za-z0-9_.~-]{3}[0-9]Q~[A-Za-z0-9_.~-]{30,})",
     ),
     _rule("azure-function-key", "code=", r"(?i)[?&]code=([A-Za-z0-9_/+-]{40,}(?:={1,2}|%3D%3D))"),
     _rule("azure-devops-token", "azdo", r"\b([A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4})\b"),
@@ -111,7 +111,7 @@ RULES: Final = (
     _rule(
         "heroku-key",
         "heroku",
-        r"(?i)heroku[a-z_-]{0,24}GAP([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})",
+        r"(?i)heroku[a-z_-]{0,24}GAP([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b",
     ),
     _rule("cloudflare-key", "v1.0-", r"L(v1\.0-[a-f0-9]{24}-[a-f0-9]{100,})"),
     _rule("flyio-token", "fm1r_ fm2_ fo1_", r"L((?:fm1r_|fm2_|fo1_)[A-Za-z0-9+/=_-]{40,})"),
@@ -151,9 +151,9 @@ RULES: Final = (
     _rule(
         "discord-token",
         "discord",
-        r"L([MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40})",
+        r"L([MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,})",
     ),
-    _rule("telegram-token", ":aa", r"\b(?:bot)?([0-9]{8,10}:AA[A-Za-z0-9_-]{32,34})"),
+    _rule("telegram-token", ":aa", r"\b(?:bot)?([0-9]{8,10}:AA[A-Za-z0-9_-]{32,})"),
     _rule("twilio-key", "twilio", r"\b(SK[0-9a-fA-F]{32})\b"),
     _rule("sendgrid-key", "sg.", r"L(SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,})"),
     _rule("mailgun-key", "key-", r"L(key-[0-9a-f]{32})\b"),
@@ -173,7 +173,7 @@ RULES: Final = (
     _rule("newrelic-key", "nrak- nrii- nrjs- nral-", r"L(NR(?:AK|II|JS|AL)-[A-Za-z0-9_-]{19,})"),
     _rule("grafana-token", "glsa_ glc_", r"L(gl(?:sa|c)_[A-Za-z0-9+/=_]{30,})"),
     _rule("sentry-token", "sntrys_ sntryu_", r"L(sntry[su]_[A-Za-z0-9+/=_-]{30,})"),
-    _rule("postman-key", "pmak-", r"L(PMAK-[a-f0-9]{24}-[a-f0-9]{34})"),
+    _rule("postman-key", "pmak-", r"L(PMAK-[a-f0-9]{24}-[a-f0-9]{34,})"),
     _rule("linear-key", "lin_api_ lin_oauth_", r"L(lin_(?:api|oauth)_[A-Za-z0-9]{30,})"),
     _rule("notion-token", "ntn_", r"L(ntn_[A-Za-z0-9]{40,})"),
     _rule("notion-token", "secret_", r"L(secret_[A-Za-z0-9]{43})\b", "mixed"),

@@ -1,0 +1,324 @@
+"""Lines that look like secrets and are none; not one of them should change."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import uuid
+
+from tests.redaction.generators import seeded
+
+WRITTEN = r"""
+a risk-assessment of task-oriented work by the desk-manager, with disk-encryption
+bearer authentication is described in RFC 6750
+The server expects Bearer authentication. Nothing else works.
+Use a bearer token for authorization.
+the bearer responsibilities of a standard bearer
+my secret ingredient: butter is key
+The password: it must be long
+Your password must be at least twelve characters, with a digit.
+password: required
+password: str
+password: Optional[str] = None
+password: string;
+password: string | undefined
+def login(user: str, password: str) -> Token:
+token: CancellationToken
+token: Promise<string>
+const token = await getToken();
+const token = response.data.token;
+token = os.environ["GITHUB_TOKEN"]
+token = os.getenv("GITHUB_TOKEN")
+token = process.env.GITHUB_TOKEN
+apiKey: process.env.OPENAI_API_KEY,
+api_key = settings.api_key
+api_key=config["api_key"]
+secret = self._secret
+password = getpass.getpass()
+password = input("Password: ")
+password = prompt('your password')
+password=$DB_PASSWORD
+password="${DB_PASSWORD}"
+password: ${{ secrets.DB_PASSWORD }}
+password: {{ .Values.db.password }}
+password = "<your password>"
+password: "your-password-here"
+api_key: "YOUR_API_KEY"
+API_KEY=<api key>
+token: "****"
+token=xxxxxxxxxxxx
+secret: "changeme"
+password=null
+password=None
+"password": null,
+"password": "",
+"password": "string"
+password: true
+secret: false
+token: undefined
+max_tokens: 4096
+"max_tokens": 200000,
+token_count=12
+prompt_tokens=1532 completion_tokens=22
+total_tokens: 1554
+tokens per second: 83.2
+token budget: 200000
+tokenizer: cl100k_base
+tokenizer = AutoTokenizer.from_pretrained("gpt2")
+token_type: bearer
+"token_type": "Bearer",
+num_tokens = len(tokens)
+token = tokens[0]
+for token in tokens: print(token)
+next_page_token: CAUQAA
+pageToken=CiAKGjBpNDd2Nmp2Zml2cXRwYjBpOXA
+secretName: tls-certificate
+secretKeyRef:
+  name: db-credentials
+passwordField.placeholder = "Password"
+<input type="password" name="password" placeholder="Enter password">
+label: "Password"
+error: "invalid password"
+Password reset requested for user 4711
+Access token expired, refreshing
+the API key is missing
+Missing API key: set OPENAI_API_KEY
+export OPENAI_API_KEY=
+OPENAI_API_KEY=...
+OPENAI_API_KEY=sk-...
+unset GITHUB_TOKEN
+echo $GITHUB_TOKEN
+curl -H "Authorization: Bearer $TOKEN" https://api.example.com
+curl -H "Authorization: Bearer ${TOKEN}" https://api.example.com
+Authorization: Bearer <token>
+Authorization: Basic <credentials>
+Authorization header missing
+authorization: required
+x-api-key: <key>
+Cookie: a small file that a site keeps
+Set-Cookie is not allowed here
+the cookie jar was empty
+git clone https://github.com/owner/repo.git
+git@github.com:owner/repo.git
+ssh://git@host:22/repo.git
+http://localhost:8080/path
+http://127.0.0.1:9000/api?page=2
+https://user@example.com/path
+mailto:someone@example.com
+postgres://localhost:5432/main
+postgres://user:${PASSWORD}@localhost/main
+postgres://user:<password>@localhost/main
+redis://redis:6379/0
+jdbc:postgresql://db:5432/app
+https://example.com/a:b@c
+https://example.com/search?q=secret+garden
+image: ghcr.io/owner/app@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+-----BEGIN CERTIFICATE-----
+-----BEGIN PUBLIC KEY-----
+-----BEGIN PGP PUBLIC KEY BLOCK-----
+ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJx1 user@host
+AccountName=devstoreaccount
+AccountKey is read from the environment
+the sig= parameter of a shared access signature
+primary_key: id
+foreign_key = user_id
+CACHE_KEY=user:profile
+SORT_KEY=created_at
+key: value
+keyboard: qwertz
+monkey: banana
+keys = sorted(table)
+hash_key = "user_id"
+partition_key=/tenant
+public_key: see below
+key_id: 12
+ASIA is a continent, and so is AFRICA
+AKIA is the beginning of an access key id
+AKIAEXAMPLE is too short
+sk-learn is short for scikit-learn
+pip install sk-video
+ask-me-anything
+the flask-login package
+risk-free and task-based
+disk-usage-report-2024
+desk-12345678
+ghp_ is the prefix of a personal access token
+glpat- stands for GitLab personal access token
+hf_hub_download(repo_id="gpt2", filename="config.json")
+HF_HOME=/cache/huggingface
+from huggingface_hub import hf_hub_url
+npm_config_registry=https://registry.npmjs.org
+npm_lifecycle_event=test
+pypi-publish is a GitHub action
+uses: pypa/gh-action-pypi-publish@release/v1
+xox is not a word
+the eyJ prefix means a JSON object in base64
+eyJhbGciOiJub25lIn0 is only the first part
+key-value store
+key-bindings for editors
+hot-key-1234
+api-key-rotation policy
+s.replace(a, b) in the vault of text
+dp.append(cost)
+sg.Window("title")
+SG.UI.Theme is a class
+xai-models and other names
+the pul-requests are open
+r8_large is a model name
+version v1.0-beta.2
+do_v1_migration = True
+secret_santa_list.txt
+secret_key_base is generated by the framework
+secrets.token_hex(32)
+secrets.token_urlsafe(32)
+hmac.new(key, msg, hashlib.sha256).hexdigest()
+base64.b64encode(os.urandom(32))
+assert compare_digest(token, expected_token)
+raise PermissionError("invalid token")
+logger.info("token refreshed in %d ms", elapsed)
+if password == confirmation: return True
+password_hash = bcrypt.hashpw(password, salt)
+passwords_match = a == b
+user.password = new_password
+user.set_password(raw_password)
+"confirmPassword": "must match"
+password_min_length: 12
+PASSWORD_HASHERS = [
+AUTH_PASSWORD_VALIDATORS = []
+passwd: files systemd
+pwd=/home/user/project
+PWD=/work/repo
+OLDPWD=/tmp
+the pwd command prints the working directory
+secret: /run/secrets/db_password
+password_file=/run/secrets/db
+token_path: ~/.config/token
+token_url: https://login.example.com/oauth/token
+tokenUrl = "https://login.example.com/oauth2/v2.0/token"
+credentials: include
+credentials = DefaultAzureCredential()
+credential=credential,
+credentials: same-origin
+private_key: ~/.ssh/id_ed25519
+private_key_path = "/etc/ssl/private/server.key"
+access_key: $AWS_ACCESS_KEY_ID
+client_secret=client_secret,
+client_secret: "{{ client_secret }}"
+client_id: 00000000-0000-0000-0000-000000000000
+refresh_token = data.get("refresh_token")
+access_token: null
+accessToken: state.accessToken,
+this.token = token;
+let token = token.clone();
+var token = Token.Parse(input);
+String token = request.getHeader("X-Token");
+token := strings.TrimSpace(raw)
+token, err := parse(raw)
+token: &str,
+secret: Vec<u8>,
+password: &'static str
+fn token(&self) -> Option<&Token>
+type Token = { value: string; expires: number };
+interface Props { token: string; secret?: string }
+token?: string
+@param password the user's password
+:param token: the token to check
+* token: what the server returned
+| token | string | required |
+--token TOKEN   the token to use
+--password-stdin
+docker login --username app --password-stdin
+kubectl get secret db -o yaml
+kubectl create secret generic db --from-file=./password.txt
+gh auth token
+az keyvault secret show --name db --vault-name kv
+vault kv get secret/data/app
+aws sts get-session-token
+op read op://vault/item/password
+pass: 12, fail: 0
+passed=14 failed=2
+pass rate: 99.5%
+compass: north
+bypass: true
+passphrase: optional
+trespass: forbidden
+passenger: 12A
+commit 3f2a9b1c4d5e6f708192a3b4c5d6e7f809a1b2c3
+Merge 3f2a9b1 into 9c8b7a6
+etag: "0x8DC1234567890AB"
+ETag: W/"33a64df551425fcc55e4d42a148795d9f25f89d4"
+If-None-Match: "686897696a7c876b7e"
+x-request-id: 7f3c1a52-0b6e-4a51-9a2f-6f0e5b0f4c11
+traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+md5: d41d8cd98f00b204e9800998ecf8427e
+sha1: da39a3ee5e6b4b0d3255bfef95601890afd80709
+integrity: sha384-OLBgp1GsljhM2TJ+sbHjaiH9txEUvgdDTAzHv2P24donTt6/529l+9Ua0vFImLlb
+chatcmpl-7QyqpwdfhqwajicIEznoc6Q47XAyW
+msg_01XFDUDYJgAACzvnptvVoYEL
+toolu_01A09q90qw90lq917835lq9
+call_abc123def456ghi789
+resp_67ccd2bed1ec8190b14f964abc0542670bb6a6b452d3795b
+run-7f3c1a520b6e4a519a2f6f0e5b0f4c11
+session 8f14e45fceea167a5a36dedd4bea2543
+arn:aws:iam::123456789012:role/service
+subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg
+2026-01-02T03:04:05.678Z INFO started pid=4711 port=8080
+10:45:31 worker-3 done in 12.5s
+192.168.0.1 - - [02/Jan/2026:03:04:05 +0000] "GET /a HTTP/1.1" 200 512
+Traceback (most recent call last):
+  File "/srv/app/token.py", line 42, in refresh
+KeyError: 'token'
+ValueError: password too short
+import secrets, token, tokenize
+from .passwords import Password
+SELECT id, password FROM users WHERE token = ?
+UPDATE users SET password = crypt($1, gen_salt('bf'))
+INSERT INTO tokens (id, name) VALUES (1, 'first')
+CREATE USER app WITH PASSWORD :'password';
+font-face: url(data:font/woff2;base64,d09GMgABAAAAAA)
+color: #deadbe; background: #c0ffee
+width: calc(100% - 2rem)
+0x7fffffffffffffff
+1234567890123456
++49 151 23456789
+4111 1111 1111 1111
+3.14159265358979
+v1.2.3-rc.4+build.567
+Qm9iIHdhcyBoZXJl
+The key to success: never give up
+The token of appreciation: a small gift
+It was an open secret: everybody knew
+Authentication: what it is, and how it works
+Keep it secret: keep it safe
+Her secret: she never sleeps
+token economy: rewards for behaviour
+Secret Service: history
+Der Schlüssel: liegt unter der Matte
+Das Passwort: bitte nicht weitergeben
+le mot de passe : à changer
+パスワード: 必須
+""".strip("\n").split("\n")
+
+
+def made() -> list[str]:
+    """Make hashes, ids and noise in the places where they usually stand."""
+    rng = seeded(19)
+    lines: list[str] = []
+    for number in range(12):
+        noise = rng.randbytes(48)
+        lines += [
+            f"commit {hashlib.sha1(noise).hexdigest()}",  # noqa: S324 - git's
+            f"sha256:{hashlib.sha256(noise).hexdigest()}",
+            f"hist1_{hashlib.sha256(noise).hexdigest()}",
+            f"id={uuid.UUID(bytes=noise[:16])}",
+            f'{{"id":"{uuid.UUID(bytes=noise[16:32])}","index":{number}}}',
+            f"data:image/png;base64,{base64.b64encode(rng.randbytes(600)).decode()}",
+            base64.b64encode(rng.randbytes(900)).decode(),
+            f"blob {base64.urlsafe_b64encode(rng.randbytes(60)).decode()}",
+            f'"etag": "\\"{noise[:16].hex()}\\""',
+            f"row {number}: {rng.random()} {rng.getrandbits(64)}",
+        ]
+    return lines
+
+
+LINES = [*WRITTEN, *made()]
