@@ -7,7 +7,7 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -43,7 +43,7 @@ class AgentLog:
         self._unsynced_lines = False
 
     @contextmanager
-    def held(self, anchor: Link | None, clock: Clock) -> Generator[Recovered | None]:
+    def held(self, anchor: Callable[[], Link | None], clock: Clock) -> Generator[Recovered | None]:
         """Hold the agent's lock, and look at the end of its files again.
 
         Yields what was found when they were opened; None when nothing changed since.
@@ -52,7 +52,7 @@ class AgentLog:
             self._open_lock()
         self._take_lock()
         try:
-            yield None if self._is_current() else self._open(anchor, clock)
+            yield None if self._is_current() else self._open(anchor(), clock)
         finally:
             if self._lock >= 0:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
@@ -76,7 +76,8 @@ class AgentLog:
             path.chmod(self._modes.folder)
         # Whoever made these may have died before their names were durable.
         sync_folder(path.parent)
-        sync_folder(path.parent.parent)
+        with suppress(PermissionError):  # a folder that may only be passed through is not ours
+            sync_folder(path.parent.parent)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._lock = os.open(path / "lock", flags, self._modes.file)
 

@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -105,11 +107,19 @@ class AgentFolder:
         return self.sealed_path(number).with_suffix(".end")
 
 
+def encode_end(offset: int) -> bytes:
+    """Write where a segment ends, with a hash, since a wrong number would hide entries."""
+    return b"%d %s\n" % (offset, hashlib.sha256(b"%d" % offset).hexdigest()[:16].encode())
+
+
 def _read_end(path: Path) -> int | None:
+    """Read where a segment ends; None when it is not said, or not to be trusted."""
     try:
-        return int(path.read_bytes())
+        said = path.read_bytes()
+        offset = int(said.split(b" ")[0])
     except (FileNotFoundError, ValueError):
         return None
+    return offset if hmac.compare_digest(said, encode_end(offset)) else None
 
 
 def agents_in(root: Path) -> list[str]:

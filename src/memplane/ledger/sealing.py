@@ -12,7 +12,7 @@ from memplane.home import make_private
 from memplane.ids import new_id
 from memplane.ledger.chain import Kind
 from memplane.ledger.chain_file import ChainFile
-from memplane.ledger.folder import FOREIGN_INDEX, OPEN, SEGMENTS, AgentFolder
+from memplane.ledger.folder import FOREIGN_INDEX, OPEN, SEGMENTS, AgentFolder, encode_end
 from memplane.objects.files import open_folder, replace_file, sync_file, sync_folder
 
 
@@ -59,7 +59,7 @@ def seal(folder: AgentFolder, chain: ChainFile, modes: Modes, *, doubtful: bool 
         descriptor = open_folder(folder.path / SEGMENTS, (), create=False)
         try:
             end = folder.end_path(place.segment).name
-            replace_file(descriptor, end, b"%d\n" % place.offset)
+            replace_file(descriptor, end, encode_end(place.offset))
         finally:
             os.close(descriptor)
     move_to_segments(folder, folder.path / OPEN, place.segment, modes)

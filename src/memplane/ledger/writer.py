@@ -129,7 +129,6 @@ class Ledger:
         self._closed = False
         self._logs: dict[str, AgentLog] = {}
         self._unsynced: set[str] = set()
-        self._anchors: dict[str, Link] | None = None
         self._checked = time.monotonic()
         self._pool = ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="ledger-sync")
 
@@ -255,15 +254,14 @@ class Ledger:
             modes, most = self._options.modes, self._options.max_bytes
             log = AgentLog(folder, modes=modes, max_bytes=most)
         self._logs[agent] = log  # the last one in it is the last one that was used
-        if self._anchors is None:
-            self._anchors = read_anchors(self._root)
-        recovered = locks.enter_context(log.held(self._anchors.get(agent), self._clock))
+        recovered = locks.enter_context(
+            log.held(lambda: read_anchors(self._root).get(agent), self._clock)
+        )
         if recovered is not None:
             self._unsynced.add(agent)
             self._report(agent, recovered)
             if recovered.broken:
                 write_anchors(self._root, {agent: log.end}, anew=True)
-                self._anchors[agent] = log.end
         return log
 
     def _report(self, agent: str, recovered: Recovered) -> None:
@@ -362,7 +360,6 @@ class Ledger:
         if ends:
             with self._failing("", ()):
                 write_anchors(self._root, ends)
-                self._anchors = {**(self._anchors or {}), **ends}
 
     def _note_gaps(self) -> None:
         with self._counting:

@@ -21,7 +21,7 @@ from memplane.ledger.chain import Kind
 from memplane.ledger.chain_file import ChainFile
 from memplane.ledger.cursor import BEGINNING, Cursor
 from memplane.ledger.entry import Entry, entry_of, recomputed_id
-from memplane.ledger.folder import FOREIGN_INDEX, OPEN, ROTATED, AgentFolder
+from memplane.ledger.folder import CHAIN, FOREIGN_INDEX, OPEN, ROTATED, AgentFolder
 from memplane.ledger.reader import entries, open_page
 from memplane.ledger.recovery import adopt_rotated
 from memplane.ledger.sealing import Modes
@@ -148,6 +148,25 @@ async def test_two_processes_may_make_an_agents_folder_at_the_same_moment(
     monkeypatch.setattr(Path, "mkdir", second)
     await append_all(memory / "ledger", [turn_of("first")])
     assert tokens_in(memory / "ledger") == ["first"]
+
+
+async def test_a_loss_while_two_processes_record_is_noted_by_the_one_that_goes_on(
+    memory: Path,
+) -> None:
+    """It has not heard how long the other made the chain, but the anchors have."""
+    one, other = a_ledger(memory), a_ledger(memory)
+    await one.append(turn_of("one"))
+    for token in tokens(3):
+        await other.append(turn_of(token))
+    await other.close()
+    for path in (memory / AGENT / OPEN, memory / AGENT / CHAIN):
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+    assert verdicts(memory)
+    for token in tokens(5, "u"):
+        await one.append(turn_of(token))
+    await one.close()
+    assert tokens_in(memory) == ["one", "t000", *tokens(5, "u")]
+    assert verdicts(memory), "the loss is forgotten"
 
 
 async def test_the_anchor_is_the_end_of_the_chain_whoever_closes_last(memory: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,6 +73,12 @@ def sealed(root: Path, number: int = 1) -> Path:
     return AgentFolder(root, AGENT).sealed_path(number)
 
 
+def flip(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
 def bring_back(path: Path, data: bytes) -> None:
     path.chmod(0o600)
     with path.open("ab") as file:
@@ -124,6 +131,27 @@ async def test_a_ledger_whose_doubtful_segment_is_gone_still_records(memory: Pat
     await ledger.close()
     assert tokens_in(memory) == [*TURNS[2:], "after"]
     assert verdicts(memory)
+
+
+async def test_damage_beside_a_doubtful_segment_hides_and_cuts_no_entry(memory: Path) -> None:
+    """Whatever says where a doubtful segment ends may be damaged as well."""
+    with failing_syncs(3):
+        await answers(memory / "whole", ONE_SEGMENT)
+    segments = memory / "whole" / AGENT / "segments"
+    beside = [path for path in segments.iterdir() if path.suffix != ".jsonl"]
+    lost: dict[str, list[str]] = {}
+    flips = [(one, bit) for one in beside for bit in range(8 * one.stat().st_size)]
+    for path, bit in flips:
+        shutil.rmtree(memory / "damaged", ignore_errors=True)
+        shutil.copytree(memory / "whole", memory / "damaged")
+        damaged = memory / "damaged" / AGENT / "segments" / path.name
+        damaged.write_bytes(flip(path.read_bytes(), bit))
+        ledger = a_ledger(memory / "damaged")
+        await ledger.append(turn_of("after"))
+        await ledger.close()
+        if missing := {*TURNS, "after"} - {*tokens_in(memory / "damaged")}:
+            lost[f"bit {bit} of {path.name}"] = sorted(missing)
+    assert lost == {}
 
 
 async def test_a_disk_that_fails_twice_refuses_the_turn_and_goes_on(memory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from tests.ledger.proofs.workers import Said, Workers
 
 ERRORS = ("ENOSPC", "EIO", "EDQUOT", "EROFS", "EMFILE", "EINTR")
 TURNS = 20
+NOBODY = 65534
 LINE = len(line_of("n-0-0")) + 1
 
 
@@ -109,6 +111,22 @@ def test_a_recorder_that_cannot_read_its_anchors_still_answers(
     """The first file that a recorder opens is the anchors."""
     fault = Fault(NOTHING, "openat", 1, error)
     assert problems_after(workers, fault, memory / "ledger") == []
+
+
+def test_a_ledger_below_a_folder_that_cannot_be_listed_is_recorded(
+    workers: Workers, memory: Path
+) -> None:
+    """A service's folder often lies below one that it may only pass through."""
+    memory.chmod(0o711)
+    (memory / "passed").mkdir(mode=0o711)
+    root = memory / "passed" / "ledger"
+    root.mkdir()
+    os.chown(root, NOBODY, NOBODY)
+    job = Job(str(root), "n", turns=3, user=NOBODY)
+    said = Said()
+    workers.hear_to_the_end(workers.start(job), said)
+    assert said.refused == {}
+    assert len(said.acked) == 3
 
 
 # A limit on the size of files makes writes short

@@ -42,6 +42,7 @@ class Job:
     largest_file: int = 0
     limited: tuple[int, ...] = ()
     mutant: str = ""
+    user: int = 0
 
     def agent_of(self, writer: int) -> str:
         return self.agents[writer % len(self.agents)]
@@ -92,6 +93,8 @@ def _recorder(job: Job) -> None:
     try:
         if job.mutant:
             MUTANTS[job.mutant]()
+        if job.user:
+            os.setuid(job.user)
         if job.waits:
             say("ready")
             signal.sigwait([signal.SIGUSR1])
