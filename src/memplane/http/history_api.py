@@ -40,6 +40,7 @@ from memplane.ledger.reader import LARGEST_PAGE, PAGE, Page, open_page
 from memplane.ledger.redacting import redact_line
 from memplane.plane.recording import Recording
 
+_DIGITS: Final = 9
 _CHUNK: Final = 256 * 1024
 _MEDIA_TYPE: Final = "application/x-ndjson"
 _RULES: Final = OwnRules("the read API's contract fixes its tokens and its answers")
@@ -160,9 +161,10 @@ def _limit(text: str) -> int | str:
     digits = text.removeprefix("-").removeprefix("+")
     if not (digits.isascii() and digits.isdigit()):
         return "limit must be an integer"
-    if text.startswith("-") or not digits.strip("0"):
+    number = digits.lstrip("0")
+    if text.startswith("-") or not number:
         return "limit must be > 0"
-    return min(int(digits[:9]), LARGEST_PAGE)
+    return LARGEST_PAGE if len(number) > _DIGITS else min(int(number), LARGEST_PAGE)
 
 
 class _PageResponse(StreamingResponse):

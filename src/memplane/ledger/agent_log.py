@@ -9,15 +9,16 @@ import os
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 from memplane.clock import Clock
 from memplane.home import make_private
-from memplane.ledger.chain import Kind, Link
+from memplane.ledger.chain import Kind, Link, Place
 from memplane.ledger.chain_file import ChainFile
 from memplane.ledger.folder import CHAIN, OPEN, SEGMENTS, AgentFolder
 from memplane.ledger.heads import head_of
-from memplane.ledger.reader import entries
+from memplane.ledger.reader import entries, lines_since
 from memplane.ledger.recent import KEPT_FOR, RecentIds
 from memplane.ledger.recovery import Recovered, recover
 from memplane.ledger.sealing import Modes, seal
@@ -48,8 +49,6 @@ class AgentLog:
 
         Yields what was found when they were opened; None when nothing changed since.
         """
-        if self._lock < 0:
-            self._open_lock()
         self._take_lock()
         try:
             yield None if self._is_current() else self._open(anchor(), clock)
@@ -60,17 +59,32 @@ class AgentLog:
     def _take_lock(self) -> None:
         """Wait for whoever writes, but not for ever: other agents' turns wait behind this."""
         for _ in range(_LOCK_ATTEMPTS):
+            if self._lock < 0:
+                self._open_lock()
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 time.sleep(_LOCK_PAUSE)
-            else:
+                continue
+            if self._is_the_lock():
                 return
+            os.close(self._lock)
+            self._lock = -1
         raise TimeoutError(errno.ETIMEDOUT, "another process holds the agent's lock")
+
+    def _is_the_lock(self) -> bool:
+        """Say whether others would wait for this file; somebody may have put another there."""
+        try:
+            there = (self.folder.path / "lock").lstat()
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(there, os.fstat(self._lock))
 
     def _open_lock(self) -> None:
         path = self.folder.path
         make_private(path.parent)
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         if not path.exists():
             path.mkdir(self._modes.folder, exist_ok=True)
             path.chmod(self._modes.folder)
@@ -78,8 +92,8 @@ class AgentLog:
         sync_folder(path.parent)
         with suppress(PermissionError):  # a folder that may only be passed through is not ours
             sync_folder(path.parent.parent)
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._lock = os.open(path / "lock", flags, self._modes.file)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        self._lock = self._opened(path / "lock", flags)
 
     def _is_current(self) -> bool:
         if self._chain is None:
@@ -101,11 +115,10 @@ class AgentLog:
         return self._chain.end
 
     def _open(self, anchor: Link | None, clock: Clock) -> Recovered:
-        known = self._chain is not None
-        before = self.end.place if known else None
+        before = self.end.place if self._chain is not None else None
         self._close_files()
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        chain = ChainFile(os.open(self.folder.path / CHAIN, flags, self._modes.file))
+        chain = ChainFile(self._opened(self.folder.path / CHAIN, flags))
         try:
             recovered = recover(self.folder, chain, anchor, self._modes)
             chain.sync()
@@ -115,9 +128,16 @@ class AgentLog:
             chain.close()
             raise
         self._chain = chain
-        if before is None or before != chain.end.place:
-            self._learn(clock)
+        self._learn(clock, before)
         return recovered
+
+    def _opened(self, path: Path, flags: int) -> int:
+        """Open a file of ours, and give a new one its permissions whatever the umask is."""
+        new = not path.exists()
+        descriptor = os.open(path, flags, self._modes.file)
+        if new:
+            os.fchmod(descriptor, self._modes.file)
+        return descriptor
 
     def _sync_folders(self) -> None:
         for folder in (self.folder.path, self.folder.path / SEGMENTS):
@@ -128,8 +148,10 @@ class AgentLog:
         flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(self.folder.path / OPEN, flags)
 
-    def _learn(self, clock: Clock) -> None:
-        for _, line in entries(self.folder, after=clock() - KEPT_FOR):
+    def _learn(self, clock: Clock, before: Place | None) -> None:
+        """Take in the ids of the last hour, or what others recorded since."""
+        known = entries(self.folder, after=clock() - KEPT_FOR)
+        for line in lines_since(self.folder, before) if before else (line for _, line in known):
             head = head_of(line)
             if head is not None:
                 self.recent.learn(line, head)

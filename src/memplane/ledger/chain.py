@@ -12,10 +12,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final
+
+import msgspec
 
 SALT_BYTES: Final = 16
 _HASH_BYTES: Final = 16
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 _HEADER: Final = b'{"kind":"%s","seq":%d,"segment":%d,"offset":%d,"size":%d'
 _COMMITTED: Final = b',"salt":"%s","commitment":"%s","hash":"%s"}\n'
 
@@ -158,21 +161,33 @@ def encode(record: Record) -> bytes:
     return header[:-1] + _COMMITTED % (salt, commitment, digest)
 
 
+class _Written(msgspec.Struct):
+    kind: Annotated[str, msgspec.Meta(max_length=64)]
+    seq: _Number
+    segment: _Number
+    offset: _Number
+    size: _Number
+    hash: str
+    salt: str = ""
+    commitment: str = ""
+    more: dict[str, Any] = {}
+
+
 def decode(line: bytes) -> Record | None:
     """Read a record's line; None when it is none."""
     try:
-        body = cast("dict[str, Any]", json.loads(line))
+        body = msgspec.json.decode(line, type=_Written)
         return Record(
-            str(body["kind"]),
-            int(body["seq"]),
-            Place(int(body["segment"]), int(body["offset"])),
-            int(body["size"]),
-            bytes.fromhex(body.get("salt", "")),
-            bytes.fromhex(body.get("commitment", "")),
-            dict(body.get("more", {})),
-            bytes.fromhex(body["hash"]),
+            body.kind,
+            body.seq,
+            Place(body.segment, body.offset),
+            body.size,
+            bytes.fromhex(body.salt),
+            bytes.fromhex(body.commitment),
+            body.more,
+            bytes.fromhex(body.hash),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None
 
 

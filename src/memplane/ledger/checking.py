@@ -24,7 +24,7 @@ from memplane.ledger.chain import (
     encode,
     hash_of,
 )
-from memplane.ledger.folder import CHAIN, AgentFolder
+from memplane.ledger.folder import CHAIN, AgentFolder, open_ordinary
 from memplane.ledger.heads import head_of, hydrated
 from memplane.ledger.lines import Line, lines_of
 from memplane.ledger.verify import Problem, verify_lines
@@ -47,12 +47,15 @@ class LedgerReport:
     """What a check of one agent's ledger found.
 
     `unchained` entries were recorded just before a crash, or by another program, or a moment ago;
-    their ids agree with their bytes. `gaps` are turns that could not be kept, as the chain notes.
+    their ids agree with their bytes. `repeated` are equal turns of another recorder, which gives
+    them one id; a turn of ours that is there twice is a finding. `gaps` are turns that could not
+    be kept, as the chain notes.
     """
 
     agent: str
     entries: int = 0
     unchained: int = 0
+    repeated: int = 0
     gaps: int = 0
     findings: list[LedgerFinding] = field(default_factory=list[LedgerFinding])
 
@@ -64,7 +67,7 @@ def verify_ledger(folder: AgentFolder, anchor: Link | None) -> LedgerReport:
         ledger = _opened(folder, stack)
         end = _check_chain(folder, ledger, anchor, report)
         _check_rest(ledger, end, report)
-        _check_repetition(ledger, report)
+        _check_repetition(ledger, end, report)
     return report
 
 
@@ -97,7 +100,7 @@ def _opened(folder: AgentFolder, stack: ExitStack) -> _Opened:
 
 
 def _open(path: Path, stack: ExitStack, *, end: int | None = None) -> _File:
-    file = stack.enter_context(path.open("rb"))
+    file = stack.enter_context(open_ordinary(path))
     size = os.fstat(file.fileno()).st_size
     return _File(path.name, file, size if end is None else min(size, end))
 
@@ -171,7 +174,8 @@ def _check_ledger_side(record: Record, files: dict[int, _File], report: LedgerRe
     report.findings += found
     report.entries += record.kind in _LINES and not found
     if record.kind == Kind.GAP:
-        report.gaps += int(record.more.get("count", 0))
+        count = record.more.get("count")
+        report.gaps += count if isinstance(count, int) else 0
 
 
 def _ledger_findings(record: Record, file: _File | None) -> Iterator[tuple[Problem, str]]:
@@ -220,19 +224,33 @@ def _check_rest(ledger: _Opened, end: Place, report: LedgerReport) -> None:
         ]
 
 
-def _check_repetition(ledger: _Opened, report: LedgerReport) -> None:
-    """Find entries that are there twice, anywhere in the ledger."""
-    seen: set[int] = set()
-    for _, file in sorted(ledger.segments.items()):
-        for line in file.lines():
-            head = head_of(line.data) if line.data and line.ended else None
-            if head is None or line.data is None:
-                continue
-            # Eight bytes tell entries apart, in a fraction of the memory.
-            identifier = hydrated(line.data, head)[0].encode()
-            short = int.from_bytes(hashlib.sha256(identifier).digest()[:8], "big")
-            if short in seen:
-                words = "an entry that is there already"
-                finding = LedgerFinding(file.name, line.offset, Problem.REPEATED, words)
-                report.findings.append(finding)
-            seen.add(short)
+def _check_repetition(ledger: _Opened, end: Place, report: LedgerReport) -> None:
+    """Find turns that are there twice; eight bytes of each id tell them apart."""
+    ours: set[int] = set()
+    others: set[int] = set()
+    for file, offset, kind, line in _every_line(ledger, end):
+        head = head_of(line)
+        if head is None:
+            continue
+        identifier = hydrated(line, head)[0].encode()
+        short = int.from_bytes(hashlib.sha256(identifier).digest()[:8], "big")
+        if short in ours or (kind == Kind.ENTRY and short in others):
+            words = "a turn that is there already"
+            report.findings.append(LedgerFinding(file.name, offset, Problem.REPEATED, words))
+        elif short in others:
+            report.repeated += 1
+        (ours if kind == Kind.ENTRY else others).add(short)
+
+
+def _every_line(ledger: _Opened, end: Place) -> Iterator[tuple[_File, int, str, bytes]]:
+    """Yield every line with its file, its place and who recorded it; the chain's lines first."""
+    for one in ledger.chain.lines() if ledger.chain is not None else ():
+        record = decode(one.data) if one.data is not None else None
+        file = ledger.segments.get(record.place.segment) if record is not None else None
+        if record is not None and file is not None and record.kind in _LINES:
+            file.file.seek(record.place.offset)
+            yield file, record.place.offset, record.kind, file.file.read(record.size)[:-1]
+    for number, file in sorted(ledger.segments.items()):
+        if number >= end.segment:
+            for line in file.lines(end.offset if number == end.segment else 0):
+                yield file, line.offset, Kind.FOUND, line.data or b""

@@ -1,7 +1,8 @@
 """A cursor: where a reader is, as text that it may keep for good (pure).
 
 It names the last entry that was read by its segment, its first byte and its id, so that it can
-be checked and found again, also after the segment was sealed under another name.
+be checked and found again, also after the segment was sealed under another name. It also keeps
+the moment that its reader began with.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import base64
 import binascii
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, cast
 
+from memplane.clock import moment, stamp
 from memplane.errors import InvalidCursor
 
 _LONGEST: Final = 512
+_LARGEST: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class Cursor:
     segment: int
     offset: int
     id: str
+    after: datetime | None = None
 
 
 BEGINNING: Final = Cursor(0, 0, "")
@@ -31,8 +36,11 @@ BEGINNING: Final = Cursor(0, 0, "")
 
 def encode_cursor(cursor: Cursor) -> str:
     """Write a cursor as opaque text."""
-    body = json.dumps([cursor.segment, cursor.offset, cursor.id], separators=(",", ":"))
-    return base64.urlsafe_b64encode(body.encode()).decode().rstrip("=")
+    body: list[object] = [cursor.segment, cursor.offset, cursor.id]
+    if cursor.after is not None:
+        body.append(stamp(cursor.after))
+    text = json.dumps(body, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def decode_cursor(text: str) -> Cursor:
@@ -44,9 +52,14 @@ def decode_cursor(text: str) -> Cursor:
     try:
         padded = text[:_LONGEST] + "=" * (-len(text) % 4)
         body = cast("list[Any]", json.loads(base64.b64decode(padded, b"-_", validate=True)))
-        segment, offset, identifier = body
-        if type(segment) is int and type(offset) is int and type(identifier) is str:
-            return Cursor(segment, offset, identifier)
+        segment, offset, identifier, *rest = body
+        after = moment(rest[0]) if rest else None
+        if _is_number(segment) and _is_number(offset) and type(identifier) is str:
+            return Cursor(segment, offset, identifier, after)
     except (ValueError, TypeError, binascii.Error, RecursionError):
         pass
     raise InvalidCursor("cursor is invalid")
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and 0 <= value < _LARGEST

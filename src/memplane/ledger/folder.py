@@ -10,9 +10,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
+import os
+import stat
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
@@ -78,12 +82,15 @@ class AgentFolder:
         return self.root / STATE / "quarantine" / self.agent
 
     def sealed(self) -> list[Segment]:
-        """Return the sealed segments, oldest first."""
+        """Return the sealed segments, oldest first; what is no ordinary file is none."""
+        folder = self.path / SEGMENTS
+        if self.path.is_symlink() or folder.is_symlink() or not folder.is_dir():
+            return []
         return sorted(
             (
                 Segment(int(path.stem), path, _read_end(path.with_suffix(".end")))
-                for path in (self.path / SEGMENTS).glob("*.jsonl")
-                if path.stem.isdecimal() and len(path.stem) == _DIGITS
+                for path in folder.glob("*.jsonl")
+                if path.stem.isdecimal() and len(path.stem) == _DIGITS and _is_ordinary(path)
             ),
             key=lambda one: one.number,
         )
@@ -92,8 +99,10 @@ class AgentFolder:
         """Return every file that holds entries, oldest first; some may not exist any more."""
         found = self.sealed()
         following = found[-1].number + 1 if found else 1
+        if self.path.is_symlink():
+            return found
         for name in (ROTATED, OPEN):
-            if (self.path / name).is_file():
+            if _is_ordinary(self.path / name):
                 found.append(Segment(following, self.path / name))
                 following += 1
         return found
@@ -105,6 +114,24 @@ class AgentFolder:
     def end_path(self, number: int) -> Path:
         """Return the file that says where a segment ends whose last sync failed."""
         return self.sealed_path(number).with_suffix(".end")
+
+
+def open_ordinary(path: Path) -> BufferedReader:
+    """Open a file to read it; a link, a pipe or a folder is refused as a link is (ELOOP)."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
+    file = os.fdopen(descriptor, "rb")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        file.close()
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    return file
+
+
+def _is_ordinary(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def encode_end(offset: int) -> bytes:

@@ -12,7 +12,7 @@ import msgspec
 from memplane.ledger.entry import recomputed_id
 
 _RFC3339: Final = re.compile(
-    r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?\d*(Z|[+-]\d\d:\d\d)", re.ASCII
+    r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII
 )
 _VERSION_MEMBER: Final = re.compile(rb'\{\s*("version"\s*:\s*\d+\s*,)?')
 
@@ -69,6 +69,6 @@ def instant(text: str) -> datetime | None:
         return None
     try:
         zone = "+00:00" if found[3] == "Z" else found[3]
-        return datetime.fromisoformat(found[1] + (found[2] or "") + zone).astimezone(UTC)
+        return datetime.fromisoformat(found[1] + (found[2] or "")[:7] + zone).astimezone(UTC)
     except (ValueError, OverflowError):
         return None

@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from io import BufferedReader
 from itertools import groupby
 from typing import Final
 
@@ -22,17 +21,15 @@ import msgspec
 from memplane.clock import moment as read_stamp
 from memplane.clock import stamp
 from memplane.ledger.chain import Place
-from memplane.ledger.folder import AgentFolder, Segment
+from memplane.ledger.folder import AgentFolder
 from memplane.ledger.heads import head_of, hydrated, instant
-from memplane.ledger.lines import lines_of
+from memplane.ledger.sources import Source
 from memplane.objects.files import replace_file
 
 BLOCK: Final = 128
 _WORTH_WRITING: Final = 8
 _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
-
-Files = Sequence[tuple[Segment, BufferedReader]]
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -47,16 +44,16 @@ class Block(msgspec.Struct, frozen=True):
     max_ts: str
 
 
-def first_place_after(folder: AgentFolder, files: Files, moment: datetime) -> Place:
+def first_place_after(folder: AgentFolder, sources: Sequence[Source], moment: datetime) -> Place:
     """Return a place before which no entry is later than the moment."""
-    stored = _checked(_stored(folder), files)
-    blocks = [block for one in files for block in _blocks_of_file(stored, one, files)]
+    stored = _checked(_stored(folder), sources)
+    blocks = [block for source in sources for block in _blocks_in(source, stored, sources[-1])]
     if len(blocks) - sum(map(len, stored.values())) >= _WORTH_WRITING:
         _store(folder, blocks)
     for block in blocks:
         if read_stamp(block.max_ts) > moment:
             return Place(block.segment, block.offset)
-    return _end_of(blocks, files)
+    return _end_of(blocks, sources)
 
 
 def _stored(folder: AgentFolder) -> list[Block]:
@@ -74,18 +71,13 @@ def _sum(data: bytes) -> bytes:
     return hashlib.sha256(data).hexdigest()[:16].encode()
 
 
-def _checked(stored: list[Block], files: Files) -> dict[int, list[Block]]:
+def _checked(stored: list[Block], sources: Sequence[Source]) -> dict[int, list[Block]]:
     """Return the stored blocks that still describe their segments, by its number."""
-    opened = {segment.number: file for segment, file in files}
+    there = {source.segment.number: source for source in sources}
     kept: dict[int, list[Block]] = {}
     for number, group in groupby(stored, key=lambda block: block.segment):
         blocks = list(group)
-        if (
-            number in opened
-            and _contiguous(blocks)
-            and _describes(blocks[0], opened[number])
-            and _describes(blocks[-1], opened[number])
-        ):
+        if number in there and _contiguous(blocks) and _describe(blocks, there[number]):
             kept[number] = blocks
     return kept
 
@@ -99,37 +91,34 @@ def _contiguous(blocks: list[Block]) -> bool:
     return times and all(block.offset == end for block, end in zip(blocks, ends[:-1], strict=True))
 
 
-def _describes(block: Block, file: BufferedReader) -> bool:
-    if os.fstat(file.fileno()).st_size < block.end:
-        return False
-    file.seek(block.offset)
-    for line in lines_of(file):
+def _describe(blocks: list[Block], source: Source) -> bool:
+    """Say whether the file is long enough, and blocks begin with the entries that they should."""
+    with source.opened() as file:
+        if os.fstat(file.fileno()).st_size < blocks[-1].end:
+            return False
+    return all(_first_id(source, one.offset) == one.first_id for one in (blocks[0], blocks[-1]))
+
+
+def _first_id(source: Source, offset: int) -> str:
+    for line in source.lines(offset):
         head = head_of(line.data) if line.data else None
         if head is not None:
-            return hydrated(line.data or b"", head)[0] == block.first_id
-    return False
+            return hydrated(line.data or b"", head)[0]
+    return ""
 
 
-def _blocks_of_file(
-    stored: dict[int, list[Block]], one: tuple[Segment, BufferedReader], files: Files
-) -> list[Block]:
-    """Return the blocks of a file: those that are stored, and what came after them."""
-    segment, file = one
-    known = stored.get(segment.number, [])
+def _blocks_in(source: Source, stored: dict[int, list[Block]], last: Source) -> list[Block]:
+    """Return the blocks of a segment: those that are stored, and what came after them."""
+    known = stored.get(source.segment.number, [])
     start = known[-1].end if known else 0
-    open_one = segment is files[-1][0]
-    return [*known, *_blocks_of(segment, file, start, only_full=open_one)]
+    return [*known, *_blocks_of(source, start, only_full=source is last)]
 
 
-def _blocks_of(
-    segment: Segment, file: BufferedReader, start: int, *, only_full: bool
-) -> Iterator[Block]:
-    file.seek(start)
+def _blocks_of(source: Source, start: int, *, only_full: bool) -> Iterator[Block]:
+    number = source.segment.number
     offset, end, count, first_id = start, start, 0, ""
     earliest, latest = _LATEST, _EARLIEST
-    for line in lines_of(file):
-        if not line.ended or (segment.end is not None and line.offset >= segment.end):
-            break
+    for line in source.lines(start):
         end = line.offset + line.size
         head = head_of(line.data) if line.data else None
         if head is None:
@@ -139,19 +128,17 @@ def _blocks_of(
         first_id = first_id or hydrated(line.data or b"", head)[0]
         count += 1
         if count == BLOCK:
-            yield Block(
-                segment.number, offset, end, count, first_id, stamp(earliest), stamp(latest)
-            )
+            yield Block(number, offset, end, count, first_id, stamp(earliest), stamp(latest))
             offset, count, first_id = end, 0, ""
             earliest, latest = _LATEST, _EARLIEST
     if count and not only_full:
-        yield Block(segment.number, offset, end, count, first_id, stamp(earliest), stamp(latest))
+        yield Block(number, offset, end, count, first_id, stamp(earliest), stamp(latest))
 
 
-def _end_of(blocks: Sequence[Block], files: Files) -> Place:
-    if not files:
+def _end_of(blocks: Sequence[Block], sources: Sequence[Source]) -> Place:
+    if not sources:
         return Place(1, 0)
-    last = files[-1][0].number
+    last = sources[-1].segment.number
     in_last = [block.end for block in blocks if block.segment == last]
     return Place(last, in_last[-1] if in_last else 0)
 

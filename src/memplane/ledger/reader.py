@@ -1,27 +1,28 @@
 """Reading an agent's ledger: pages by cursor or by time, over every segment, losing nothing.
 
 A page is found first and read afterwards, so that its size in memory is that of one line. Files
-may be sealed, renamed or appended to meanwhile: an open file keeps its bytes, and a page ends
-before a last line that has no newline yet.
+may be sealed, renamed or appended to meanwhile, and a page ends before a last line that has no
+newline yet.
 """
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from io import BufferedReader
+from itertools import groupby
 from typing import Final
 
 from memplane.errors import InvalidCursor
+from memplane.ledger.chain import Place
 from memplane.ledger.cursor import BEGINNING, Cursor
-from memplane.ledger.folder import AgentFolder, Segment
+from memplane.ledger.folder import AgentFolder
 from memplane.ledger.heads import Head, head_of, hydrated, instant
 from memplane.ledger.index import first_place_after
-from memplane.ledger.lines import LONGEST, Line, lines_of
+from memplane.ledger.lines import Line
+from memplane.ledger.sources import Source, open_sources
 
 PAGE: Final = 100
 LARGEST_PAGE: Final = 1000
@@ -29,17 +30,17 @@ LARGEST_PAGE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An entry of a page: the file it lies in, its place there, and its id."""
+    """An entry of a page: where it lies, and its head."""
 
-    file: BufferedReader
-    segment: int
-    line: Line
+    source: Source
+    offset: int
+    size: int
     head: Head
 
-    def read(self) -> tuple[str, bytes]:
-        """Return the id and the whole line; a legacy line gets the id that its bytes have."""
-        self.file.seek(self.line.offset)
-        return hydrated(self.file.read(self.line.size).rstrip(b"\n"), self.head)
+    @property
+    def segment(self) -> int:
+        """The number of the segment that it lies in."""
+        return self.source.segment.number
 
 
 @dataclass(slots=True)
@@ -51,10 +52,17 @@ class Page:
     has_more: bool = False
     skipped: int = 0
 
+    def identified(self) -> Iterator[tuple[str, bytes]]:
+        """Read the entries, one at a time, each with its id; a legacy line is given its own."""
+        for source, group in groupby(self.entries, key=lambda found: found.source):
+            with source.opened() as file:
+                for found in group:
+                    file.seek(found.offset)
+                    yield hydrated(file.read(found.size).rstrip(b"\n"), found.head)
+
     def lines(self) -> Iterator[bytes]:
         """Read the entries, one at a time."""
-        for found in self.entries:
-            yield found.read()[1]
+        return (line for _, line in self.identified())
 
 
 @contextmanager
@@ -67,15 +75,17 @@ def open_page(
 ) -> Generator[Page]:
     """Find the entries that follow a cursor, or those later than a moment, at most `limit`.
 
-    Their files are open while the block runs.
+    A cursor goes on with the moment that its page began with, until there are no more. The page
+    can be read while the block runs.
 
     Raises:
         InvalidCursor: The cursor's entry is not there.
     """
-    with _all_open(folder) as files:
+    after = after or cursor.after
+    with open_sources(folder) as sources:
         page = Page(next=cursor)
         passed, last = 0, None
-        for found in _found(_from(folder, files, cursor, after)):
+        for found in _found(_from(folder, sources, cursor, after)):
             if found is None:
                 passed += 1
                 continue
@@ -88,36 +98,11 @@ def open_page(
             last = found
         if not page.has_more:
             page.skipped += passed
-            last = last or (_last(files) if after is not None and not cursor.id else None)
+            last = last or (_last(sources) if after is not None and not cursor.id else None)
         if last is not None:
-            page.next = _cursor_at(last)
+            # Behind the last page there are only new entries, and their times may be older.
+            page.next = _cursor_at(last, after if page.has_more else None)
         yield page
-
-
-def _found(files: Iterator[tuple[Segment, BufferedReader]]) -> Iterator[Found | None]:
-    """Yield the entries of files; None is a line that cannot be read."""
-    for segment, file in files:
-        for line in lines_of(file, longest=LONGEST):
-            if segment.end is not None and line.offset >= segment.end:
-                break
-            if not line.ended or (line.data is not None and not line.data.strip()):
-                continue
-            head = head_of(line.data) if line.data is not None else None
-            if head is None:
-                yield None
-            else:
-                place = Line(line.number, line.offset, line.size, None)
-                yield Found(file, segment.number, place, head)
-
-
-def _last(files: list[tuple[Segment, BufferedReader]]) -> Found | None:
-    """Find the last entry of all."""
-    for segment, file in reversed(files):
-        file.seek(0)
-        here = deque(filter(None, _found(iter([(segment, file)]))), maxlen=1)
-        if here:
-            return here[0]
-    return None
 
 
 def entries(
@@ -127,18 +112,29 @@ def entries(
     more = True
     while more:
         with open_page(folder, cursor=cursor, after=after, limit=LARGEST_PAGE) as page:
-            yield from (found.read() for found in page.entries)
+            yield from page.identified()
         cursor, more = page.next, page.has_more
+
+
+def lines_since(folder: AgentFolder, place: Place) -> Iterator[bytes]:
+    """Read the lines that were added behind a place."""
+    with open_sources(folder) as sources:
+        for source in sources:
+            if source.segment.number >= place.segment:
+                here = source.segment.number == place.segment
+                for line in source.lines(place.offset if here else 0):
+                    if line.data is not None:
+                        yield line.data
 
 
 @contextmanager
 def open_last(folder: AgentFolder, count: int) -> Generator[Page]:
     """Find the last entries, at most `count`; they come in the order they were recorded."""
-    with _all_open(folder) as files:
+    with open_sources(folder) as sources:
         page = Page()
-        for one in reversed(files):
+        for source in reversed(sources):
             left = count - len(page.entries)
-            page.entries[:0] = deque(filter(None, _found(iter([one]))), maxlen=left)
+            page.entries[:0] = deque(filter(None, _found(iter([(source, 0)]))), maxlen=left)
             if len(page.entries) == count:
                 break
         yield page
@@ -147,76 +143,74 @@ def open_last(folder: AgentFolder, count: int) -> Generator[Page]:
 @contextmanager
 def open_entry(folder: AgentFolder, start_of_id: str) -> Generator[Page]:
     """Find the entries whose id begins so; more than one when too little of it was given."""
-    with _all_open(folder) as files:
+    with open_sources(folder) as sources:
         page = Page()
-        for found in filter(None, _found(iter(files))):
-            identifier = found.head.id or found.read()[0]
-            if identifier.startswith(start_of_id):
+        for found in filter(None, _found((source, 0) for source in sources)):
+            if _id_of(found).startswith(start_of_id):
                 page.entries.append(found)
         yield page
 
 
-@contextmanager
-def _all_open(folder: AgentFolder) -> Generator[list[tuple[Segment, BufferedReader]]]:
-    """Open every segment, as they were at one moment: none twice, none left out."""
-    while True:
-        listed = folder.segments()
-        with ExitStack() as stack:
-            try:
-                files = _opened(stack, listed)
-                unchanged = folder.segments() == listed and all(
-                    os.path.samestat(one.path.stat(), os.fstat(file.fileno()))
-                    for one, file in files
-                )
-            except FileNotFoundError:
-                unchanged, files = False, []  # renamed between listing and opening
-            if unchanged:
-                yield files
-                return
+def _found(sources: Iterator[tuple[Source, int]]) -> Iterator[Found | None]:
+    """Yield the entries of sources, each from a byte on; None is a line that cannot be read."""
+    for source, start in sources:
+        for line in source.lines(start):
+            if line.data is not None and not line.data.strip():
+                continue
+            head = head_of(line.data) if line.data is not None else None
+            yield Found(source, line.offset, line.size, head) if head is not None else None
 
 
-def _opened(stack: ExitStack, segments: list[Segment]) -> list[tuple[Segment, BufferedReader]]:
-    return [(one, stack.enter_context(one.path.open("rb"))) for one in segments]
+def _last(sources: list[Source]) -> Found | None:
+    """Find the last entry of all."""
+    for source in reversed(sources):
+        here = deque(filter(None, _found(iter([(source, 0)]))), maxlen=1)
+        if here:
+            return here[0]
+    return None
 
 
 def _from(
-    folder: AgentFolder,
-    files: list[tuple[Segment, BufferedReader]],
-    cursor: Cursor,
-    after: datetime | None,
-) -> Iterator[tuple[Segment, BufferedReader]]:
-    """Yield the files to read, each at the byte to read from."""
+    folder: AgentFolder, sources: list[Source], cursor: Cursor, after: datetime | None
+) -> Iterator[tuple[Source, int]]:
+    """Yield the sources to read, each with the byte to read from."""
     if cursor.id:
-        yield from files[_resume(files, cursor) :]
+        yield from _behind(sources, cursor)
     elif after is not None:
-        place = first_place_after(folder, files, after)
-        for segment, file in files:
-            if segment.number >= place.segment:
-                file.seek(place.offset if segment.number == place.segment else 0)
-                yield segment, file
+        place = first_place_after(folder, sources, after)
+        for source in sources:
+            if source.segment.number >= place.segment:
+                here = source.segment.number == place.segment
+                yield source, place.offset if here else 0
     else:
-        yield from files
+        yield from ((source, 0) for source in sources)
 
 
-def _resume(files: list[tuple[Segment, BufferedReader]], cursor: Cursor) -> int:
-    """Place the cursor's file behind the cursor's entry, and return which file it is.
+def _behind(sources: list[Source], cursor: Cursor) -> Iterator[tuple[Source, int]]:
+    """Find the cursor's entry, and go on behind it.
 
     Another recorder renames its file without a number, so the entry may lie in any of them.
     """
-    likely = sorted(range(len(files)), key=lambda at: (files[at][0].number != cursor.segment, -at))
+    likely = sorted(
+        range(len(sources)),
+        key=lambda at: (sources[at].segment.number != cursor.segment, -at),
+    )
     for at in likely:
-        file = files[at][1]
-        file.seek(cursor.offset)
-        line = next(lines_of(file), None)
-        if line is not None and _id_of(line) == cursor.id:
-            return at
-        file.seek(0)
+        line = next(sources[at].lines(cursor.offset), None)
+        if line is not None and _id_in(line) == cursor.id:
+            yield sources[at], line.offset + line.size
+            yield from ((source, 0) for source in sources[at + 1 :])
+            return
     raise InvalidCursor("cursor is invalid")
 
 
-def _id_of(line: Line) -> str | None:
+def _id_in(line: Line) -> str | None:
     head = head_of(line.data) if line.data is not None else None
     return hydrated(line.data or b"", head)[0] if head is not None else None
+
+
+def _id_of(found: Found) -> str:
+    return found.head.id or next(Page([found]).identified())[0]
 
 
 def _is_later(head: Head, moment: datetime) -> bool:
@@ -224,6 +218,5 @@ def _is_later(head: Head, moment: datetime) -> bool:
     return told is not None and told > moment
 
 
-def _cursor_at(found: Found) -> Cursor:
-    identifier = found.head.id or found.read()[0]
-    return Cursor(found.segment, found.line.offset, identifier)
+def _cursor_at(found: Found, after: datetime | None) -> Cursor:
+    return Cursor(found.segment, found.offset, _id_of(found), after)

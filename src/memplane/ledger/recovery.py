@@ -21,7 +21,7 @@ from typing import Final
 
 from memplane.ledger.chain import Kind, Link
 from memplane.ledger.chain_file import ChainFile
-from memplane.ledger.folder import OPEN, ROTATED, AgentFolder, Segment
+from memplane.ledger.folder import OPEN, ROTATED, AgentFolder, Segment, open_ordinary
 from memplane.ledger.heads import head_of
 from memplane.ledger.lines import Line, lines_of
 from memplane.ledger.sealing import (
@@ -145,14 +145,14 @@ def _reaches(path: Path, offset: int) -> bool:
     """Say whether a file is that long, with the end of a line there."""
     if offset == 0:
         return True
-    with path.open("rb") as file:
+    with open_ordinary(path) as file:
         file.seek(offset - 1)
         return file.read(1) == b"\n"
 
 
 def _give_newline(path: Path) -> None:
     """End a last line that is whole but for its newline."""
-    with path.open("rb") as file:
+    with open_ordinary(path) as file:
         last = deque(lines_of(file), maxlen=1)
     if last and not last[0].ended and last[0].data is not None and head_of(last[0].data):
         with _writable(path) as file:
@@ -165,7 +165,7 @@ def _give_newline(path: Path) -> None:
 def _catch_up(folder: AgentFolder, chain: ChainFile, path: Path, result: Recovered) -> None:
     """Chain the lines of a file that the chain does not know yet; mend its last line."""
     whole: list[bytes] = []
-    with path.open("rb") as file:
+    with open_ordinary(path) as file:
         file.seek(chain.end.place.offset)
         for line in lines_of(file):
             if not line.ended:
@@ -210,14 +210,16 @@ def _mended(folder: AgentFolder, path: Path, line: Line) -> list[bytes]:
 
 @contextmanager
 def _writable(path: Path) -> Generator[BufferedRandom]:
-    """Open a file for mending, also a sealed one."""
-    mode = path.stat().st_mode & 0o777
-    path.chmod(mode | 0o200)
-    try:
-        with path.open("r+b") as file:
-            yield file
-    finally:
-        path.chmod(mode)
+    """Open a file for mending, also a sealed one, and never through a link."""
+    with open_ordinary(path) as before:
+        mode = os.fstat(before.fileno()).st_mode & 0o777
+        os.fchmod(before.fileno(), mode | 0o200)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "r+b") as file:
+                yield file
+        finally:
+            os.fchmod(before.fileno(), mode)
 
 
 def _note_damaged(folder: AgentFolder, chain: ChainFile, path: Path, line: Line) -> None:
@@ -232,7 +234,7 @@ def _note_damaged(folder: AgentFolder, chain: ChainFile, path: Path, line: Line)
 
 def _sha256(path: Path, line: Line) -> str:
     digest, left = hashlib.sha256(), line.size
-    with path.open("rb") as file:
+    with open_ordinary(path) as file:
         file.seek(line.offset)
         while left and (piece := file.read(min(left, _PIECE))):
             digest.update(piece)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -12,13 +13,15 @@ from memplane.ledger.canonical import escaped, quoted
 from memplane.ledger.entry import JsonReply, Reply, StreamReply, Turn
 from memplane.redaction.redactor import Redacted, Redactor
 
-_BODIES = ("request_original", "request_effective", "tool_trace")
+T = TypeVar("T")
+
+_AS_RECORDED: Final = frozenset({"version", "id", "ts", "claw_id"})
 
 
 def redact_turn(redactor: Redactor, turn: Turn, count: Callable[[str, int], None]) -> Turn:
-    """Take the secrets out of every body of a turn; each kind found is counted."""
+    """Take the secrets out of everything that a turn says; each kind found is counted."""
 
-    def kept(found: Redacted[bytes]) -> bytes:
+    def kept(found: Redacted[T]) -> T:
         for kind, times in found.counts.items():
             count(kind, times)
         return found.value
@@ -32,6 +35,11 @@ def redact_turn(redactor: Redactor, turn: Turn, count: Callable[[str, int], None
 
     return replace(
         turn,
+        path=kept(redactor.text(turn.path)),
+        requested_model=kept(redactor.text(turn.requested_model)),
+        effective_provider=kept(redactor.text(turn.effective_provider)),
+        effective_model=kept(redactor.text(turn.effective_model)),
+        status=kept(redactor.text(turn.status)),
         request_original=kept(redactor.json(turn.request_original)),
         request_effective=kept(redactor.json(turn.request_effective)),
         tool_trace=kept(redactor.json(turn.tool_trace)),
@@ -44,16 +52,13 @@ def redact_line(redactor: Redactor, line: bytes) -> bytes:
     try:
         members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
         reply = msgspec.json.decode(members["response"], type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
-        return redactor.json(
-            line
-        ).value  # not one of ours, but secrets come out of it all the same
-    for name in _BODIES:
-        if name in members:
-            members[name] = msgspec.Raw(redactor.json(bytes(members[name])).value)
-    for name, body in reply.items():
-        reply[name] = msgspec.Raw(_redacted_reply(redactor, name, bytes(body)))
+        for name, body in reply.items():
+            reply[name] = msgspec.Raw(_redacted_reply(redactor, name, bytes(body)))
+    except (msgspec.DecodeError, UnicodeError, RecursionError, KeyError):
+        return redactor.json(line).value  # another shape, but secrets come out of it all the same
     members["response"] = msgspec.Raw(msgspec.json.encode(reply))
+    for name in members.keys() - _AS_RECORDED - {"response"}:
+        members[name] = msgspec.Raw(redactor.json(bytes(members[name])).value)
     return escaped(msgspec.json.encode(members))
 
 

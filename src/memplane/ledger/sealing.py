@@ -12,7 +12,14 @@ from memplane.home import make_private
 from memplane.ids import new_id
 from memplane.ledger.chain import Kind
 from memplane.ledger.chain_file import ChainFile
-from memplane.ledger.folder import FOREIGN_INDEX, OPEN, SEGMENTS, AgentFolder, encode_end
+from memplane.ledger.folder import (
+    FOREIGN_INDEX,
+    OPEN,
+    SEGMENTS,
+    AgentFolder,
+    encode_end,
+    open_ordinary,
+)
 from memplane.objects.files import open_folder, replace_file, sync_file, sync_folder
 
 
@@ -39,6 +46,7 @@ def create_file(path: Path, modes: Modes) -> None:
     try:
         descriptor = os.open(path, flags, modes.file)
     except FileExistsError:
+        open_ordinary(path).close()
         return
     try:
         os.fchmod(descriptor, modes.file)
@@ -99,7 +107,7 @@ def note_sealed(folder: AgentFolder, chain: ChainFile, number: int) -> None:
     if folder.end_path(number).exists():
         more["doubtful"] = True
     else:
-        with folder.sealed_path(number).open("rb") as file:
+        with open_ordinary(folder.sealed_path(number)) as file:
             more["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
     chain.add_note(Kind.SEALED, more)
     chain.sync()
