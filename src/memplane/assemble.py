@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import secrets
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -21,8 +22,8 @@ from memplane.errors import BackendMisconfigured, HomeError
 from memplane.home import Claim, Home
 from memplane.ids import new_id
 from memplane.ledger.entry import Turn
-from memplane.ledger.sealing import Modes
 from memplane.ledger.redacting import redactions
+from memplane.ledger.sealing import Modes
 from memplane.ledger.writer import LedgerOptions, Syncing, open_ledger
 from memplane.objects.cached import CachedStore
 from memplane.objects.local import LocalStore
@@ -272,12 +273,20 @@ def open_redactor(settings: Settings) -> Redactor:
     """Make the redactor of an installation, which knows every secret this process knows."""
     home = Home(settings.home)
     home.create()
-    blob = settings.blob
+    return Redactor(key=home.redaction_key(), known=_known_secrets(settings))
+
+
+def log_redactor(settings: Settings) -> Redactor:
+    """Make the redactor for what is logged, without touching the home, which may be unusable."""
+    return Redactor(key=secrets.token_bytes(), known=_known_secrets(settings))
+
+
+def _known_secrets(settings: Settings) -> list[Secret]:
+    home, blob = Home(settings.home), settings.blob
     known = [blob.connection_string, blob.sas_url, blob.token, settings.admin_token]
-    if home.token_file.exists():
+    with suppress(HomeError):
         known.append(home.existing_token())
-    known += known_secrets(environment())
-    return Redactor(key=home.redaction_key(), known=[one for one in known if one])
+    return [one for one in (*known, *known_secrets(environment())) if one]
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ MemplaneError
 ├── OwnerUnavailable           the process that owns the home did not answer
 ├── InvalidRequest             what was asked for cannot be done as it was asked
 ├── UnknownToken               no token has that id
+├── PodError                   a pod's file, or what was compiled from it, cannot be used
 ├── LedgerError                a ledger file cannot be used
 │   ├── UnknownAgent           that is no agent's name, or it has no ledger
 │   ├── InvalidCursor          the cursor was not made by this ledger
@@ -53,6 +54,10 @@ class InvalidRequest(MemplaneError):
 
 class UnknownToken(MemplaneError):
     """No token has that id."""
+
+
+class PodError(MemplaneError):
+    """A pod's file, or what was compiled from it, cannot be used."""
 
 
 class LedgerError(MemplaneError):

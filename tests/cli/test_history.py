@@ -133,3 +133,14 @@ async def test_verify_finds_a_changed_byte_and_a_removed_end(home: Path) -> None
     ran = memplane(home, "history", "verify")
     assert ran.returncode == 1
     assert "is missing or another one" in ran.stdout
+
+
+async def test_what_a_turn_says_does_nothing_to_the_terminal(home: Path) -> None:
+    escape = "\x1b]0;owned\x07\x1b[2J\u202e\x9b"
+    body = json.dumps({"messages": [{"role": "user", "content": "half \ud83d " + escape}]})
+    made = await record(home / "ledger", [turn("x", request_original=body.encode())])
+    for words in (["show"], ["show", made[0].id]):
+        ran = memplane(home, "history", *words)
+        assert ran.returncode == 0, ran.stderr
+        assert "half" in ran.stdout
+        assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(ran.stdout)

@@ -24,6 +24,11 @@ try:
     raise LookupError(f"{sys.argv[1]} is not there")
 except LookupError:
     logging.getLogger("test").exception("failed")
+import threading
+def fail(): raise KeyError(f"in a thread {sys.argv[1]}")
+thread = threading.Thread(target=fail)
+thread.start()
+thread.join()
 raise RuntimeError(f"at the end {sys.argv[1]} and {sys.argv[2]}")
 """
 
@@ -43,11 +48,21 @@ def test_logs_and_tracebacks_are_redacted(home: Path) -> None:
     printed = crashed(home)
     assert CANARY not in printed
     assert KEY not in printed
-    assert printed.count("[redacted:known:") == 3
+    assert printed.count("[redacted:known:") == 4
+    assert "in a thread" in printed
     assert "[redacted:sk-key:" in printed
     assert "RuntimeError: at the end" in printed
     assert "quietly" not in printed
     assert "quietly [redacted:known:" in crashed(home, MEMPLANE_LOG_LEVEL="debug")
+
+
+def test_logs_are_redacted_where_the_home_cannot_be_used(home: Path) -> None:
+    home.mkdir(mode=0o755)
+    home.chmod(0o755)
+    printed = crashed(home)
+    assert CANARY not in printed
+    assert printed.count("[redacted:known:") == 4
+    assert list(home.iterdir()) == []
 
 
 def test_a_running_memplane_tells_no_secret_at_any_level(home: Path) -> None:

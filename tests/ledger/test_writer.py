@@ -206,9 +206,9 @@ async def test_an_unforeseen_error_ends_nothing(
             patch.setattr(AgentLog, "write", wrong)
             with pytest.raises(NotRecorded, match="unforeseen"):
                 await ledger.append(turn("meanwhile"))
-            assert "unforeseen" in ledger.figures.failing
+            assert "unforeseen" in ledger.figures.failing["analyst"]
         last = await ledger.append(turn("after", ts=NOON + timedelta(seconds=1)))
-        assert ledger.figures.failing == ""
+        assert ledger.figures.failing == {}
     assert ids_of(tmp_path) == [first.id, last.id]
 
 

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "doctor": "check this machine and say what to do about each finding",
     "history": "read, export or check the record of what happened",
     "token": "say who may ask this memplane, and for what",
+    "pod": "compile a pod's file, or show memplane's descriptor",
     "cloud": "move state to a container",
     "manifest": "check or rebuild the index of the container",
     "queue": "show or send what has not reached the container",

@@ -122,38 +122,38 @@ def _folder_of(agent: str, settings: Settings) -> AgentFolder:
 
 def _summary(line: bytes) -> str:
     """Put a turn into one line: when, which, what model, what was asked."""
-    from memplane.cli.show import coloured
+    from memplane.cli.show import coloured, harmless
     from memplane.ledger.summary import summary_of
 
     turn = summary_of(line)
     tokens = f"{turn.usage.prompt_tokens}→{turn.usage.completion_tokens}"
     status = coloured(" error", "red") if turn.status == "error" else ""
     asked = turn.question[:_QUESTION] + ("…" if len(turn.question) > _QUESTION else "")
+    when, model = harmless(turn.ts), harmless(turn.effective_model)
     return (
-        f"{turn.ts:20}  {coloured(turn.id[:_ID_SHOWN], 'dim')}  {turn.effective_model:24.24}  "
-        f"{tokens:>12}{status}  {asked}"
+        f"{when:20}  {coloured(harmless(turn.id[:_ID_SHOWN]), 'dim')}  {model:24.24}  "
+        f"{tokens:>12}{status}  {harmless(asked)}"
     )
 
 
 def _print_entry(line: bytes, segment: int) -> None:
     import json
 
-    from memplane.cli.show import print_rows
+    from memplane.cli.show import harmless, print_rows
     from memplane.ledger.summary import summary_of
 
     turn = summary_of(line)
-    print_rows(
-        [
-            ("turn", turn.id),
-            ("when", turn.ts),
-            ("agent", turn.claw_id),
-            ("asked for", f"{turn.requested_model} at {turn.path}"),
-            ("answered by", f"{turn.effective_provider}, {turn.effective_model}"),
-            ("size", f"{len(line):,} bytes, in segment {segment}"),
-        ]
-    )
+    rows = [
+        ("turn", turn.id),
+        ("when", turn.ts),
+        ("agent", turn.claw_id),
+        ("asked for", f"{turn.requested_model} at {turn.path}"),
+        ("answered by", f"{turn.effective_provider}, {turn.effective_model}"),
+        ("size", f"{len(line):,} bytes, in segment {segment}"),
+    ]
+    print_rows([(name, harmless(value)) for name, value in rows])
     entry = json.loads(line.decode("utf-8", "replace"))
-    print(json.dumps(entry, indent=2, ensure_ascii=False))
+    print(harmless(json.dumps(entry, indent=2, ensure_ascii=False)))
 
 
 def _export(arguments: argparse.Namespace, settings: Settings) -> int:

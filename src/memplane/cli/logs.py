@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from threading import ExceptHookArgs
     from types import TracebackType
 
     from memplane.redaction.redactor import Redactor
@@ -16,26 +17,33 @@ if TYPE_CHECKING:
 
 def set_up_logs(settings: Settings) -> None:
     """Send log lines and tracebacks to stderr; the redactor is made when the first one comes."""
+    import threading
 
     @cache
     def redactor() -> Redactor:
-        from memplane.assemble import open_redactor
+        from memplane.assemble import log_redactor
 
-        return open_redactor(settings)
+        return log_redactor(settings)
 
     class Formatter(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
             return redactor().text(super().format(record)).value
 
-    def show_traceback(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    def show(
+        kind: type[BaseException], error: BaseException | None, trace: TracebackType | None
     ) -> None:
         import traceback
 
         text = "".join(traceback.format_exception(kind, error, trace))
         sys.stderr.write(redactor().text(text).value)
 
+    def show_of_thread(raised: ExceptHookArgs) -> None:
+        show(raised.exc_type, raised.exc_value, raised.exc_traceback)
+
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
-    sys.excepthook = show_traceback
+    # A record that cannot be written would be shown raw.
+    logging.raiseExceptions = False
+    sys.excepthook = show
+    threading.excepthook = show_of_thread

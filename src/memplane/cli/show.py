@@ -15,6 +15,15 @@ def coloured(text: str, colour: str) -> str:
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
 
+def harmless(text: str) -> str:
+    """Return text that does nothing to a terminal: what cannot be printed is shown as a code."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one == "\n" else f"\\u{ord(one):04x}" for one in text
+    )
+
+
 def print_json(body: object) -> None:
     """Print a value as JSON, indented."""
     import msgspec

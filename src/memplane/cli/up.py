@@ -31,6 +31,9 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     # A dump of this process would hold every token and every turn that passes.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Each connection and each page of a history needs files; the system allows more than usual.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     home = Home(settings.home)
     async with own_home(home) as claim:
         admins = {"home": home.token(), "settings": settings.admin_token}

@@ -85,6 +85,8 @@ async def read_json(request: Request, kind: type[_T]) -> _T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise HTTPException(422, f"the body is of another type: {error}") from error
+    except UnicodeEncodeError as error:
+        raise HTTPException(422, "the body has half a character where none may be") from error
 
 
 def parse_json(body: bytes) -> object:

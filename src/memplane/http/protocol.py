@@ -1,7 +1,8 @@
-"""HTTP/1.1 as uvicorn reads it, with what it lets through refused: whole addresses, long heads."""
+"""HTTP/1.1 as uvicorn reads it, without whole addresses, long heads and slow ones."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -10,6 +11,7 @@ from memplane.http.boundary import SAFE_HEADERS
 
 LONGEST_HEAD: Final = 64 * 1024
 _LINGER: Final = 5.0
+_HEAD_SECONDS: Final = 15.0
 
 
 class StrictProtocol(HttpToolsProtocol):
@@ -20,8 +22,29 @@ class StrictProtocol(HttpToolsProtocol):
 
     _head_is_open = False
     _head_bytes = 0
+    _head_timer: asyncio.TimerHandle | None = None
     _refusal_status = 400
     _hung_up = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Give the first head its time; later ones have the server's own for idle connections."""
+        super().connection_made(transport)
+        self._head_timer = self.loop.call_later(_HEAD_SECONDS, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _give_up(self) -> None:
+        if not self._hung_up:
+            self._refusal_status = 408
+            self.send_400_response("The head of the request did not come in time.")
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, unless it is more of a head than we take."""
@@ -36,13 +59,16 @@ class StrictProtocol(HttpToolsProtocol):
         super().data_received(data)
 
     def on_message_begin(self) -> None:
-        """Begin to count a head."""
+        """Begin to count a head, and its time."""
+        self._stop_timer()
+        self._head_timer = self.loop.call_later(_HEAD_SECONDS, self._give_up)
         self._head_is_open = True
         self._head_bytes = 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """Check the head as a whole; an error here is answered by `send_400_response`."""
+        self._stop_timer()
         self._head_is_open = False
         self._head_bytes = 0
         if not self.url.startswith(b"/"):

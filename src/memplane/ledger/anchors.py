@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ import msgspec
 from memplane.home import make_private
 from memplane.ledger.chain import Link, Place
 from memplane.ledger.folder import STATE
+from memplane.ledger.sealing import Modes
 from memplane.objects.files import append_to_file, locked, open_folder, replace_file
 
 NAME: Final = "anchors.jsonl"
@@ -48,7 +50,9 @@ def read_anchors(root: Path) -> dict[str, Link]:
     return found
 
 
-def write_anchors(root: Path, ends: Mapping[str, Link], *, anew: bool = False) -> None:
+def write_anchors(
+    root: Path, ends: Mapping[str, Link], *, modes: Modes | None = None, anew: bool = False
+) -> None:
     """Add anchors, durably; a long file is written anew with the last of each agent.
 
     Another process may have told a later end of the same chain already, and that stays. `anew`
@@ -57,6 +61,8 @@ def write_anchors(root: Path, ends: Mapping[str, Link], *, anew: bool = False) -
     make_private(root / STATE)
     folder = open_folder(root / STATE, (), create=False)
     try:
+        if modes is not None:
+            _share(folder, modes)
         with locked(folder, "anchors.lock"):
             known = read_anchors(root)
             news = {
@@ -69,6 +75,19 @@ def write_anchors(root: Path, ends: Mapping[str, Link], *, anew: bool = False) -
                 replace_file(folder, NAME, _encoded({**known, **news}))
     finally:
         os.close(folder)
+
+
+def _share(folder: int, modes: Modes) -> None:
+    """Give our files the permissions that the ledger's have, where they are ours to give."""
+    with suppress(PermissionError):
+        os.fchmod(folder, modes.folder)
+    for name in (NAME, "anchors.lock"):
+        descriptor = os.open(
+            name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, modes.file, dir_fd=folder
+        )
+        with suppress(PermissionError):
+            os.fchmod(descriptor, modes.file)
+        os.close(descriptor)
 
 
 def _encoded(ends: Mapping[str, Link]) -> bytes:

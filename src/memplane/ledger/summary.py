@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from memplane.ledger.canonical import reencoded
+
 
 class _Part(msgspec.Struct):
     text: str = ""
@@ -62,7 +64,9 @@ def _text(message: _Message) -> str:
 
 def summary_of(line: bytes) -> Summary:
     """Summarise a line; what it does not tell is empty."""
-    try:
-        return msgspec.json.decode(line, type=Summary)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Summary()
+    for attempt in (bytes, reencoded):
+        try:
+            return msgspec.json.decode(attempt(line), type=Summary)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            continue  # half a surrogate pair, say; written anew it can be read
+    return Summary()

@@ -8,6 +8,7 @@ once a second and at the end.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import queue
 import threading
@@ -76,8 +77,8 @@ _CHECKPOINT_SECONDS: Final[Mapping[Syncing, float | None]] = {
 class LedgerFigures:
     """What a ledger has done since it was opened.
 
-    `failing` is why the last batch was not recorded; `degraded` is what an operator should know
-    although recording goes on.
+    `failing` says, for each agent whose last turns were not recorded, why; `degraded` is what an
+    operator should know although recording goes on.
     """
 
     entries: int = 0
@@ -91,7 +92,7 @@ class LedgerFigures:
     torn: int = 0
     damaged: int = 0
     broken: int = 0
-    failing: str = ""
+    failing: dict[str, str] = field(default_factory=dict[str, str])
     degraded: str = ""
 
 
@@ -129,6 +130,7 @@ class Ledger:
         self._closed = False
         self._logs: dict[str, AgentLog] = {}
         self._unsynced: set[str] = set()
+        self._untold: dict[str, Link] = {}
         self._checked = time.monotonic()
         self._pool = ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="ledger-sync")
 
@@ -201,7 +203,6 @@ class Ledger:
     def _commit(self, batch: list[_Waiting]) -> None:
         """Write a batch, make it durable, acknowledge it, chain it."""
         self.figures.batches += 1
-        self.figures.failing = ""
         by_agent = _by_agent(batch)
         for first in range(0, len(by_agent), _AGENTS_AT_ONCE):
             self._commit_agents(by_agent[first : first + _AGENTS_AT_ONCE])
@@ -241,11 +242,17 @@ class Ledger:
             _log.warning("the ledger of %s failed: %s", agent, reason, exc_info=True)
             lost = [one for one in waiting if not one.settled]
             if lost:
-                self.figures.failed += len(lost)
-                self.figures.failing = f"turns of {agent} are not recorded: {reason}"
-                _tell(lost, NotRecorded(f"a turn of {agent} was not recorded: {reason}"))
+                self.figures.failing[agent] = f"turns of {agent} are not recorded: {reason}"
+                self._lose(lost, NotRecorded(f"a turn of {agent} was not recorded: {reason}"))
             else:
                 self.figures.degraded = f"the chain of {agent} is behind its ledger: {reason}"
+
+    def _lose(self, waiting: Sequence[_Waiting], error: NotRecorded) -> None:
+        """Tell those who wait that their turns were not recorded; the chain will note the gap."""
+        with self._counting:
+            self._gaps.update(one.turn.agent for one in waiting)
+        self.figures.failed += len(waiting)
+        _tell(waiting, error)
 
     def _held(self, agent: str, locks: ExitStack) -> AgentLog:
         log = self._logs.pop(agent, None)
@@ -261,7 +268,8 @@ class Ledger:
             self._unsynced.add(agent)
             self._report(agent, recovered)
             if recovered.broken:
-                write_anchors(self._root, {agent: log.end}, anew=True)
+                modes = self._options.modes
+                write_anchors(self._root, {agent: log.end}, modes=modes, anew=True)
         return log
 
     def _report(self, agent: str, recovered: Recovered) -> None:
@@ -281,11 +289,12 @@ class Ledger:
                 one.entry = log.recent.entry_for(self._scrub(one.turn))
             except ValueError as error:
                 why = f"a turn of {one.turn.agent} was not recorded: {error}"
-                _tell([one], NotRecorded(why))
+                self._lose([one], NotRecorded(why))
                 continue
             if len(one.entry.line) >= LONGEST:
                 size = f"{len(one.entry.line):,} bytes"
-                _tell([one], EntryTooLarge(f"a turn of {one.turn.agent} has {size}, too many"))
+                why = f"a turn of {one.turn.agent} has {size}, too many"
+                self._lose([one], EntryTooLarge(why))
                 continue
             ready.append(one)
         return ready
@@ -297,6 +306,8 @@ class Ledger:
             if now:
                 log.write([one.entry.line for one in now])
                 self._settle([(log, now)])
+            if self._logs.get(log.folder.agent) is not log:
+                raise OSError(errno.EIO, "its files failed meanwhile")
             log.seal()
         if ready:
             log.write([one.entry.line for one in ready])
@@ -311,6 +322,7 @@ class Ledger:
                 lines = [one.entry.line for one in waiting]
                 if error is not None:
                     self._rescue(log, lines, error)
+                self.figures.failing.pop(agent, None)
                 self.figures.entries += len(lines)
                 self.figures.bytes += sum(map(len, lines))
                 _tell(waiting)
@@ -347,19 +359,36 @@ class Ledger:
         """Make the chains durable, and tell their ends to the anchors."""
         self._checked = time.monotonic()
         self._note_gaps()
-        ends: dict[str, Link] = {}
         for agent in sorted(self._unsynced):
             with self._failing(agent, ()):
                 log = self._logs[agent]
                 if self._options.syncing is Syncing.INTERVAL:
-                    log.sync()
+                    self._sync_late(log)
                 end = log.sync_chain()
                 if end is not None:
-                    ends[agent] = end
+                    self._untold[agent] = end
         self._unsynced.clear()
-        if ends:
-            with self._failing("", ()):
-                write_anchors(self._root, ends)
+        try:
+            if self._untold:
+                write_anchors(self._root, self._untold, modes=self._options.modes)
+                self._untold.clear()
+        except OSError as error:
+            self.figures.degraded = f"the anchors cannot be written: {error.strerror}"
+            _log.warning("%s", self.figures.degraded)
+
+    def _sync_late(self, log: AgentLog) -> None:
+        """Sync what was acknowledged already; when that fails, some of it may be lost."""
+        try:
+            log.sync()
+        except OSError as error:
+            agent = log.folder.agent
+            self.figures.degraded = (
+                f"the disk failed under the ledger of {agent}: {error.strerror}. The last turns "
+                "that were acknowledged may be lost"
+            )
+            _log.error("%s", self.figures.degraded)
+            with log.held(lambda: None, self._clock):
+                log.start_segment_anew()
 
     def _note_gaps(self) -> None:
         with self._counting:

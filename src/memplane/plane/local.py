@@ -76,7 +76,7 @@ class LocalPlane:
             recorded=figures.entries,
             failed=figures.failed,
             refused=figures.refused,
-            failing=figures.failing,
+            failing=next(iter(figures.failing.values()), ""),
             degraded=figures.degraded,
             redacted=dict(recording.redacted),
         )

@@ -130,7 +130,7 @@ class LedgerSettings:
         shown_default="`600`",
     )
     queue_bytes: int = _option(
-        67108864, whole, "Bytes that may wait for the disk before further turns are refused."
+        67108864, positive, "Bytes that may wait for the disk before further turns are refused."
     )
     verbatim: bool = _option(
         default=False,

@@ -1,0 +1,70 @@
+"""Compiling a pod, top to bottom: read its file, find descriptors, plan, write."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from memplane.errors import PodError
+from memplane.pod.compile import Given, Plan, plan_pod
+from memplane.pod.discovery import ImageFiles, discover
+from memplane.pod.expansion import read_dotenv
+from memplane.pod.files import read_small
+from memplane.pod.grammar import Pod, read_pod
+from memplane.pod.writing import write_plan
+from memplane.pod.yaml_text import MOST_BYTES
+
+_SECRET_BYTES: Final = 24
+
+
+def compile_pod(file: Path, *, environ: Mapping[str, str], image_files: ImageFiles) -> Plan:
+    """Compile a pod into its folder, and return what was written.
+
+    Raises:
+        PodError: The pod cannot be compiled; nothing was written.
+    """
+    data = read_small(file, MOST_BYTES)
+    if data is None:
+        raise PodError(f"there is no pod file at {file}")
+    folder = file.absolute().parent
+    pod = read_pod(data, fallback_name=folder.name)
+    found = discover(pod, folder, image_files)
+    dotenv = (read_small(folder / ".env", MOST_BYTES) or b"").decode("utf-8", "replace")
+    plan = plan_pod(
+        pod,
+        Given(
+            descriptors=found.descriptors,
+            why_missing=found.why_missing,
+            agent_files=_agent_files(pod, folder),
+            environment={**read_dotenv(dotenv), **environ},
+            new_secret=lambda: secrets.token_hex(_SECRET_BYTES),
+            is_zone=is_zone,
+        ),
+    )
+    write_plan(plan, folder)
+    return plan
+
+
+def is_zone(name: str) -> bool:
+    """Say whether this machine knows a time zone."""
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return False
+    return True
+
+
+def _agent_files(pod: Pod, folder: Path) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for service in pod.services:
+        if service.claw is None or not service.is_agent or not service.claw.agent_file:
+            continue
+        path = folder / service.claw.agent_file
+        data = read_small(path, MOST_BYTES)
+        if data is None:
+            raise PodError(f'service "{service.name}": there is no agent file at {path}')
+        found[service.name] = data
+    return found

@@ -1,0 +1,121 @@
+"""`memory.json`: which service an agent's memory is, as the proxy reads it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from memplane.errors import PodError
+from memplane.secret import Secret
+
+MANIFEST_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One thing a service does: its path, and the time it may take; None is the caller's own."""
+
+    path: str
+    timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryManifest:
+    """An agent's memory service. An operation that is None is not offered."""
+
+    service: str
+    base_url: str
+    recall: Operation | None = None
+    retain: Operation | None = None
+    forget: Operation | None = None
+    token: Secret | None = None
+    version: int = MANIFEST_VERSION
+
+    def operation(self, name: str) -> Operation | None:
+        """Return one of recall, retain and forget."""
+        return {"recall": self.recall, "retain": self.retain, "forget": self.forget}[name]
+
+    def url_of(self, operation: Operation, base: str | None = None) -> str:
+        """Return the address of an operation, here or at another base."""
+        return (base or self.base_url).removesuffix("/") + operation.path
+
+    @property
+    def warning(self) -> str | None:
+        """What an operator should know about this file."""
+        if self.version <= MANIFEST_VERSION:
+            return None
+        return f"memory.json has version {self.version}, which is read as {MANIFEST_VERSION}"
+
+
+class _Operation(msgspec.Struct, omit_defaults=True):
+    path: str
+    timeout_ms: int | None = None
+
+
+class _Auth(msgspec.Struct, omit_defaults=True):
+    type: str = ""
+    token: str = ""
+
+
+class _Wire(msgspec.Struct, omit_defaults=True):
+    version: int
+    service: str
+    base_url: str
+    recall: _Operation | None = None
+    retain: _Operation | None = None
+    forget: _Operation | None = None
+    auth: _Auth | None = None
+
+
+def write_manifest(manifest: MemoryManifest) -> bytes:
+    """Write the file; what is absent is left out."""
+    wire = _Wire(
+        version=manifest.version,
+        service=manifest.service,
+        base_url=manifest.base_url,
+        recall=_written(manifest.recall),
+        retain=_written(manifest.retain),
+        forget=_written(manifest.forget),
+        auth=_Auth("bearer", manifest.token.reveal()) if manifest.token else None,
+    )
+    return msgspec.json.format(msgspec.json.encode(wire), indent=2) + b"\n"
+
+
+def read_manifest(data: bytes) -> MemoryManifest:
+    """Read the file, as memplane or Clawdapus wrote it.
+
+    Timeouts may stand at every operation or at recall alone. A version above 1 is read as 1.
+
+    Raises:
+        PodError: It cannot be used.
+    """
+    try:
+        wire = msgspec.json.decode(data, type=_Wire)
+    except (ValueError, RecursionError) as error:
+        raise PodError(f"memory manifest invalid: {error}") from error
+    if not wire.service.strip() or not wire.base_url.strip():
+        raise PodError("memory manifest invalid: service and base_url are required")
+    auth = wire.auth
+    bearer = auth is not None and auth.type.strip().lower() == "bearer" and auth.token
+    return MemoryManifest(
+        service=wire.service.strip(),
+        base_url=wire.base_url.strip().removesuffix("/"),
+        recall=_read(wire.recall),
+        retain=_read(wire.retain),
+        forget=_read(wire.forget),
+        token=Secret(auth.token) if auth is not None and bearer else None,
+        version=wire.version,
+    )
+
+
+def _written(operation: Operation | None) -> _Operation | None:
+    return _Operation(operation.path, operation.timeout_ms) if operation else None
+
+
+def _read(wire: _Operation | None) -> Operation | None:
+    if wire is None or not wire.path:
+        return None
+    timeout = wire.timeout_ms if wire.timeout_ms and wire.timeout_ms > 0 else None
+    return Operation(wire.path, timeout)
