@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import http.client
 import json
 import shutil
@@ -170,7 +171,7 @@ def test_refusals_of_an_agents_history(
 @pytest.mark.parametrize("path", ["/history", "/history/analyst"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_histories_are_only_read(path: str, method: str, pod: Pod) -> None:
-    assert pod.ask(path, pod.running.token, method=method)[0] == 405
+    assert pod.refusal(path, pod.running.token, method=method) == (405, "Method Not Allowed")
 
 
 @pytest.mark.parametrize(
@@ -194,6 +195,50 @@ def test_histories_are_only_read(path: str, method: str, pod: Pod) -> None:
 )  # fmt: skip
 def test_what_cannot_be_asked(query: dict[str, str], text: str, pod: Pod) -> None:
     assert pod.refusal(f"/history/analyst?{urlencode(query)}", pod.running.token) == (400, text)
+
+
+@pytest.mark.parametrize(
+    "body", [[1, -5, "x"], [1, 2**70, "x"], [-1, 0, "x"], [True, 0, "x"], [1, 0, "x", "noon"], 7]
+)
+def test_a_forged_cursor_is_refused(body: object, pod: Pod) -> None:
+    text = base64.urlsafe_b64encode(json.dumps(body).encode()).decode().rstrip("=")
+    refused = pod.refusal(f"/history/analyst?cursor={text}", pod.running.token)
+    assert refused == (400, "cursor is invalid")
+
+
+def test_zeros_before_a_limit_mean_nothing(pod: Pod) -> None:
+    assert len(pod.ids("/history/analyst?limit=00000000005")) == 5
+    assert len(pod.ids(f"/history/analyst?limit={'9' * 400}")) == 121
+
+
+def test_a_walk_from_a_moment_on_keeps_to_it(pod: Pod) -> None:
+    folder = pod.running.home.parent / "ledger" / "unsorted"
+    folder.mkdir()
+    times = [NOON + timedelta(seconds=(n * 7) % 20) for n in range(20)]
+    turns = [entry_of(turn(f"turn {n}", ts=ts)) for n, ts in enumerate(times)]
+    (folder / "history.jsonl").write_bytes(b"".join(one.line + b"\n" for one in turns))
+    after = NOON + timedelta(seconds=9)
+    path, met = "/history/unsorted?limit=3&after=2026-03-01T12:00:09Z", list[str]()
+    while True:
+        _, headers, body = pod.ask(path, pod.running.token)
+        met += [json.loads(line)["id"] for line in body.splitlines()]
+        if headers["x-memplane-has-more"] == "false":
+            break
+        path = f"/history/unsorted?limit=3&cursor={headers['x-memplane-next-cursor']}"
+    assert met == [one.id for one, ts in zip(turns, times, strict=True) if ts > after]
+
+
+def test_a_replay_gets_past_bytes_that_are_no_text(pod: Pod) -> None:
+    context = pod.running.home.parent / "context" / "bytes"
+    shutil.copytree(context.parent / "analyst", context)
+    folder = pod.running.home.parent / "ledger" / "bytes"
+    folder.mkdir()
+    line = b'{"version":1,"ts":"2026-01-02T03:04:05Z","error":"%s",' % KEY.encode()
+    line += b'"response":{"format":"sse","text":"data: \xff %s"}}' % KEY.encode()
+    (folder / "history.jsonl").write_bytes(line + b"\n" + foreign_line())
+    status, _, body = pod.ask("/history/bytes", REPLAY)
+    assert (status, body.count(b"\n")) == (200, 2)
+    assert KEY.encode() not in body
 
 
 def test_after_is_strict_and_takes_fractions_and_offsets(pod: Pod) -> None:

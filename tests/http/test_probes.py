@@ -391,6 +391,10 @@ def test_a_lone_surrogate_is_taken(running: Running) -> None:
         case("J2-float", b'{"admin":true,"expires_in":1.5}', 422),
         case("J2-far", b'{"admin":true,"expires_in":99999999999999999999}', 422),
         case("J2-surrogate-name", b'{"admin":true,"name":"\\ud83d"}', 422),
+        case("J2-surrogate-key", b'{"\\ud83d":1}', 422),
+        case("J2-surrogate-switch", b'{"admin":"\\ud83d"}', 422),
+        case("J2-surrogate-scope", b'{"agent":"a","scopes":["\\ud83d"]}', 422),
+        case("J2-surrogate-alone", b'"\\ud83d"', 422),
         case("J2-proto", b'{"admin":true,"__proto__":{"admin":false},"__class__":"x"}', 201),
     ],
 )

@@ -48,6 +48,8 @@ def secret_turns() -> list[Turn]:
         turn("d", stream=True, reply=StreamReply(split)),
         turn("e", tool_trace=trace.replace(" ", "").encode()),
         turn("f", request_original=body(f"it is {KNOWN}, isn't it?")),
+        turn("g", requested_model=KEY),
+        turn("h", effective_model=f"x/{KNOWN}", effective_provider=GITHUB, path=f"/v1?key={KEY}"),
     ]
 
 
@@ -63,7 +65,7 @@ def joined(line: bytes) -> str:
     return line.decode() + said
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(8))
 def test_every_surface_of_a_turn_is_redacted_and_counted(number: int) -> None:
     counts: Counter[str] = Counter()
     scrub = redactions(redactor, counts)
@@ -73,13 +75,13 @@ def test_every_surface_of_a_turn_is_redacted_and_counted(number: int) -> None:
     assert sum(counts.values()) >= 1
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(8))
 def test_the_check_would_notice_a_surface_left_out(number: int) -> None:
     line = entry_of(secret_turns()[number]).line
     assert [secret for secret in SECRETS if secret in joined(line)]
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(8))
 def test_a_line_that_another_recorded_is_redacted_and_keeps_its_id(number: int) -> None:
     entry = entry_of(secret_turns()[number])
     redacted = redact_line(redactor(), entry.line)

@@ -6,7 +6,7 @@ An endpoint cannot be written down without saying who may ask.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from starlette.requests import Request
@@ -60,6 +60,10 @@ class Endpoint:
     takes: type[Any] | None = None
     gives: Any = None
     media_type: str = "application/json"
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the query may say, and what that means."""
+    plain_refusals: bool = False
+    """Whether it is refused in plain text, as a contract may want."""
     status: int = 200
     body_limit: int = DEFAULT_LIMIT
     encoded: bool = False
@@ -100,6 +104,10 @@ class Table:
             # What is refused there, and how, is up to those rules too.
             return any(isinstance(one.needs, OwnRules) for one in place.values())
         return isinstance(endpoint.needs, Open | OwnRules)
+
+    def refuses_plainly(self, path: str | None) -> bool:
+        """Say whether what is at a path is refused in plain text."""
+        return any(one.plain_refusals for one in self.places.get(path or "", {}).values())
 
     def routes(self) -> list[Route]:
         """Make the routes."""

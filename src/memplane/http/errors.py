@@ -8,9 +8,13 @@ from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import Scope
 
 from memplane import errors
+
+PLAIN: Final = "memplane.plain"
+"""Set on a request whose endpoint is refused in plain text."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,17 +78,19 @@ def too_many(message: str, seconds: float) -> HTTPException:
     return HTTPException(429, message, {"Retry-After": str(int(seconds) + 1)})
 
 
-def answer_to(error: HTTPException) -> Response:
-    """Turn a refusal that was raised into an answer."""
+def answer_to(error: HTTPException, scope: Scope) -> Response:
+    """Turn a refusal that was raised into an answer, in the words that the endpoint uses."""
+    if scope.get(PLAIN):
+        return PlainTextResponse(error.detail, error.status_code, error.headers)
     return refusal(error.status_code, error.detail, error.headers)
 
 
-async def answer_refusal(_request: Request, error: Exception) -> Response:
+async def answer_refusal(request: Request, error: Exception) -> Response:
     """Answer what a handler or the router refused."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for these alone
     if error.status_code == 404:  # noqa: PLR2004
         error = absent()
-    return answer_to(error)
+    return answer_to(error, request.scope)
 
 
 async def answer_error(_request: Request, error: Exception) -> Response:

@@ -17,7 +17,7 @@ from memplane.access.grants import Grant
 from memplane.access.tokens import TokenStore
 from memplane.clock import Clock
 from memplane.http.endpoints import Table
-from memplane.http.errors import absent, answer_to, too_many, unauthorised
+from memplane.http.errors import PLAIN, absent, answer_to, too_many, unauthorised
 from memplane.http.limits import Buckets, WrongTokens
 from memplane.http.principals import remember_grant, token_given
 
@@ -47,11 +47,13 @@ class Gate:
         try:
             judged = self._admit(scope)
         except HTTPException as refusal:
-            await answer_to(refusal)(scope, receive, send)
+            await answer_to(refusal, scope)(scope, receive, send)
         else:
-            await self.app(scope, receive, send if judged else self._judging(scope, send))
+            await self.app(
+                scope, receive, send if judged else self._counting_refusals(scope, send)
+            )
 
-    def _judging(self, scope: Scope, send: Send) -> Send:
+    def _counting_refusals(self, scope: Scope, send: Send) -> Send:
         """Count the tokens that a handler with rules of its own finds wrong, too."""
         over = False
 
@@ -61,7 +63,7 @@ class Gate:
                 wait = self._count_wrong(scope)
                 over = wait > 0
                 if over:
-                    await answer_to(_too_many_wrong(wait))(scope, _nothing_more, send)
+                    await answer_to(_too_many_wrong(wait), scope)(scope, _nothing_more, send)
             if not over:
                 await send(message)
 
@@ -71,6 +73,7 @@ class Gate:
         """Refuse whom the token does not let in; False leaves the token to the handler."""
         path = self.table.path_of(scope["path"])
         scope[PATH_IN_TABLE] = path
+        scope[PLAIN] = self.table.refuses_plainly(path)
         given = token_given(scope)
         grant = self.tokens.find(given, self.clock()) if given else None
         remember_grant(scope, grant)

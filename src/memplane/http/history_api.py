@@ -43,6 +43,11 @@ from memplane.plane.recording import Recording
 _DIGITS: Final = 9
 _CHUNK: Final = 256 * 1024
 _MEDIA_TYPE: Final = "application/x-ndjson"
+_QUERY: Final = {
+    "after": "Only entries with a later time, in RFC 3339.",
+    "limit": "How many entries at most: 1 to 1000, by default 100.",
+    "cursor": "Go on behind an earlier page; X-Memplane-Next-Cursor of its answer.",
+}
 _RULES: Final = OwnRules("the read API's contract fixes its tokens and its answers")
 
 
@@ -94,6 +99,8 @@ def history_endpoints(
             handler=get_own,
             needs=_RULES,
             media_type=_MEDIA_TYPE,
+            query=_QUERY,
+            plain_refusals=True,
             summary="The history of the agent whose token it is",
         ),
         Endpoint(
@@ -102,6 +109,8 @@ def history_endpoints(
             handler=get_of_agent,
             needs=_RULES,
             media_type=_MEDIA_TYPE,
+            query=_QUERY,
+            plain_refusals=True,
             summary="The history of an agent",
         ),
     ]

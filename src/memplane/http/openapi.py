@@ -13,6 +13,7 @@ from memplane.version import VERSION
 
 _Json: TypeAlias = dict[str, Any]
 
+_JSON_TYPE: Final = "application/json"
 _PARAMETER: Final = re.compile(r"{(\w+)(?::\w+)?}")
 _SCHEMES: Final = {
     "bearer": {"type": "http", "scheme": "bearer"},
@@ -64,7 +65,11 @@ def _operation(one: Endpoint, schema_of: Mapping[str, _Json]) -> _Json:
     good: _Json = {"description": "Done."}
     if one.gives is not None:
         good["content"] = {one.media_type: {"schema": schema_of[repr(one.gives)]}}
-    wrong = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    elif one.media_type != _JSON_TYPE:
+        good["content"] = {one.media_type: {"schema": {"type": "string"}}}
+    wrong: _Json = {_JSON_TYPE: {"schema": {"$ref": "#/components/schemas/Error"}}}
+    if one.plain_refusals:
+        wrong = {"text/plain": {"schema": {"type": "string"}}}
     operation: _Json = {
         "summary": one.summary,
         "operationId": _name(one),
@@ -79,13 +84,22 @@ def _operation(one: Endpoint, schema_of: Mapping[str, _Json]) -> _Json:
     if one.takes is not None:
         body = {"application/json": {"schema": schema_of[repr(one.takes)]}}
         operation["requestBody"] = {"required": True, "content": body}
-    names = _PARAMETER.findall(one.path)
-    if names:
-        operation["parameters"] = [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-            for name in names
-        ]
+    parameters = _parameters(one)
+    if parameters:
+        operation["parameters"] = parameters
     return operation
+
+
+def _parameters(one: Endpoint) -> list[_Json]:
+    in_path = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PARAMETER.findall(one.path)
+    ]
+    in_query = [
+        {"name": name, "in": "query", "description": words, "schema": {"type": "string"}}
+        for name, words in one.query.items()
+    ]
+    return [*in_path, *in_query]
 
 
 def _name(one: Endpoint) -> str:
