@@ -19,6 +19,7 @@ from memplane.ledger.folder import AgentFolder, agents_in
 from memplane.ledger.reader import entries, open_page
 from memplane.ledger.sealing import Modes
 from memplane.ledger.writer import LedgerOptions, Syncing, open_ledger
+from memplane.objects.files import sync_data
 from tests.support.turns import record, turn
 
 SEVENTH = "analyst/segments/00000007.jsonl"
@@ -132,13 +133,13 @@ async def test_everything_has_the_ledgers_permissions(mode: int, tmp_path: Path)
 async def test_a_late_sync_that_fails_is_told_and_never_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really, synced = agent_log.sync_data, list[int]()
+    synced: list[int] = []
 
     def failing(descriptor: int) -> None:
         synced.append(os.fstat(descriptor).st_ino)
         if len(synced) == 1:
             raise OSError(5, "Input/output error")
-        really(descriptor)
+        sync_data(descriptor)
 
     monkeypatch.setattr(agent_log, "sync_data", failing)
     options = LedgerOptions(syncing=Syncing.INTERVAL)
