@@ -16,7 +16,7 @@ import pytest
 from memplane.errors import NotRecorded
 from memplane.ledger import agent_log, sealing, writer
 from memplane.ledger.agent_log import AgentLog
-from memplane.ledger.folder import OPEN
+from memplane.ledger.folder import OPEN, AgentFolder
 from memplane.ledger.writer import Ledger, LedgerOptions, Syncing
 from tests.ledger.proofs.ledgers import (
     a_ledger,
@@ -214,6 +214,20 @@ def test_lines_that_a_killed_process_wrote_are_durable_before_they_are_chained(
         os.close(descriptor)
         session.append("again", writers=1, turns=1, options=OPTIONS)
     assert first_problem(session, always_the_same(), memory / "after", 100) is None
+
+
+def test_a_segment_that_a_killed_process_renamed_has_its_name_before_it_is_chained(
+    memory: Path,
+) -> None:
+    """Otherwise a power loss undoes the rename, and the chain misses a segment."""
+    session = a_session(memory / "disk")
+    with session.followed():
+        session.append("before", writers=1, turns=2, options=OPTIONS)
+        folder = AgentFolder(session.root, "analyst")
+        folder.sealed_path(1).parent.mkdir()
+        (folder.path / OPEN).rename(folder.sealed_path(1))
+        session.append("again", writers=1, turns=1, options=OPTIONS)
+    assert first_problem(session, always_the_same(), memory / "after", 200) is None
 
 
 @pytest.mark.parametrize("syncing", [Syncing.GROUP, Syncing.INTERVAL])
