@@ -55,7 +55,8 @@ def run() -> Iterator[Row]:
 def acknowledgements() -> Iterator[Row]:
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         inline = _synced_one_by_one(Path(folder) / "inline")
-        one, stall, size = asyncio.run(_measured(Path(folder) / "one", agents=1))
+        runs = [asyncio.run(_measured(Path(folder) / f"one{n}", agents=1)) for n in range(5)]
+        one, stall, size = sorted(runs)[len(runs) // 2]
         many, _, _ = asyncio.run(_measured(Path(folder) / "many", agents=WRITERS))
         scrub = redactions(cache(lambda: Redactor(key=b"bench")), Counter())
         redacted, _, _ = asyncio.run(_measured(Path(folder) / "redacted", agents=1, scrub=scrub))

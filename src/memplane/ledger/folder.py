@@ -59,7 +59,7 @@ class AgentFolder:
             UnknownAgent: It is no agent's name.
         """
         if not is_agent_id(self.agent):
-            raise UnknownAgent(f"{self.agent[:80]!r} is not an agent's name")
+            raise no_agent(self.agent)
 
     @property
     def path(self) -> Path:
@@ -114,6 +114,11 @@ class AgentFolder:
     def end_path(self, number: int) -> Path:
         """Return the file that says where a segment ends whose last sync failed."""
         return self.sealed_path(number).with_suffix(".end")
+
+
+def no_agent(name: str) -> UnknownAgent:
+    """Make the error for a name that no agent can have."""
+    return UnknownAgent(f"{name[:80]!r} is not an agent's name")
 
 
 def open_ordinary(path: Path) -> BufferedReader:

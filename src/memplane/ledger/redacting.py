@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, TypeVar
+from functools import lru_cache
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -15,11 +16,18 @@ from memplane.redaction.redactor import Redacted, Redactor
 
 T = TypeVar("T")
 
+Text: TypeAlias = Callable[[str], Redacted[str]]
 _AS_RECORDED: Final = frozenset({"version", "id", "ts", "claw_id"})
 
 
-def redact_turn(redactor: Redactor, turn: Turn, count: Callable[[str, int], None]) -> Turn:
-    """Take the secrets out of everything that a turn says; each kind found is counted."""
+def redact_turn(
+    redactor: Redactor, turn: Turn, count: Callable[[str, int], None], text: Text | None = None
+) -> Turn:
+    """Take the secrets out of everything that a turn says; each kind found is counted.
+
+    `text` redacts short texts, which are the same in most turns.
+    """
+    text = text or redactor.text
 
     def kept(found: Redacted[T]) -> T:
         for kind, times in found.counts.items():
@@ -35,11 +43,11 @@ def redact_turn(redactor: Redactor, turn: Turn, count: Callable[[str, int], None
 
     return replace(
         turn,
-        path=kept(redactor.text(turn.path)),
-        requested_model=kept(redactor.text(turn.requested_model)),
-        effective_provider=kept(redactor.text(turn.effective_provider)),
-        effective_model=kept(redactor.text(turn.effective_model)),
-        status=kept(redactor.text(turn.status)),
+        path=kept(text(turn.path)),
+        requested_model=kept(text(turn.requested_model)),
+        effective_provider=kept(text(turn.effective_provider)),
+        effective_model=kept(text(turn.effective_model)),
+        status=kept(text(turn.status)),
         request_original=kept(redactor.json(turn.request_original)),
         request_effective=kept(redactor.json(turn.request_effective)),
         tool_trace=kept(redactor.json(turn.tool_trace)),
@@ -76,4 +84,8 @@ def redactions(redactor: Callable[[], Redactor], counts: Counter[str]) -> Callab
     def count(kind: str, times: int) -> None:
         counts[kind] += times
 
-    return lambda turn: redact_turn(redactor(), turn, count)
+    @lru_cache(1024)
+    def text(words: str) -> Redacted[str]:
+        return redactor().text(words)
+
+    return lambda turn: redact_turn(redactor(), turn, count, text)

@@ -23,13 +23,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from memplane.access.agents import is_agent_id
 from memplane.clock import Clock
 from memplane.errors import EntryTooLarge, LedgerFull, NotRecorded
 from memplane.ledger.agent_log import AgentLog
 from memplane.ledger.anchors import read_anchors, write_anchors
 from memplane.ledger.chain import Link
 from memplane.ledger.entry import Entry, Turn
-from memplane.ledger.folder import AgentFolder
+from memplane.ledger.folder import AgentFolder, no_agent
 from memplane.ledger.lines import LONGEST
 from memplane.ledger.recovery import Recovered
 from memplane.ledger.sealing import Modes
@@ -143,7 +144,8 @@ class Ledger:
         """
         if self._closed:
             raise NotRecorded(f"a turn of {turn.agent} came after the ledger was closed")
-        AgentFolder(self._root, turn.agent)
+        if not is_agent_id(turn.agent):
+            raise no_agent(turn.agent)
         waiting = _Waiting(turn, _size_of(turn), asyncio.get_running_loop().create_future())
         self._reserve(waiting)
         if self._thread is None:

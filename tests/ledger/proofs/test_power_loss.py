@@ -18,6 +18,7 @@ from memplane.ledger import agent_log, sealing, writer
 from memplane.ledger.agent_log import AgentLog
 from memplane.ledger.folder import OPEN, AgentFolder
 from memplane.ledger.writer import Ledger, LedgerOptions, Syncing
+from memplane.objects.files import sync_folder
 from tests.ledger.proofs.ledgers import (
     a_ledger,
     always_the_same,
@@ -225,6 +226,7 @@ def test_a_segment_that_a_killed_process_renamed_has_its_name_before_it_is_chain
         session.append("before", writers=1, turns=2, options=OPTIONS)
         folder = AgentFolder(session.root, "analyst")
         folder.sealed_path(1).parent.mkdir()
+        sync_folder(folder.path)
         (folder.path / OPEN).rename(folder.sealed_path(1))
         session.append("again", writers=1, turns=1, options=OPTIONS)
     assert first_problem(session, always_the_same(), memory / "after", 200) is None
