@@ -18,6 +18,9 @@ from tests.redaction.streams import DIALECTS, said
 
 REDACTOR = Redactor(key=b"test")
 EACH = 12
+AT_LENGTH = pytest.mark.parametrize(
+    "each", [EACH, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
+)
 
 
 def _text(text: str) -> str:
@@ -45,10 +48,10 @@ def _missed(made: Made, out: str) -> bool:
     return any(made.secret[start : start + size] in out for start in starts)
 
 
-def _structured() -> Iterator[tuple[str, Made]]:
+def _structured(each: int = EACH) -> Iterator[tuple[str, Made]]:
     rng = seeded(13)
     for kind, make in STRUCTURED.items():
-        for _ in range(EACH):
+        for _ in range(each):
             yield kind, make(rng)
 
 
@@ -57,9 +60,12 @@ def _share(missed: Counter[str], tried: int) -> tuple[float, str]:
     return found, f"{found:.2%} of {tried} found; missed: {dict(missed)}"
 
 
+@AT_LENGTH
 @pytest.mark.parametrize("context", CONTEXTS)
-def test_secrets_that_show_by_their_form_are_found_in_every_context(context: str) -> None:
-    made = list(_structured())
+def test_secrets_that_show_by_their_form_are_found_in_every_context(
+    context: str, each: int
+) -> None:
+    made = list(_structured(each))
     missed = Counter(kind for kind, one in made if _missed(one, CONTEXTS[context](one.text)))
     found, report = _share(missed, len(made))
     assert found >= 0.995, report
@@ -69,10 +75,11 @@ def test_there_are_at_least_25_kinds_of_made_up_secrets() -> None:
     assert len(STRUCTURED) >= 25
 
 
+@AT_LENGTH
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_secret_over_two_to_five_deltas_is_found(dialect: str) -> None:
+def test_a_secret_over_two_to_five_deltas_is_found(dialect: str, each: int) -> None:
     rng = seeded(14)
-    made = list(_structured())
+    made = list(_structured(each))
     missed: Counter[str] = Counter()
     for kind, one in made:
         body = DIALECTS[dialect](_cut(rng, f"well, {one.text} it is"))
