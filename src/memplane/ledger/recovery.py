@@ -21,7 +21,7 @@ from typing import Final
 
 from memplane.ledger.chain import Kind, Link
 from memplane.ledger.chain_file import ChainFile
-from memplane.ledger.folder import OPEN, ROTATED, AgentFolder, Segment, open_ordinary
+from memplane.ledger.folder import OPEN, ROTATED, SEGMENTS, AgentFolder, Segment, open_ordinary
 from memplane.ledger.heads import head_of
 from memplane.ledger.lines import Line, lines_of
 from memplane.ledger.sealing import (
@@ -32,7 +32,7 @@ from memplane.ledger.sealing import (
     quarantine,
     seal,
 )
-from memplane.objects.files import sync_data, sync_file
+from memplane.objects.files import sync_data, sync_file, sync_folder
 
 _log = logging.getLogger(__name__)
 _AT_ONCE: Final = 512
@@ -55,6 +55,7 @@ def recover(folder: AgentFolder, chain: ChainFile, anchor: Link | None, modes: M
     The caller holds the agent's lock.
     """
     result = Recovered()
+    _sync_names(folder)
     _mend_chain(folder, chain, result)
     _compare_with_anchor(folder, chain, anchor, result)
     adopt_rotated(folder, modes)
@@ -67,6 +68,13 @@ def recover(folder: AgentFolder, chain: ChainFile, anchor: Link | None, modes: M
             note_sealed(folder, chain, segment.number)
     _open_end(folder, chain, modes, result)
     return result
+
+
+def _sync_names(folder: AgentFolder) -> None:
+    """Make the names of the files durable: whoever made them may have died before they were."""
+    for one in (folder.path, folder.path / SEGMENTS):
+        if one.is_dir():
+            sync_folder(one)
 
 
 def _mend_chain(folder: AgentFolder, chain: ChainFile, result: Recovered) -> None:

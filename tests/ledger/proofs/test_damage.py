@@ -48,6 +48,9 @@ from tests.ledger.proofs.ledgers import (
     write_image,
 )
 
+# The machine may be busy; a hang shows all the same.
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[Image]:

@@ -23,6 +23,9 @@ from tests.ledger.proofs.straced import Ran, every_call, run_traced, synced_agai
 from tests.ledger.proofs.worker import Job
 from tests.ledger.proofs.workers import Said, Workers
 
+# The machine may be busy; a hang shows all the same.
+pytestmark = pytest.mark.timeout(600)
+
 ERRORS = ("ENOSPC", "EIO", "EDQUOT", "EROFS", "EMFILE", "EINTR")
 TURNS = 20
 NOBODY = 65534

@@ -15,6 +15,9 @@ from tests.ledger.proofs.ledgers import problems_of, record, turn_of, verdicts
 from tests.ledger.proofs.worker import Job
 from tests.ledger.proofs.workers import Said, Workers, kill
 
+# The machine may be busy; a hang shows all the same.
+pytestmark = pytest.mark.timeout(600)
+
 AGENTS = ("analyst", "builder", "critic")
 KILLS_OF_ONE_LEDGER = 20
 OPTIONS = LedgerOptions(max_bytes=3000)

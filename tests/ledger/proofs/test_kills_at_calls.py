@@ -14,6 +14,9 @@ from tests.ledger.proofs.straced import every_call, run_traced
 from tests.ledger.proofs.worker import Job
 from tests.ledger.proofs.workers import Workers
 
+# The machine may be busy; a hang shows all the same.
+pytestmark = pytest.mark.timeout(600)
+
 TURNS = 12
 
 

@@ -31,6 +31,9 @@ from tests.ledger.proofs.ledgers import (
 )
 from tests.support.crash_states import Recorder, State, state_at
 
+# The machine may be busy; a hang shows all the same.
+pytestmark = pytest.mark.timeout(600)
+
 AGENTS = ("analyst", "builder")
 OPTIONS = LedgerOptions(max_bytes=2500)
 
