@@ -24,8 +24,8 @@ _ESCAPED: Final = (
     (b">", b"\\u003e"),
     (b"&", b"\\u0026"),
 )
-_SEPARATORS: Final = b"\xe2\x80"
-"""How U+2028 and U+2029 begin in UTF-8; hardly any text has them, and one look is enough."""
+_SEPARATORS: Final = b"\xe2"
+"""How U+2028 and U+2029 begin in UTF-8; most text has no such byte, and one look is enough."""
 _PLAIN_FROM: Final = 1e-6
 _PLAIN_BELOW: Final = 1e21
 
@@ -138,7 +138,7 @@ def _decoded_fast(raw: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
 def _may_be_rounded(raw: bytes) -> bool:
     """Say whether there may be a whole number that a float would change; no shorter one is."""
     return _MANY_ZEROS in raw.translate(_DIGITS_TO_ZERO) or (
-        b"-0" in raw and _MINUS_ZERO.search(raw) is not None
+        b"-" in raw and b"-0" in raw and _MINUS_ZERO.search(raw) is not None
     )
 
 

@@ -89,7 +89,7 @@ def entry_of(turn: Turn) -> Entry:
     hashed = _members(turn)
     identifier = id_of(hashed)
     version = b'{"version":%d,' % _VERSION
-    line = b'%s"id":"%s",%s' % (version, identifier.encode(), hashed[len(version) :])
+    line = b"".join((version, b'"id":"', identifier.encode(), b'",', hashed[len(version) :]))
     return Entry(identifier, line)
 
 
@@ -133,15 +133,16 @@ def _members(turn: Turn) -> bytes:
         )
     )
     if turn.request_original:
-        parts.append(b',"request_original":%s' % compacted(turn.request_original))
+        parts += b',"request_original":', compacted(turn.request_original)
     if turn.request_effective:
-        parts.append(b',"request_effective":%s' % reencoded(turn.request_effective))
-    parts.append(b',"response":%s,"usage":%s' % (_reply(turn.reply), _usage(turn.usage)))
+        parts += b',"request_effective":', reencoded(turn.request_effective)
+    parts += b',"response":', _reply(turn.reply), b',"usage":', _usage(turn.usage)
     if turn.tool_trace:
-        parts.append(b',"tool_trace":%s' % compacted(turn.tool_trace))
+        parts += b',"tool_trace":', compacted(turn.tool_trace)
     if turn.occurrence > 1:
         parts.append(b',"occurrence":%d' % turn.occurrence)
-    return escaped(b"".join((*parts, b"}")))
+    parts.append(b"}")
+    return escaped(b"".join(parts))
 
 
 def _reply(reply: Reply) -> bytes:
