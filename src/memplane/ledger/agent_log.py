@@ -7,18 +7,18 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from memplane.clock import Clock
 from memplane.home import make_private
-from memplane.ledger.chain import Kind, Link, Place
+from memplane.ledger.chain import Erasure, Kind, Link, Place
 from memplane.ledger.chain_file import ChainFile
 from memplane.ledger.folder import CHAIN, OPEN, SEGMENTS, AgentFolder
 from memplane.ledger.heads import head_of
-from memplane.ledger.reader import entries, lines_since
+from memplane.ledger.reader import lines_later_than, lines_since
 from memplane.ledger.recent import KEPT_FOR, RecentIds
 from memplane.ledger.recovery import Recovered, recover
 from memplane.ledger.sealing import Modes, seal
@@ -150,8 +150,8 @@ class AgentLog:
 
     def _learn(self, clock: Clock, before: Place | None) -> None:
         """Take in the ids of the last hour, or what others recorded since."""
-        known = entries(self.folder, after=clock() - KEPT_FOR)
-        for line in lines_since(self.folder, before) if before else (line for _, line in known):
+        known = lines_later_than(self.folder, clock() - KEPT_FOR)
+        for line in lines_since(self.folder, before) if before else known:
             head = head_of(line)
             if head is not None:
                 self.recent.learn(line, head)
@@ -223,6 +223,15 @@ class AgentLog:
         assert self._chain is not None  # noqa: S101 - only asked while held
         self._chain.add_note(Kind.GAP, {"count": count})
         self._unsynced_chain = True
+
+    def note_erased(self, erasures: Iterable[Erasure]) -> None:
+        """Note in the chain, durably, which lines are about to be erased."""
+        assert self._chain is not None  # noqa: S101 - only asked while held
+        if self._unsynced_lines:
+            self.sync()
+        self._chain.add_notes(Kind.ERASED, (one.noted() for one in erasures))
+        self._unsynced_chain = True
+        self._chain.sync()
 
     def seal(self) -> None:
         """End the open segment and begin the next."""

@@ -17,6 +17,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 SALT_BYTES: Final = 16
+ERASED_SALT: Final = bytes(SALT_BYTES)
+"""What is left of the salt of a line that was erased."""
 _HASH_BYTES: Final = 16
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 _HEADER: Final = b'{"kind":"%s","seq":%d,"segment":%d,"offset":%d,"size":%d'
@@ -43,6 +45,9 @@ class Kind(StrEnum):
 
     BROKEN = "broken"
     """Something that had been recorded was missing or changed when the ledger was opened."""
+
+    ERASED = "erased"
+    """A line is to be erased for good, or was: an `Erasure`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,26 @@ class Record:
     def link(self) -> Link:
         """The chain's end, as long as nothing follows."""
         return Link(self.seq, self.hash, self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """Which line was erased: the number of its record, its place, and what is left of it.
+
+    A segment that had been sealed has another hash since, which is `sha256`.
+    """
+
+    record: int
+    place: Place
+    id: str = ""
+    ts: str = ""
+    sha256: str = ""
+
+    def noted(self) -> dict[str, object]:
+        """Return what a record of it says."""
+        left = {"id": self.id, "ts": self.ts, "sha256": self.sha256}
+        place = {"segment": self.place.segment, "offset": self.place.offset}
+        return {"record": self.record, **place, **{k: v for k, v in left.items() if v}}
 
 
 def commitment_of(salt: bytes, line: bytes) -> bytes:
@@ -189,6 +214,29 @@ def decode(line: bytes) -> Record | None:
         )
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
+
+
+class _Erased(msgspec.Struct):
+    record: _Number
+    segment: _Number
+    offset: _Number
+    id: str = ""
+    ts: str = ""
+    sha256: str = ""
+
+
+def erasure_in(record: Record) -> Erasure | None:
+    """Read which line a record says was erased; None when it says nothing of the kind."""
+    if record.kind != Kind.ERASED:
+        return None
+    try:
+        said = msgspec.convert(record.more, _Erased)
+    except msgspec.ValidationError:
+        return None
+    if said.record >= record.seq:
+        return None  # nobody can know what will be recorded
+    place = Place(said.segment, said.offset)
+    return Erasure(said.record, place, said.id, said.ts, said.sha256)
 
 
 def last_link(tail: bytes) -> tuple[Link, int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -67,6 +67,15 @@ class ChainFile:
         """Chain something that is not a line."""
         record = note_record(self.end, kind, more, size=size)
         self._append(encode(record), record.link)
+
+    def add_notes(self, kind: Kind, notes: Iterable[Mapping[str, object]]) -> None:
+        """Chain things that are not lines, all of them or none."""
+        written, end = list[bytes](), self.end
+        for more in notes:
+            record = note_record(end, kind, more)
+            written.append(encode(record))
+            end = record.link
+        self._append(b"".join(written), end)
 
     def skip_to(self, segment: int) -> None:
         """Go on with a later segment."""

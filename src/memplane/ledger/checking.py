@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from memplane.ledger.chain import (
+    ERASED_SALT,
     GENESIS,
+    Erasure,
     Kind,
     Link,
     Place,
@@ -22,14 +24,18 @@ from memplane.ledger.chain import (
     commitment_of,
     decode,
     encode,
+    erasure_in,
     hash_of,
 )
 from memplane.ledger.folder import CHAIN, AgentFolder, open_ordinary
-from memplane.ledger.heads import head_of, hydrated
+from memplane.ledger.heads import erased_line, head_of, hydrated, is_erased
 from memplane.ledger.lines import Line, lines_of
 from memplane.ledger.verify import Problem, verify_lines
 
 _LINES: Final = frozenset({Kind.ENTRY, Kind.FOUND})
+_ERASABLE: Final = _LINES | {Kind.DAMAGED}
+_ERASED: Final = b'{"kind":"%s",' % Kind.ERASED.encode()
+_ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ class LedgerReport:
     `unchained` entries were recorded just before a crash, or by another program, or a moment ago;
     their ids agree with their bytes. `repeated` are equal turns of another recorder, which gives
     them one id; a turn of ours that is there twice is a finding. `gaps` are turns that could not
-    be kept, as the chain notes.
+    be kept, as the chain notes. `erased` lines are gone on purpose, as the chain says, too.
     """
 
     agent: str
@@ -57,18 +63,30 @@ class LedgerReport:
     unchained: int = 0
     repeated: int = 0
     gaps: int = 0
+    erased: int = 0
     findings: list[LedgerFinding] = field(default_factory=list[LedgerFinding])
 
 
 def verify_ledger(folder: AgentFolder, anchor: Link | None) -> LedgerReport:
     """Check every record of the chain, every line it commits to, and what lies beside it."""
+    report, was_disturbed = _checked(folder, anchor)
+    for _ in range(_ATTEMPTS):
+        # What somebody erased meanwhile looks like a change to whoever began before.
+        if not (report.findings and was_disturbed):
+            break
+        report, was_disturbed = _checked(folder, anchor)
+    return report
+
+
+def _checked(folder: AgentFolder, anchor: Link | None) -> tuple[LedgerReport, bool]:
+    """Check a ledger, and say whether something was erased meanwhile."""
     report = LedgerReport(folder.agent)
     with ExitStack() as stack:
         ledger = _opened(folder, stack)
         end = _check_chain(folder, ledger, anchor, report)
         _check_rest(ledger, end, report)
-        _check_repetition(ledger, end, report)
-    return report
+        _check_ids(ledger, end, report)
+        return report, _erased_since(ledger.chain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +104,23 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
+    """The files of a ledger, and what was erased.
+
+    `erasures` are known by the number of the line's record, `hashes` since then by the segment's.
+    Segments with a line that is not erased yet are `unfinished`.
+    """
+
     chain: _File | None
     segments: dict[int, _File]
+    erasures: dict[int, Erasure] = field(default_factory=dict[int, Erasure])
+    hashes: dict[int, str] = field(default_factory=dict[int, str])
+    unfinished: set[int] = field(default_factory=set[int])
+
+    def erasure_of(self, record: Record) -> Erasure | None:
+        erasure = self.erasures.get(record.seq)
+        if erasure is None or record.kind not in _ERASABLE or erasure.place != record.place:
+            return None
+        return erasure
 
 
 def _opened(folder: AgentFolder, stack: ExitStack) -> _Opened:
@@ -96,7 +129,33 @@ def _opened(folder: AgentFolder, stack: ExitStack) -> _Opened:
         chain = _open(folder.chain, stack) if folder.chain.exists() else None
         found = folder.segments()
         segments = {one.number: _open(one.path, stack, end=one.end) for one in found}
-    return _Opened(chain, segments)
+    ledger = _Opened(chain, segments)
+    for erasure in _erasures(chain):
+        ledger.erasures[erasure.record] = erasure
+        if erasure.sha256:
+            ledger.hashes[erasure.place.segment] = erasure.sha256
+    return ledger
+
+
+def _erasures(chain: _File | None) -> Iterator[Erasure]:
+    for line in chain.lines() if chain is not None else ():
+        if line.data is not None and _is_about_erasing(line):
+            record = decode(line.data)
+            erasure = erasure_in(record) if record is not None else None
+            if erasure is not None:
+                yield erasure
+
+
+def _is_about_erasing(line: Line) -> bool:
+    return line.data is not None and line.data.startswith(_ERASED)
+
+
+def _erased_since(chain: _File | None) -> bool:
+    """Say whether the chain was told of an erasure since it was opened."""
+    if chain is None:
+        return False
+    chain.file.seek(chain.size)
+    return any(map(_is_about_erasing, lines_of(chain.file)))
 
 
 def _open(path: Path, stack: ExitStack, *, end: int | None = None) -> _File:
@@ -125,15 +184,21 @@ def _check_chain(
 ) -> Place:
     """Follow the chain from its beginning; returns the place where it ends."""
     end, anchored = GENESIS, anchor is None or anchor.seq == 0
+    erased: set[int] = set()
     for offset, record in _records(ledger.chain, report):
         for problem, found in _record_findings(end, record):
             report.findings.append(LedgerFinding(folder.chain.name, offset, problem, found))
-        _check_ledger_side(record, ledger.segments, report)
+        _check_ledger_side(record, ledger, report)
+        if ledger.erasure_of(record) is not None:
+            erased.add(record.seq)
         end = record.link
         if anchor is not None and record.seq == anchor.seq:
             anchored = hmac.compare_digest(record.hash, anchor.hash)
     if not anchored and anchor is not None:
         found = f"record {anchor.seq}, which was there once, is missing or another one"
+        report.findings.append(LedgerFinding(folder.chain.name, 0, Problem.MISSING, found))
+    for number in sorted(ledger.erasures.keys() - erased):
+        found = f"record {number}, which was erased, is missing or another one"
         report.findings.append(LedgerFinding(folder.chain.name, 0, Problem.MISSING, found))
     return end.place
 
@@ -163,22 +228,32 @@ def _record_findings(before: Link, record: Record) -> Iterator[tuple[Problem, st
         yield Problem.CHANGED, f"record {record.seq} leaves out what is at {where}"
 
 
-def _check_ledger_side(record: Record, files: dict[int, _File], report: LedgerReport) -> None:
+def _check_ledger_side(record: Record, ledger: _Opened, report: LedgerReport) -> None:
     """Compare a record with the bytes that it is about."""
-    file = files.get(record.place.segment)
+    file = ledger.segments.get(record.place.segment)
     name = file.name if file is not None else f"segment {record.place.segment}"
-    found = [
-        LedgerFinding(name, record.place.offset, problem, words)
-        for problem, words in _ledger_findings(record, file)
+    erasure = ledger.erasure_of(record)
+    if erasure is None:
+        told = list(_ledger_findings(record, file, ledger))
+        report.entries += record.kind in _LINES and not told
+    else:
+        told = list(_erasure_findings(record, file, erasure, report.agent))
+        report.erased += not told
+        if any(problem is Problem.UNFINISHED for problem, _ in told):
+            ledger.unfinished.add(record.place.segment)
+        if record.kind == Kind.DAMAGED:
+            told += _ledger_findings(record, file, ledger)
+    report.findings += [
+        LedgerFinding(name, record.place.offset, problem, words) for problem, words in told
     ]
-    report.findings += found
-    report.entries += record.kind in _LINES and not found
     if record.kind == Kind.GAP:
         count = record.more.get("count")
         report.gaps += count if isinstance(count, int) else 0
 
 
-def _ledger_findings(record: Record, file: _File | None) -> Iterator[tuple[Problem, str]]:
+def _ledger_findings(
+    record: Record, file: _File | None, ledger: _Opened
+) -> Iterator[tuple[Problem, str]]:
     noted = f"noted in record {record.seq}: {record.more.get('why')}"
     match record.kind:
         case Kind.BROKEN:
@@ -187,7 +262,7 @@ def _ledger_findings(record: Record, file: _File | None) -> Iterator[tuple[Probl
             yield Problem.DAMAGED, noted
         case Kind.SEALED | Kind.ENTRY | Kind.FOUND if file is None:
             yield Problem.MISSING, f"record {record.seq} is about a segment that is not there"
-        case Kind.SEALED if file is not None and not _is_as_sealed(record, file):
+        case Kind.SEALED if file is not None and not _is_as_sealed(record, file, ledger):
             yield Problem.CHANGED, f"segment {record.place.segment} is not what was sealed"
         case Kind.ENTRY | Kind.FOUND if file is not None and not _is_intact(record, file):
             yield Problem.CHANGED, f"the line of record {record.seq} is not what was recorded"
@@ -195,19 +270,42 @@ def _ledger_findings(record: Record, file: _File | None) -> Iterator[tuple[Probl
             return
 
 
+def _erasure_findings(
+    record: Record, file: _File | None, erasure: Erasure, agent: str
+) -> Iterator[tuple[Problem, str]]:
+    """Compare what is left of an erased line with what should be.
+
+    While its salt is there the erasure goes on, and the line may be as it was, or half gone.
+    """
+    left = erased_line(agent, erasure.id, erasure.ts, record.size - 1) + b"\n"
+    is_left = file is not None and hmac.compare_digest(_bytes_of(record, file), left)
+    if record.salt == ERASED_SALT and not is_left:
+        yield Problem.CHANGED, f"the line of record {record.seq} is not what erasing it left"
+    elif record.salt != ERASED_SALT and (record.salt or not is_left):
+        again = "run the same `memplane forget --purge` again"
+        yield Problem.UNFINISHED, f"the line of record {record.seq} is not erased yet: {again}"
+
+
 def _is_intact(record: Record, file: _File) -> bool:
-    file.file.seek(record.place.offset)
-    data = file.file.read(record.size)
+    data = _bytes_of(record, file)
     if len(data) != record.size or not data.endswith(b"\n"):
         return False
     return hmac.compare_digest(commitment_of(record.salt, data[:-1]), record.commitment)
 
 
-def _is_as_sealed(record: Record, file: _File) -> bool:
-    expected = record.more.get("sha256")
+def _bytes_of(record: Record, file: _File) -> bytes:
+    file.file.seek(record.place.offset)
+    return file.file.read(record.size)
+
+
+def _is_as_sealed(record: Record, file: _File, ledger: _Opened) -> bool:
+    number = record.place.segment
+    expected = ledger.hashes.get(number) or record.more.get("sha256")
+    if not expected or number in ledger.unfinished:
+        return True
     file.file.seek(0)
     found = hashlib.file_digest(file.file, "sha256").hexdigest()
-    return not expected or hmac.compare_digest(found, str(expected))
+    return hmac.compare_digest(found, str(expected))
 
 
 def _check_rest(ledger: _Opened, end: Place, report: LedgerReport) -> None:
@@ -224,33 +322,44 @@ def _check_rest(ledger: _Opened, end: Place, report: LedgerReport) -> None:
         ]
 
 
-def _check_repetition(ledger: _Opened, end: Place, report: LedgerReport) -> None:
-    """Find turns that are there twice; eight bytes of each id tell them apart."""
+def _check_ids(ledger: _Opened, end: Place, report: LedgerReport) -> None:
+    """Find turns that are there twice, and lines that only look erased.
+
+    Eight bytes of each id tell turns apart.
+    """
     ours: set[int] = set()
     others: set[int] = set()
-    for file, offset, kind, line in _every_line(ledger, end):
+    erased = {one.place for one in ledger.erasures.values()}
+
+    def finding(place: Place, problem: Problem, words: str) -> None:
+        name = ledger.segments[place.segment].name
+        report.findings.append(LedgerFinding(name, place.offset, problem, words))
+
+    for place, kind, line in _every_line(ledger, end):
         head = head_of(line)
         if head is None:
             continue
-        identifier = hydrated(line, head)[0].encode()
+        if is_erased(line, head):
+            if place not in erased:
+                finding(place, Problem.CHANGED, "erased, and no record says so")
+            continue
+        identifier = hydrated(line, head)[0].encode("utf-8", "surrogatepass")
         short = int.from_bytes(hashlib.sha256(identifier).digest()[:8], "big")
         if short in ours or (kind == Kind.ENTRY and short in others):
-            words = "a turn that is there already"
-            report.findings.append(LedgerFinding(file.name, offset, Problem.REPEATED, words))
+            finding(place, Problem.REPEATED, "a turn that is there already")
         elif short in others:
             report.repeated += 1
         (ours if kind == Kind.ENTRY else others).add(short)
 
 
-def _every_line(ledger: _Opened, end: Place) -> Iterator[tuple[_File, int, str, bytes]]:
-    """Yield every line with its file, its place and who recorded it; the chain's lines first."""
+def _every_line(ledger: _Opened, end: Place) -> Iterator[tuple[Place, str, bytes]]:
+    """Yield every line with its place and who recorded it; the chain's lines first."""
     for one in ledger.chain.lines() if ledger.chain is not None else ():
         record = decode(one.data) if one.data is not None else None
         file = ledger.segments.get(record.place.segment) if record is not None else None
         if record is not None and file is not None and record.kind in _LINES:
-            file.file.seek(record.place.offset)
-            yield file, record.place.offset, record.kind, file.file.read(record.size)[:-1]
+            yield record.place, record.kind, _bytes_of(record, file)[:-1]
     for number, file in sorted(ledger.segments.items()):
         if number >= end.segment:
             for line in file.lines(end.offset if number == end.segment else 0):
-                yield file, line.offset, Kind.FOUND, line.data or b""
+                yield Place(number, line.offset), Kind.FOUND, line.data or b""

@@ -14,6 +14,7 @@ from memplane.ledger.entry import recomputed_id
 _RFC3339: Final = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII
 )
+_ERASED: Final = "erased"
 _VERSION_MEMBER: Final = re.compile(rb'\{\s*("version"\s*:\s*\d+\s*,)?')
 
 
@@ -48,6 +49,40 @@ def _tolerant(line: bytes) -> Head | None:
         return msgspec.convert(body, Head)
     except (ValueError, RecursionError, msgspec.ValidationError):
         return None
+
+
+class _Remains(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The only members that an erased line may have."""
+
+    version: int = 1
+    id: str = ""
+    status: str = ""
+    ts: str = ""
+    claw_id: str = ""
+
+
+def erased_line(agent: str, identifier: str, ts: str, size: int) -> bytes:
+    """Write what is left of an erased line, at its length: as much as there is room for.
+
+    It is an entry that says nothing but whose, when and which, and blanks; or only blanks.
+    """
+    which = {"version": 1, "id": identifier, "status": _ERASED}
+    for members in (which | {"ts": ts, "claw_id": agent}, which, {"status": _ERASED}):
+        line = msgspec.json.encode({name: value for name, value in members.items() if value})
+        if len(line) <= size:
+            return line.ljust(size)
+    return b" " * size
+
+
+def is_erased(line: bytes, head: Head | None) -> bool:
+    """Say whether a line is what is left of an erased one; one that says more is an entry."""
+    if head is None or head.status != _ERASED:
+        return False
+    try:
+        msgspec.json.decode(line, type=_Remains)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def hydrated(line: bytes, head: Head) -> tuple[str, bytes]:

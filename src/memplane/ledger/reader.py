@@ -7,11 +7,12 @@ newline yet.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Generator, Iterator
+from collections import Counter, deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from itertools import groupby
 from typing import Final
 
@@ -19,13 +20,21 @@ from memplane.errors import InvalidCursor
 from memplane.ledger.chain import Place
 from memplane.ledger.cursor import BEGINNING, Cursor
 from memplane.ledger.folder import AgentFolder
-from memplane.ledger.heads import Head, head_of, hydrated, instant
+from memplane.ledger.heads import Head, head_of, hydrated, instant, is_erased
 from memplane.ledger.index import first_place_after
 from memplane.ledger.lines import Line
 from memplane.ledger.sources import Source, open_sources
 
 PAGE: Final = 100
 LARGEST_PAGE: Final = 1000
+_NO_ID: Final = "erased"
+
+
+class _Passed(Enum):
+    """Why a line is passed over."""
+
+    DAMAGED = "damaged"
+    ERASED = "erased"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +51,24 @@ class Found:
         """The number of the segment that it lies in."""
         return self.source.segment.number
 
+    @property
+    def cursor(self) -> Cursor:
+        """The cursor of whoever has read it."""
+        return Cursor(self.segment, self.offset, _id_of(self))
+
 
 @dataclass(slots=True)
 class Page:
-    """Entries in the order they were recorded, and where to go on."""
+    """Entries in the order they were recorded, and where to go on.
+
+    `skipped` lines cannot be read; `erased` ones were purged.
+    """
 
     entries: list[Found] = field(default_factory=list[Found])
     next: Cursor = BEGINNING
     has_more: bool = False
     skipped: int = 0
+    erased: int = 0
 
     def identified(self) -> Iterator[tuple[str, bytes]]:
         """Read the entries, one at a time, each with its id; a legacy line is given its own."""
@@ -58,7 +76,10 @@ class Page:
             with source.opened() as file:
                 for found in group:
                     file.seek(found.offset)
-                    yield hydrated(file.read(found.size).rstrip(b"\n"), found.head)
+                    line = file.read(found.size).rstrip(b"\n")
+                    # It may have been erased since it was found, or be just now.
+                    if isinstance(_head_or_not(line), Head):
+                        yield hydrated(line, found.head)
 
     def lines(self) -> Iterator[bytes]:
         """Read the entries, one at a time."""
@@ -84,25 +105,31 @@ def open_page(
     after = after or cursor.after
     with open_sources(folder) as sources:
         page = Page(next=cursor)
-        passed, last = 0, None
+        passed, last = Counter[_Passed](), None
         for found in _found(_from(folder, sources, cursor, after)):
-            if found is None:
-                passed += 1
+            if isinstance(found, _Passed):
+                passed[found] += 1
                 continue
             if after is None or _is_later(found.head, after):
                 if len(page.entries) == limit:
                     page.has_more = True
                     break
                 page.entries.append(found)
-                page.skipped, passed = page.skipped + passed, 0
+                _count(page, passed)
             last = found
         if not page.has_more:
-            page.skipped += passed
+            _count(page, passed)
             last = last or (_last(sources) if after is not None and not cursor.id else None)
         if last is not None:
             # Behind the last page there are only new entries, and their times may be older.
             page.next = _cursor_at(last, after if page.has_more else None)
         yield page
+
+
+def _count(page: Page, passed: Counter[_Passed]) -> None:
+    page.skipped += passed[_Passed.DAMAGED]
+    page.erased += passed[_Passed.ERASED]
+    passed.clear()
 
 
 def entries(
@@ -117,14 +144,25 @@ def entries(
 
 
 def lines_since(folder: AgentFolder, place: Place) -> Iterator[bytes]:
-    """Read the lines that were added behind a place."""
+    """Read the lines that were added behind a place, also what is left of erased ones."""
     with open_sources(folder) as sources:
-        for source in sources:
-            if source.segment.number >= place.segment:
-                here = source.segment.number == place.segment
-                for line in source.lines(place.offset if here else 0):
-                    if line.data is not None:
-                        yield line.data
+        yield from _lines_from(sources, place)
+
+
+def lines_later_than(folder: AgentFolder, moment: datetime) -> Iterator[bytes]:
+    """Read the lines that say a later time, also what is left of erased ones."""
+    with open_sources(folder) as sources:
+        for line in _lines_from(sources, first_place_after(folder, sources, moment)):
+            head = head_of(line)
+            if head is not None and _is_later(head, moment):
+                yield line
+
+
+def _lines_from(sources: Sequence[Source], place: Place) -> Iterator[bytes]:
+    for source, start in _from_place(sources, place):
+        for line in source.lines(start):
+            if line.data is not None:
+                yield line.data
 
 
 @contextmanager
@@ -134,7 +172,7 @@ def open_last(folder: AgentFolder, count: int) -> Generator[Page]:
         page = Page()
         for source in reversed(sources):
             left = count - len(page.entries)
-            page.entries[:0] = deque(filter(None, _found(iter([(source, 0)]))), maxlen=left)
+            page.entries[:0] = deque(_entries_in([source]), maxlen=left)
             if len(page.entries) == count:
                 break
         yield page
@@ -145,26 +183,44 @@ def open_entry(folder: AgentFolder, start_of_id: str) -> Generator[Page]:
     """Find the entries whose id begins so; more than one when too little of it was given."""
     with open_sources(folder) as sources:
         page = Page()
-        for found in filter(None, _found((source, 0) for source in sources)):
+        for found in _entries_in(sources):
             if _id_of(found).startswith(start_of_id):
                 page.entries.append(found)
         yield page
 
 
-def _found(sources: Iterator[tuple[Source, int]]) -> Iterator[Found | None]:
-    """Yield the entries of sources, each from a byte on; None is a line that cannot be read."""
+def _entries_in(sources: Sequence[Source]) -> Iterator[Found]:
+    """Yield the entries of whole sources."""
+    for found in _found((source, 0) for source in sources):
+        if isinstance(found, Found):
+            yield found
+
+
+def _found(sources: Iterable[tuple[Source, int]]) -> Iterator[Found | _Passed]:
+    """Yield the entries of sources, each from a byte on, and what is passed over."""
     for source, start in sources:
         for line in source.lines(start):
             if line.data is not None and not line.data.strip():
                 continue
-            head = head_of(line.data) if line.data is not None else None
-            yield Found(source, line.offset, line.size, head) if head is not None else None
+            head = _head_or_not(line.data)
+            if isinstance(head, Head):
+                yield Found(source, line.offset, line.size, head)
+            else:
+                yield head
+
+
+def _head_or_not(line: bytes | None) -> Head | _Passed:
+    """Read the head of an entry, or why it is none."""
+    head = head_of(line) if line is not None else None
+    if line is None or head is None:
+        return _Passed.DAMAGED
+    return _Passed.ERASED if is_erased(line, head) else head
 
 
 def _last(sources: list[Source]) -> Found | None:
     """Find the last entry of all."""
     for source in reversed(sources):
-        here = deque(filter(None, _found(iter([(source, 0)]))), maxlen=1)
+        here = deque(_entries_in([source]), maxlen=1)
         if here:
             return here[0]
     return None
@@ -177,13 +233,15 @@ def _from(
     if cursor.id:
         yield from _behind(sources, cursor)
     elif after is not None:
-        place = first_place_after(folder, sources, after)
-        for source in sources:
-            if source.segment.number >= place.segment:
-                here = source.segment.number == place.segment
-                yield source, place.offset if here else 0
+        yield from _from_place(sources, first_place_after(folder, sources, after))
     else:
         yield from ((source, 0) for source in sources)
+
+
+def _from_place(sources: Sequence[Source], place: Place) -> Iterator[tuple[Source, int]]:
+    for source in sources:
+        if source.segment.number >= place.segment:
+            yield source, place.offset if source.segment.number == place.segment else 0
 
 
 def _behind(sources: list[Source], cursor: Cursor) -> Iterator[tuple[Source, int]]:
@@ -197,7 +255,11 @@ def _behind(sources: list[Source], cursor: Cursor) -> Iterator[tuple[Source, int
     )
     for at in likely:
         line = next(sources[at].lines(cursor.offset), None)
-        if line is not None and _id_in(line) == cursor.id:
+        is_there = line is not None and (
+            _id_in(line) == cursor.id
+            or (sources[at].segment.number == cursor.segment and _has_lost_its_id(line))
+        )
+        if line is not None and is_there:
             yield sources[at], line.offset + line.size
             yield from ((source, 0) for source in sources[at + 1 :])
             return
@@ -209,8 +271,22 @@ def _id_in(line: Line) -> str | None:
     return hydrated(line.data or b"", head)[0] if head is not None else None
 
 
+def _has_lost_its_id(line: Line) -> bool:
+    """Say whether a line was erased that had no room for its id."""
+    data = line.data or b""
+    head = head_of(data)
+    return not data.strip() or (head is not None and not head.id and is_erased(data, head))
+
+
 def _id_of(found: Found) -> str:
-    return found.head.id or next(Page([found]).identified())[0]
+    if found.head.id:
+        return found.head.id
+    with found.source.opened() as file:
+        file.seek(found.offset)
+        line = file.read(found.size).rstrip(b"\n")
+    # It may have been erased since it was found; then its place must do.
+    head = head_of(line)
+    return hydrated(line, head)[0] if head is not None else _NO_ID
 
 
 def _is_later(head: Head, moment: datetime) -> bool:

@@ -123,7 +123,7 @@ def _drop_doubtful_end(folder: AgentFolder, segment: Segment, result: Recovered)
     if segment.end is None or segment.path.stat().st_size <= segment.end:
         return
     result.torn += 1
-    with _writable(segment.path) as file:
+    with writable(segment.path) as file:
         file.seek(segment.end)
         quarantine(folder, file.read(), "doubtful")
         try:
@@ -163,7 +163,7 @@ def _give_newline(path: Path) -> None:
     with open_ordinary(path) as file:
         last = deque(lines_of(file), maxlen=1)
     if last and not last[0].ended and last[0].data is not None and head_of(last[0].data):
-        with _writable(path) as file:
+        with writable(path) as file:
             file.seek(0, os.SEEK_END)
             file.write(b"\n")
             file.flush()
@@ -203,7 +203,7 @@ def _flush(chain: ChainFile, whole: list[bytes], file: BufferedReader, result: R
 def _mended(folder: AgentFolder, path: Path, line: Line) -> list[bytes]:
     """Give a whole last line its newline and return it; one that was cut off is moved away."""
     whole = [line.data] if line.data is not None and head_of(line.data) is not None else []
-    with _writable(path) as file:
+    with writable(path) as file:
         if whole:
             file.seek(line.offset + line.size)
             file.write(b"\n")
@@ -217,7 +217,7 @@ def _mended(folder: AgentFolder, path: Path, line: Line) -> list[bytes]:
 
 
 @contextmanager
-def _writable(path: Path) -> Generator[BufferedRandom]:
+def writable(path: Path) -> Generator[BufferedRandom]:
     """Open a file for mending, also a sealed one, and never through a link."""
     with open_ordinary(path) as before:
         mode = os.fstat(before.fileno()).st_mode & 0o777

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, cast
 
 from memplane.ledger.entry import recomputed_id
+from memplane.ledger.heads import head_of, is_erased
 from memplane.ledger.lines import Line
 
 
@@ -21,6 +22,8 @@ class Problem(StrEnum):
     MISSING = "missing"
     TORN = "torn"
     TOO_LONG = "too long"
+    UNFINISHED = "unfinished"
+    """It is to be erased, and is not yet; no damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +38,14 @@ class Finding:
 
 @dataclass(slots=True)
 class FileReport:
-    """What a check of one file found. Legacy lines have no id that could be compared."""
+    """What a check of one file found. Legacy lines have no id that could be compared.
+
+    `erased` lines say that they were; whether that is so, only the chain can tell.
+    """
 
     entries: int = 0
     legacy: int = 0
+    erased: int = 0
     findings: list[Finding] = field(default_factory=list[Finding])
 
 
@@ -48,6 +55,9 @@ def verify_lines(lines: Iterable[Line]) -> FileReport:
     first_seen: dict[str, int] = {}
     for line in lines:
         if line.data is not None and not line.data.strip() and line.ended:
+            continue
+        if line.data is not None and is_erased(line.data, head_of(line.data)):
+            report.erased += 1
             continue
         findings = list(_findings(line, first_seen, report))
         report.findings += findings
