@@ -44,6 +44,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "verify", help="check ledgers against their chains; exit 1 on any finding"
     )
     verify.add_argument("agent", nargs="*", help="whose ledgers; by default all")
+    verify.add_argument(
+        "--received", action="store_true", help="check what other recorders gave to memory instead"
+    )
     verify.add_argument("--file", metavar="F", help="check any history.jsonl instead, by its ids")
     verify.add_argument("--json", action="store_true", help="for machines")
 
@@ -173,7 +176,7 @@ def _export(arguments: argparse.Namespace, settings: Settings) -> int:
     while more:
         with open_page(folder, cursor=cursor, after=arguments.after, limit=limit) as page:
             for line in page.lines():
-                shown = redact_line(redactor, line) if redactor else line
+                shown = redact_line(redactor, line).value if redactor else line
                 sys.stdout.buffer.write(shown + b"\n")
         cursor, more = page.next, page.has_more and arguments.all
         skipped += page.skipped
@@ -187,6 +190,7 @@ def _export(arguments: argparse.Namespace, settings: Settings) -> int:
 def _verify(arguments: argparse.Namespace, settings: Settings) -> int:
     from memplane.cli import FAILED, OK
     from memplane.cli.show import print_json
+    from memplane.home import Home
 
     if arguments.file:
         report = _checked_file(arguments.file)
@@ -195,7 +199,8 @@ def _verify(arguments: argparse.Namespace, settings: Settings) -> int:
         else:
             _print_file_report(report)
         return FAILED if report.findings else OK
-    reports = _checked_ledgers(arguments.agent, settings.ledger.dir)
+    root = Home(settings.home).received if arguments.received else settings.ledger.dir
+    reports = _checked_ledgers(arguments.agent, root)
     if arguments.json:
         print_json(reports)
     else:

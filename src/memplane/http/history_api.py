@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
@@ -38,6 +38,7 @@ from memplane.ledger.folder import AgentFolder
 from memplane.ledger.heads import instant
 from memplane.ledger.reader import LARGEST_PAGE, PAGE, Page, open_page
 from memplane.ledger.redacting import redact_line
+from memplane.ledger.tombstones import Forgotten, mirror_of
 from memplane.plane.recording import Recording
 
 _DIGITS: Final = 9
@@ -48,17 +49,20 @@ _QUERY: Final = {
     "limit": "How many entries at most: 1 to 1000, by default 100.",
     "cursor": "Go on behind an earlier page; X-Memplane-Next-Cursor of its answer.",
 }
+_Shown: TypeAlias = Callable[[str, bytes], bytes | None]
+"""How an entry is shown; None is not at all."""
 _RULES: Final = OwnRules("the read API's contract fixes its tokens and its answers")
 
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where histories lie, who may read them, and how a replay is redacted."""
+    """Where histories lie, who may read them, what was forgotten, and how a replay is redacted."""
 
     ledger: Path
     context_root: Path | None
     tokens: TokenStore
     redact: Callable[[bytes], bytes]
+    tombstones: tuple[Path, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +73,15 @@ class _Asked:
 
 
 def history_endpoints(
-    recording: Recording, tokens: TokenStore, *, context_root: Path | None
+    recording: Recording, tokens: TokenStore, *, context_root: Path | None, tombstones: Path
 ) -> list[Endpoint]:
     """Return the two endpoints."""
     places = _Places(
         recording.root,
         context_root,
         tokens,
-        lambda line: redact_line(recording.redactor(), line),
+        lambda line: redact_line(recording.redactor(), line).value,
+        (tombstones, mirror_of(recording.root)),
     )
 
     async def get_own(request: Request) -> Response:
@@ -142,8 +147,19 @@ async def _answer(places: _Places, decision: Reader | Refused, request: Request)
         )
     except InvalidCursor as error:
         return PlainTextResponse(str(error), 400)
-    redact = places.redact if decision.redacted else None
-    return _PageResponse(stack, page, redact)
+    shown = await asyncio.to_thread(_replayed, places, decision.agent)
+    return _PageResponse(stack, page, shown if decision.redacted else _as_recorded)
+
+
+def _as_recorded(_identifier: str, line: bytes) -> bytes:
+    return line
+
+
+def _replayed(places: _Places, agent: str) -> _Shown:
+    """Return how entries are shown to a memory service: redacted, and never what was forgotten."""
+    forgotten = Forgotten(places.tombstones, agent)
+    forgotten.refresh()
+    return lambda identifier, line: None if identifier in forgotten else places.redact(line)
 
 
 def _asked(request: Request) -> _Asked | str:
@@ -179,16 +195,14 @@ def _limit(text: str) -> int | str:
 class _PageResponse(StreamingResponse):
     """A page as it is read; its files are closed however it ends."""
 
-    def __init__(
-        self, stack: ExitStack, page: Page, redact: Callable[[bytes], bytes] | None
-    ) -> None:
+    def __init__(self, stack: ExitStack, page: Page, shown: _Shown) -> None:
         headers = {
             "X-Memplane-Next-Cursor": encode_cursor(page.next),
             "X-Memplane-Has-More": "true" if page.has_more else "false",
         }
         if page.skipped:
             headers["X-Memplane-Skipped-Lines"] = str(page.skipped)
-        super().__init__(_chunks(page, redact), headers=headers, media_type=_MEDIA_TYPE)
+        super().__init__(_chunks(page, shown), headers=headers, media_type=_MEDIA_TYPE)
         self._stack = stack
 
     async def __call__(self, scope: Asgi, receive: Receive, send: Send) -> None:
@@ -198,14 +212,15 @@ class _PageResponse(StreamingResponse):
             self._stack.close()
 
 
-def _chunks(page: Page, redact: Callable[[bytes], bytes] | None) -> Iterator[bytes]:
+def _chunks(page: Page, shown: _Shown) -> Iterator[bytes]:
     """Join lines until there is enough to send."""
     waiting: list[bytes] = []
     size = 0
-    for line in page.lines():
-        shown = redact(line) if redact else line
-        waiting += (shown, b"\n")
-        size += len(shown)
+    for identifier, line in page.identified():
+        if (kept := shown(identifier, line)) is None:
+            continue
+        waiting += (kept, b"\n")
+        size += len(kept)
         if size >= _CHUNK:
             yield b"".join(waiting)
             waiting, size = [], 0

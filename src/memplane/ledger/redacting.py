@@ -17,6 +17,7 @@ from memplane.redaction.redactor import Redacted, Redactor
 T = TypeVar("T")
 
 Text: TypeAlias = Callable[[str], Redacted[str]]
+_STREAMED: Final = b'"sse"'
 _AS_RECORDED: Final = frozenset({"version", "id", "ts", "claw_id"})
 
 
@@ -55,27 +56,37 @@ def redact_turn(
     )
 
 
-def redact_line(redactor: Redactor, line: bytes) -> bytes:
+def redact_line(redactor: Redactor, line: bytes) -> Redacted[bytes]:
     """Take the secrets out of a recorded entry; its id stays, as that of what was recorded."""
+    if _STREAMED not in line:
+        whole = redactor.json(line)
+        if not whole.counts:
+            return whole  # most entries have none, and one look at all of it is the quickest
+    counts: Counter[str] = Counter()
+
+    def kept(found: Redacted[bytes]) -> bytes:
+        counts.update(found.counts)
+        return found.value
+
     try:
         members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
         reply = msgspec.json.decode(members["response"], type=dict[str, msgspec.Raw])
         for name, body in reply.items():
-            reply[name] = msgspec.Raw(_redacted_reply(redactor, name, bytes(body)))
+            reply[name] = msgspec.Raw(kept(_redacted_reply(redactor, name, bytes(body))))
     except (msgspec.DecodeError, UnicodeError, RecursionError, KeyError):
-        return redactor.json(line).value  # another shape, but secrets come out of it all the same
+        return redactor.json(line)  # another shape, but secrets come out of it all the same
     members["response"] = msgspec.Raw(msgspec.json.encode(reply))
     for name in members.keys() - _AS_RECORDED - {"response"}:
-        members[name] = msgspec.Raw(redactor.json(bytes(members[name])).value)
-    return escaped(msgspec.json.encode(members))
+        members[name] = msgspec.Raw(kept(redactor.json(bytes(members[name]))))
+    return Redacted(escaped(msgspec.json.encode(members)), counts)
 
 
-def _redacted_reply(redactor: Redactor, name: str, body: bytes) -> bytes:
+def _redacted_reply(redactor: Redactor, name: str, body: bytes) -> Redacted[bytes]:
     if name != "text" or not body.startswith(b'"'):
-        return redactor.json(body).value
+        return redactor.json(body)
     text = msgspec.json.decode(body, type=str).encode("utf-8", "surrogatepass")
     found = redactor.stream(text)
-    return quoted(found.value) if found.counts else body
+    return Redacted(quoted(found.value) if found.counts else body, found.counts)
 
 
 def redactions(redactor: Callable[[], Redactor], counts: Counter[str]) -> Callable[[Turn], Turn]:

@@ -1,0 +1,314 @@
+"""Tombstones: which entries were forgotten, for good, one line each in files beside the ledgers.
+
+<root>/<agent>/tombstones.jsonl   the lines, also those that claw wrote
+<root>/<agent>/torn-…             ends of lines that were cut off, as they were found
+
+A tombstone for an agent's entry holds for every service, whichever it was written for. Claw
+refuses a file with a line that it cannot read, so what is broken at the end is moved away before
+anything is added.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import stat
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from memplane.access.agents import is_agent_id
+from memplane.errors import LedgerError
+from memplane.ids import new_id
+from memplane.ledger.folder import STATE, no_agent, open_ordinary
+from memplane.ledger.lines import Line, lines_of
+from memplane.objects.files import open_folder, replace_file, sync_file, sync_folder, write_all
+
+NAME: Final = "tombstones.jsonl"
+_VERSION: Final = 1
+_LONGEST: Final = 1 << 20
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """An entry that was forgotten; `ts` is RFC 3339, and the service is who was told first."""
+
+    ts: str
+    agent_id: str
+    memory_service: str
+    entry_id: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """Tombstones behind an offset, the offset to go on from, and how many lines were no use."""
+
+    tombstones: tuple[Tombstone, ...]
+    offset: int
+    malformed: int = 0
+
+
+class _Line(msgspec.Struct):
+    entry_id: str
+    ts: str = ""
+    agent_id: str = ""
+    memory_service: str = ""
+    reason: str = ""
+
+
+def mirror_of(ledgers: Path) -> Path:
+    """Return where tombstones are kept once more, for who sees nothing but the ledgers."""
+    return ledgers / STATE / "tombstones"
+
+
+def agents_with_tombstones(root: Path) -> list[str]:
+    """Name the agents for which something was forgotten, sorted."""
+    if not root.is_dir():
+        return []
+    return sorted(
+        one.name for one in root.iterdir() if is_agent_id(one.name) and (one / NAME).is_file()
+    )
+
+
+def read_tombstones(root: Path, agent: str) -> dict[str, Tombstone]:
+    """Read an agent's tombstones, by the id of the entry; the first of each counts.
+
+    Raises:
+        UnknownAgent: That is no agent's name.
+        LedgerError: The file is there and cannot be read.
+    """
+    added = tombstones_since(root, agent)
+    if added.malformed:
+        _log.warning("%d tombstones of %s cannot be read", added.malformed, agent)
+    found: dict[str, Tombstone] = {}
+    for one in added.tombstones:
+        found.setdefault(one.entry_id, one)
+    return found
+
+
+def tombstones_since(root: Path, agent: str, offset: int = 0) -> Added:
+    """Read what was added behind an offset that an earlier call returned.
+
+    A file that was put in the place of the earlier one is read from its beginning. A whole last
+    line counts although its newline is missing; it is read again the next time.
+
+    Raises:
+        UnknownAgent: That is no agent's name.
+        LedgerError: The file is there and cannot be read.
+    """
+    path = _path(root, agent)
+    try:
+        if path.parent.is_symlink():
+            raise LedgerError(f"{path.parent} is a link; tombstones are not looked for behind it")
+        with open_ordinary(path) as file:
+            file.seek(_start(file, offset))
+            return _read(file, agent)
+    except FileNotFoundError:
+        return Added((), 0)
+    except OSError as error:
+        raise LedgerError(f"the tombstones in {path} cannot be read: {error.strerror}") from error
+
+
+def append_tombstones(root: Path, agent: str, tombstones: Iterable[Tombstone]) -> None:
+    """Add tombstones; these and all that were there before are durable when this returns.
+
+    Raises:
+        UnknownAgent: That is no agent's name.
+        LedgerError: They were not added, or may not have been.
+    """
+    path = _path(root, agent)
+    data = b"".join(map(_line, tombstones))
+    try:
+        folder = open_folder(root, (agent,), create=True)
+        try:
+            with _locked(folder, path) as descriptor:
+                _mend(folder, descriptor)
+                _add(descriptor, data)
+            sync_file(folder)
+        finally:
+            os.close(folder)
+        # Whoever made these may have died before their names were durable.
+        sync_folder(root)
+        with suppress(PermissionError):
+            sync_folder(root.parent)
+    except OSError as error:
+        raise LedgerError(f"tombstones were not written to {path}: {error.strerror}") from error
+
+
+def spread_tombstones(places: Sequence[Path], agent: str) -> None:
+    """Give each of several roots the tombstones that the others have.
+
+    Raises:
+        UnknownAgent: That is no agent's name.
+        LedgerError: A file cannot be read or written.
+    """
+    there = [dict.fromkeys(tombstones_since(root, agent).tombstones) for root in places]
+    for root, own in zip(places, there, strict=True):
+        missing = dict.fromkeys(one for other in there for one in other if one not in own)
+        if missing:
+            append_tombstones(root, agent, missing)
+
+
+class Forgotten:
+    """The ids that were forgotten for one agent, in any of several roots.
+
+    `refresh` reads only what was added since, so it may be called before every entry.
+    """
+
+    def __init__(self, places: Iterable[Path], agent: str) -> None:
+        self.malformed = 0
+        self._agent = agent
+        self._offsets = dict.fromkeys(places, 0)
+        self._seen: dict[Path, tuple[int, int, int]] = {}
+        self._ids: set[str] = set()
+
+    def __contains__(self, entry_id: object) -> bool:
+        return entry_id in self._ids
+
+    def refresh(self) -> None:
+        """Take in what was added meanwhile; what was forgotten once stays forgotten.
+
+        Raises:
+            UnknownAgent: That is no agent's name.
+            LedgerError: A file is there and cannot be read.
+        """
+        for root, offset in self._offsets.items():
+            now = _stamp(_path(root, self._agent))
+            if now is not None and self._seen.get(root) == now:
+                continue
+            added = tombstones_since(root, self._agent, offset)
+            self._ids.update(one.entry_id for one in added.tombstones)
+            self._offsets[root] = added.offset
+            self.malformed += added.malformed
+            if now is not None:
+                self._seen[root] = now
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _path(root: Path, agent: str) -> Path:
+    if not is_agent_id(agent):
+        raise no_agent(agent)
+    return root / agent / NAME
+
+
+def _start(file: BufferedReader, offset: int) -> int:
+    """Return the offset, or 0 when it is not the end of a line of this file."""
+    if not 0 < offset <= os.fstat(file.fileno()).st_size:
+        return 0
+    file.seek(offset - 1)
+    return offset if file.read(1) == b"\n" else 0
+
+
+def _read(file: BufferedReader, agent: str) -> Added:
+    found: list[Tombstone] = []
+    offset, malformed = file.tell(), 0
+    for line in lines_of(file, longest=_LONGEST):
+        one = _tombstone_in(line, agent)
+        if one is not None:
+            found.append(one)
+        if line.ended:
+            malformed += one is None and (line.data is None or bool(line.data.strip()))
+            offset = line.offset + line.size
+    return Added(tuple(found), offset, malformed)
+
+
+def _tombstone_in(line: Line, agent: str) -> Tombstone | None:
+    """Read a line; it is about the agent whose file it stands in, whatever it says."""
+    wire = _decoded(line.data or b"")
+    if wire is None or not wire.entry_id.strip():
+        return None
+    return Tombstone(wire.ts, agent, wire.memory_service, wire.entry_id, wire.reason)
+
+
+def _decoded(line: bytes) -> _Line | None:
+    # The strict decoder refuses half a surrogate pair, and an id may hold one.
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return msgspec.json.decode(line, type=_Line)
+    with suppress(ValueError, RecursionError):
+        return msgspec.convert(json.loads(line.decode("utf-8", "replace")), _Line)
+    return None
+
+
+def _line(tombstone: Tombstone) -> bytes:
+    body = {
+        "version": _VERSION,
+        "ts": tombstone.ts,
+        "agent_id": tombstone.agent_id,
+        "memory_service": tombstone.memory_service,
+        "entry_id": tombstone.entry_id,
+    }
+    if tombstone.reason:
+        body["reason"] = tombstone.reason
+    return json.dumps(body, separators=(",", ":")).encode() + b"\n"
+
+
+@contextmanager
+def _locked(folder: int, path: Path) -> Generator[int]:
+    """Open the file for adding and keep other writers of ours out of it."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    while True:
+        descriptor = os.open(NAME, flags, 0o600, dir_fd=folder)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Somebody may have put another file there while we waited.
+            if _is_there(path, descriptor):
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_there(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _mend(folder: int, descriptor: int) -> None:
+    """Give a whole last line its newline, and move one that was cut off away."""
+    size = os.fstat(descriptor).st_size
+    if size == 0 or os.pread(descriptor, 1, size - 1) == b"\n":
+        return
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        file.seek(0)
+        last = next(line for line in lines_of(file, longest=_LONGEST) if not line.ended)
+        if _tombstone_in(last, "") is not None:
+            write_all(descriptor, b"\n")
+            return
+        file.seek(last.offset)
+        replace_file(folder, f"torn-{new_id()}", file.read())
+    os.ftruncate(descriptor, last.offset)
+
+
+def _add(descriptor: int, data: bytes) -> None:
+    before = os.fstat(descriptor).st_size
+    try:
+        write_all(descriptor, data)
+        sync_file(descriptor)
+    except OSError:
+        # A line that stayed would look durable to the next who reads it, and need not be.
+        with suppress(OSError):
+            if os.fstat(descriptor).st_size <= before + len(data):
+                os.ftruncate(descriptor, before)
+        raise
