@@ -13,6 +13,8 @@ MemplaneError
 │   └── NotRecorded            the entry was not written, or may not have been
 │       ├── EntryTooLarge      no reader would take a line of that length
 │       └── LedgerFull         more entries wait than may, because the disk is too slow
+├── RecordsError               the database of what was learned cannot be used
+├── IndexUnusable              the text index cannot be used; it can be made again
 ├── StorageError               an object store failed
 │   ├── InvalidKey             the key breaks the rules every store shares
 │   ├── InvalidText            the bytes at the key are not UTF-8
@@ -82,6 +84,14 @@ class EntryTooLarge(NotRecorded):
 
 class LedgerFull(NotRecorded):
     """More entries wait than may, because the disk is too slow."""
+
+
+class RecordsError(MemplaneError):
+    """The database of what was learned cannot be used."""
+
+
+class IndexUnusable(MemplaneError):
+    """The text index cannot be used; it can be made again."""
 
 
 class StorageError(MemplaneError):

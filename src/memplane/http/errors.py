@@ -31,6 +31,8 @@ STATUS_OF: Final[Mapping[type[errors.MemplaneError], int]] = {
     errors.NotRecorded: 503,
     errors.EntryTooLarge: 413,
     errors.LedgerFull: 503,
+    errors.RecordsError: 500,
+    errors.IndexUnusable: 503,
     errors.StorageError: 500,
     errors.InvalidKey: 422,
     errors.InvalidText: 422,

@@ -1,0 +1,1 @@
+"""Text to ranked ids: words, scores, and an index that yields candidates."""

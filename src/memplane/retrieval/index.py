@@ -1,0 +1,357 @@
+"""The text index: which of an agent's documents may answer a question.
+
+It is made from the database, and may be thrown away and made again. It yields candidates only;
+what they are worth is for `scoring` to say. All of it blocks, so it belongs into a thread.
+
+Each term is written behind the number of its agent, so a question of one agent cannot reach a
+document of another, and no other agent's documents count in it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import struct
+import threading
+import zlib
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final, Protocol, cast
+
+import msgspec
+import tantivy
+
+from memplane.errors import IndexUnusable
+from memplane.home import make_private
+from memplane.objects.files import open_folder, replace_file, sync_folder
+from memplane.retrieval.scoring import idf
+
+_VERSION: Final = 1
+_LABEL: Final = "memplane.json"
+_HEAP: Final = 15_000_000  # the least that the library takes
+_MOST_REPEATS: Final = 32  # more of the same term changes no order
+_MOST_TERMS: Final = 64
+_CHUNK: Final = 1 << 20
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+_KEY: Final = "key"
+_TERMS: Final = "terms"
+_EVERY_DOCUMENT: Final = "|"  # a term that all have, and that no agent's term can be
+
+_FOOTER: Final = struct.Struct("<II")
+_MAGIC: Final = 1337
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a document is from now on; without counts there is none."""
+
+    key: int
+    agent: int
+    counts: Mapping[str, int] | None
+
+
+class TextIndex:
+    """An index in a folder. One thread may change it while any number search in it."""
+
+    def __init__(self, folder: Path, generation: str, index: tantivy.Index) -> None:
+        self.generation: Final = generation
+        self._folder = folder
+        self._index = index
+        self._writing = threading.Lock()
+        self._writer: tantivy.IndexWriter | None = None
+        self._is_closed = False
+
+    @classmethod
+    def create(cls, folder: Path, generation: str) -> TextIndex:
+        """Make an empty index in the folder, in the place of whatever is there.
+
+        Raises:
+            IndexUnusable: It cannot be made.
+        """
+        erase(folder)
+        with _translated("made"):
+            make_private(folder)
+            folder.chmod(0o700)
+            index = _opened(folder)
+            label = msgspec.json.encode(_Label(_VERSION, generation))
+            descriptor = open_folder(folder, (), create=False)
+            try:
+                replace_file(descriptor, _LABEL, label)  # last, so that half an index has none
+            finally:
+                os.close(descriptor)
+        return cls(folder, generation, index)
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Make changes, all or none; they are durable and can be found when it returns.
+
+        Of several changes to one key the last one counts.
+
+        Raises:
+            IndexUnusable: They may not have been made. Making them again does no harm.
+        """
+        latest = {change.key: change for change in changes}
+        if not latest:
+            return
+        old = tantivy.Query.term_set_query(_schema(), _KEY, list(latest))
+        new = [
+            _document(change.key, change.agent, change.counts)
+            for change in latest.values()
+            if change.counts is not None
+        ]
+        with self._writing, _translated("changed"):
+            self._commit(old, new)
+            sync_folder(self._folder)  # the library syncs it before it names the commit
+            self._index.reload()
+
+    def _commit(self, old: tantivy.Query, new: list[tantivy.Document]) -> None:
+        if self._is_closed:
+            raise IndexUnusable("the text index is closed")
+        writer, self._writer = self._writer or self._index.writer(_HEAP, 1), None
+        try:
+            writer.delete_documents_by_query(old)
+            for document in new:
+                writer.add_document(document)
+            writer.commit()
+        except BaseException:
+            # What it still holds must not come with a later commit. The name would keep it, and
+            # with it the lock, as long as somebody keeps the error.
+            del writer
+            raise
+        self._writer = writer
+
+    def candidates(self, agent: int, terms: Sequence[str], limit: int) -> list[int]:
+        """Return the keys of documents that have some of the terms, the likely ones first.
+
+        Of more than 64 terms the rarest are looked for.
+
+        Raises:
+            IndexUnusable: The index cannot be read.
+        """
+        with _translated("read"):
+            searcher = self._index.searcher()
+            owned = {_own(agent, term) for term in terms}
+            known = {own: searcher.doc_freq(_TERMS, own) for own in owned}
+            rarest = sorted((count, own) for own, count in known.items() if count)[:_MOST_TERMS]
+            documents = searcher.doc_freq(_TERMS, _number(agent))
+            most = min(limit, documents)
+            if not rarest or most < 1:
+                return []
+            of_all = searcher.doc_freq(_TERMS, _EVERY_DOCUMENT)
+            query = tantivy.Query.boolean_query(
+                [
+                    (tantivy.Occur.Should, _weighed(own, count, documents, of_all))
+                    for count, own in rarest
+                ]
+            )
+            hits = searcher.search(query, limit=most, count=False).hits
+            keys = searcher.fast_field_values(_KEY, [address for _, address in hits])
+            return cast("list[int]", keys)
+
+    def frequencies(self, agent: int, terms: Sequence[str]) -> dict[str, int]:
+        """Return for each term how many of the agent's documents have it.
+
+        Raises:
+            IndexUnusable: The index cannot be read.
+        """
+        with _translated("read"):
+            searcher = self._index.searcher()
+            # The library's own figure counts deleted documents too, while their segment lives.
+            is_exact = searcher.doc_freq(_TERMS, _EVERY_DOCUMENT) == searcher.num_docs
+            count = _frequency if is_exact else _live_frequency
+            return {term: count(searcher, _own(agent, term)) for term in terms}
+
+    def close(self) -> None:
+        """Stop changing it, and let go of its lock. Searches go on over what was committed."""
+        with self._writing:
+            self._is_closed = True
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                # What was committed is there, with its segments merged or not.
+                with suppress(IndexUnusable), _translated("closed"):
+                    writer.wait_merging_threads()
+
+
+def open_index(folder: Path) -> TextIndex | None:
+    """Open the index in a folder; None when there is none that can be used."""
+    try:
+        label = msgspec.json.decode((folder / _LABEL).read_bytes(), type=_Label)
+        documents = _checked_documents(folder)
+        if label.version != _VERSION or documents is None:
+            return None
+        with _translated("opened"):
+            index = _opened(folder)
+            found = index.searcher().doc_freq(_TERMS, _EVERY_DOCUMENT)
+    except (OSError, msgspec.MsgspecError, IndexUnusable):
+        return None
+    # A wrong number of documents would end the process as soon as it writes.
+    return TextIndex(folder, label.generation, index) if found == documents else None
+
+
+def erase(folder: Path) -> None:
+    """Remove an index, or what is left of one; it must be closed.
+
+    Raises:
+        IndexUnusable: It cannot be removed.
+    """
+    with _translated("removed"), suppress(FileNotFoundError):
+        if folder.is_dir() and not folder.is_symlink():
+            shutil.rmtree(folder)
+        else:
+            folder.unlink()
+        sync_folder(folder.parent)
+
+
+@contextmanager
+def _translated(done: str) -> Generator[None]:
+    """Turn what the library and the file system raise into our error."""
+    try:
+        yield
+    except IndexUnusable:
+        raise
+    except BaseException as error:
+        # A panic inside the library is no Exception, and its class cannot be imported.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise IndexUnusable(f"the text index cannot be {done}: {error}") from error
+
+
+@cache
+def _schema() -> tantivy.Schema:
+    builder = tantivy.SchemaBuilder()
+    builder.add_unsigned_field(_KEY, indexed=True, fast=True)
+    # Each term is given as a text of its own, so that none can be cut into several.
+    builder.add_text_field(_TERMS, tokenizer_name="raw", index_option="freq")
+    return builder.build()
+
+
+def _opened(folder: Path) -> tantivy.Index:
+    index = tantivy.Index(_schema(), path=str(folder))
+    index.config_reader("manual")
+    return index
+
+
+def _document(key: int, agent: int, counts: Mapping[str, int]) -> tantivy.Document:
+    terms = [_EVERY_DOCUMENT, _number(agent)]
+    for term, count in counts.items():
+        terms += [_own(agent, term)] * min(count, _MOST_REPEATS)
+    fields: dict[str, object] = {_KEY: key, _TERMS: terms}
+    return tantivy.Document.from_dict(fields, _schema())  # pyright: ignore[reportUnknownMemberType]
+
+
+def _own(agent: int, term: str) -> str:
+    """Write a term as the agent's own."""
+    own = f"{_number(agent)}|{term}"
+    return own if own.isascii() else own.encode("utf-8", "backslashreplace").decode()
+
+
+@cache
+def _number(agent: int) -> str:
+    """Write an agent's number in base 36, without a bar in any case."""
+    if agent < 0:
+        raise ValueError("an agent's number is not negative")
+    higher, digit = divmod(agent, len(_DIGITS))
+    return (_number(higher) if higher else "") + _DIGITS[digit]
+
+
+def _weighed(own: str, frequency: int, documents: int, of_all: int) -> tantivy.Query:
+    """Return the query for a term, weighed as if there were this agent's documents only.
+
+    The library weighs it among all documents of all agents, where hardly any term is common.
+    """
+    among_all = math.log1p((of_all - frequency + 0.5) / (frequency + 0.5))
+    query = tantivy.Query.term_query(_schema(), _TERMS, own, "freq")
+    return tantivy.Query.boost_query(query, idf(documents, frequency) / among_all)
+
+
+class _Found(Protocol):
+    """What the library's types leave out."""
+
+    count: int
+
+
+def _frequency(searcher: tantivy.Searcher, own: str) -> int:
+    return searcher.doc_freq(_TERMS, own)
+
+
+def _live_frequency(searcher: tantivy.Searcher, own: str) -> int:
+    query = tantivy.Query.term_query(_schema(), _TERMS, own, "freq")
+    return cast("_Found", searcher.search(query, limit=1, count=True)).count
+
+
+class _Label(msgspec.Struct):
+    """Our own file beside those of the library."""
+
+    version: int
+    generation: str
+
+
+class _Deletes(msgspec.Struct):
+    num_deleted_docs: int
+    opstamp: int
+
+
+class _Segment(msgspec.Struct):
+    segment_id: str
+    max_doc: int
+    deletes: _Deletes | None
+
+
+class _Commit(msgspec.Struct):
+    """The library's own file that says which segments there are."""
+
+    segments: list[_Segment]
+
+
+class _Footer(msgspec.Struct):
+    crc: int
+
+
+def _checked_documents(folder: Path) -> int | None:
+    """Check each file of the last commit; returns how many documents they hold, None if damaged.
+
+    The library does not: it would answer wrongly, or end the process.
+    """
+    commit = msgspec.json.decode((folder / "meta.json").read_bytes(), type=_Commit)
+    files = [path for path in folder.iterdir() if path.is_file()]
+    for segment in commit.segments:
+        name = segment.segment_id.replace("-", "")
+        deletes = segment.deletes
+        if deletes is not None and not 0 < deletes.num_deleted_docs <= segment.max_doc:
+            return None
+        current = f"{name}.{deletes.opstamp}.del" if deletes is not None else ""
+        parts = [
+            path
+            for path in files
+            if path.name.partition(".")[0] == name
+            # A process that was killed may leave other lists of what is deleted, in pieces.
+            and (path.suffix != ".del" or path.name == current)
+        ]
+        if not all(map(_is_whole, parts)):
+            return None
+    return sum(segment.max_doc for segment in commit.segments)
+
+
+def _is_whole(path: Path) -> bool:
+    """Compare a file with the checksum that the library wrote at its end."""
+    with path.open("rb") as file:
+        left = file.seek(0, os.SEEK_END) - _FOOTER.size
+        if left < 0:
+            return False
+        file.seek(left)
+        length, magic = _FOOTER.unpack(file.read(_FOOTER.size))
+        left -= length
+        if left < 0 or magic != _MAGIC:
+            return False
+        file.seek(left)
+        told = msgspec.json.decode(file.read(length), type=_Footer).crc
+        file.seek(0)
+        found = 0
+        while chunk := file.read(min(left, _CHUNK)):
+            found = zlib.crc32(chunk, found)
+            left -= len(chunk)
+    return found == told
