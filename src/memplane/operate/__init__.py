@@ -1,0 +1,1 @@
+"""What operators do to memory services: backfill, forget, audit, filling."""

@@ -1,0 +1,340 @@
+"""Where an audit's events come from: a log, a pod's proxies and ledgers, memplane's own home.
+
+Reading yields an event, or None for a line that is none. Following hands them on as they come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import IO, Final, TypeAlias
+
+from memplane.errors import InvalidRequest, PodError
+from memplane.ledger.cursor import BEGINNING
+from memplane.ledger.folder import AgentFolder, agents_in
+from memplane.ledger.reader import LARGEST_PAGE, open_page
+from memplane.operate.audit import Event, read_event, read_tool_calls, shown_time
+from memplane.operate.splitting import LONGEST, Splitter
+from memplane.telemetry import ROTATED
+
+Found: TypeAlias = Event | None
+Show: TypeAlias = Callable[[Found], None]
+
+_PIECE: Final = 1 << 16
+_SAID: Final = 300
+_ATTEMPTS: Final = 10
+
+
+# Logs
+
+
+def log_events(stream: IO[bytes], *, service: str = "", longest: int = LONGEST) -> Iterator[Found]:
+    """Read the events of a log; `service` is whose log it is, where its lines do not say so."""
+    splitter = Splitter(longest)
+    while piece := stream.read(_PIECE):
+        for line in splitter.lines(piece):
+            yield from _event_in(line, service)
+    yield from _event_in(splitter.rest(), service)
+
+
+def _event_in(line: bytes | None, service: str = "") -> Iterator[Found]:
+    if line is None:
+        yield None
+    elif line.strip():
+        event = read_event(line)
+        if event is not None and service:
+            members = {"source_service": service, **event.members}
+            event = replace(event, members=members)
+        yield event
+
+
+def file_events(path: Path) -> Iterator[Found]:
+    """Read the events of a file.
+
+    Raises:
+        InvalidRequest: It cannot be read.
+    """
+    with _opened(path) as file:
+        yield from log_events(file)
+
+
+def rotated_events(path: Path) -> Iterator[Found]:
+    """Read the events of a file that is set aside when it is full, oldest first.
+
+    Raises:
+        InvalidRequest: It is there and cannot be read.
+    """
+    with ExitStack() as stack:
+        for file in _both(path, stack):
+            yield from log_events(file)
+
+
+def _both(path: Path, stack: ExitStack) -> list[IO[bytes]]:
+    """Open the file that was set aside and the current one, as they were at one moment."""
+    aside = path.with_name(path.name + ROTATED)
+    for _ in range(_ATTEMPTS):
+        before = _identity(aside)
+        files = [_opened(one) for one in (aside, path) if one.exists()]
+        for file in files:
+            stack.enter_context(file)
+        if _identity(aside) == before:
+            return files
+        stack.close()
+    raise InvalidRequest(f"{path} is set aside faster than it can be read")
+
+
+def _identity(path: Path | int) -> tuple[int, int] | None:
+    """Tell a file from others; None when there is none."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - also of a descriptor
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror}") from error
+
+
+# Ledgers
+
+
+def ledger_events(root: Path, since: datetime | None = None) -> Iterator[Found]:
+    """Read the tool calls in the ledgers below a folder; `since` spares reading older entries."""
+    # A page holds what is later than a moment; what happened at it belongs here too.
+    after = None if since is None else since - timedelta(microseconds=1)
+    for agent in agents_in(root):
+        folder, cursor, more = AgentFolder(root, agent), BEGINNING, True
+        while more:
+            with open_page(folder, cursor=cursor, after=after, limit=LARGEST_PAGE) as page:
+                for identifier, line in page.identified():
+                    calls = read_tool_calls(identifier, line)
+                    yield from [None] if calls is None else calls
+            yield from [None] * page.skipped
+            cursor, more = page.next, page.has_more
+
+
+# Docker
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A proxy's container, and which service of the pod it is."""
+
+    id: str
+    service: str
+
+
+def docker_here() -> str:
+    """Find the `docker` command.
+
+    Raises:
+        PodError: It is not there.
+    """
+    found = shutil.which("docker")
+    if found is None:
+        raise PodError(
+            "the docker command is not here, and the proxies' logs are read with it. "
+            "Save a log elsewhere and give it with --log FILE"
+        )
+    return found
+
+
+def proxies(pod: str, docker: str) -> list[Container]:
+    """Find the containers of a pod's proxies, running or not, by their services.
+
+    Raises:
+        PodError: Docker does not answer.
+    """
+    words = ["ps", "--all", "--no-trunc", "--format", '{{.ID}}\t{{.Label "claw.service"}}']
+    for label in (f"claw.pod={pod}", "claw.role=proxy"):
+        words += ["--filter", f"label={label}"]
+    with _running(docker, words) as (out, _):
+        rows = [line.decode("utf-8", "replace").strip().split("\t") for line in out]
+    found = [Container(row[0], "".join(row[1:])) for row in rows if row[0]]
+    return sorted(found, key=lambda one: (one.service, one.id))
+
+
+def docker_events(
+    containers: list[Container], docker: str, since: datetime | None = None
+) -> Iterator[Found]:
+    """Read what containers printed, on stdout and on stderr.
+
+    Raises:
+        PodError: Docker does not answer.
+    """
+    for one in containers:
+        with _running(docker, ["logs", *_since(since), one.id]) as (out, err):
+            yield from log_events(out, service=one.service)
+            yield from log_events(err(), service=one.service)
+
+
+@contextmanager
+def _running(
+    docker: str, words: list[str]
+) -> Generator[tuple[IO[bytes], Callable[[], IO[bytes]]]]:
+    """Run docker: what it says on stdout, and what it said on stderr when that was read.
+
+    They are kept apart, since a line of one may come in the middle of a line of the other.
+    """
+    with (
+        tempfile.TemporaryFile() as aside,
+        subprocess.Popen(  # noqa: S603 - a list of words, and no shell
+            [docker, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=aside,
+        ) as process,
+    ):
+        assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+
+        def ended() -> IO[bytes]:
+            status = process.wait()
+            aside.seek(0)
+            if status:
+                said = aside.read()[-_SAID:].decode("utf-8", "replace").strip()
+                raise PodError(f"docker {words[0]} failed: {said or f'exit code {status}'}")
+            return aside
+
+        yield process.stdout, ended
+        ended()
+
+
+def _since(moment: datetime | None) -> list[str]:
+    return [] if moment is None else ["--since", shown_time(moment)]
+
+
+# Following
+
+
+async def follow_file(
+    path: Path, show: Show, *, wait: Callable[[], Awaitable[object]], from_start: bool
+) -> None:
+    """Show the events that a file gets, for ever; one that is set aside is read to its end."""
+    tail = _Tail(path, from_start=from_start)
+    try:
+        while True:
+            for found in tail.added():
+                show(found)
+            await wait()
+    finally:
+        tail.close()
+
+
+class _Tail:
+    """What is added to a file, whatever file has its name by then."""
+
+    def __init__(self, path: Path, *, from_start: bool) -> None:
+        self._path = path
+        self._from_start = from_start
+        self._file: IO[bytes] | None = None
+        self._splitter = Splitter()
+
+    def added(self) -> Iterator[Found]:
+        """Yield the events that came since the last call."""
+        if self._file is None:
+            self._file = self._open()
+        while self._file is not None:
+            replaced = _identity(self._path) != _identity(self._file.fileno())
+            yield from self._rest(self._file)
+            if not replaced:
+                return
+            yield from _event_in(self._splitter.rest())
+            self.close()
+            self._file = self._open()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> IO[bytes] | None:
+        # Only what is there at the very start can be old.
+        whence = os.SEEK_SET if self._from_start else os.SEEK_END
+        self._from_start = True
+        if not self._path.exists():
+            return None
+        file = _opened(self._path)
+        file.seek(0, whence)
+        return file
+
+    def _rest(self, file: IO[bytes]) -> Iterator[Found]:
+        if os.fstat(file.fileno()).st_size < file.tell():
+            file.seek(0)  # it was emptied in place
+        while piece := file.read(_PIECE):
+            for line in self._splitter.lines(piece):
+                yield from _event_in(line)
+
+
+async def follow_stream(stream: IO[bytes], show: Show) -> None:
+    """Show the events that come through a pipe, until it is closed; of a file, those it has."""
+    if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        for found in log_events(stream):
+            show(found)
+        return
+    reader = asyncio.StreamReader(limit=_PIECE)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), stream
+    )
+    try:
+        await _show_all(reader, show)
+    finally:
+        transport.close()
+
+
+async def follow_docker(
+    containers: list[Container], docker: str, show: Show, since: datetime | None = None
+) -> None:
+    """Show what containers print, from a moment on or from now on, until they stop."""
+    following = (_follow_container(one, docker, show, since) for one in containers)
+    await asyncio.gather(*following)
+
+
+async def _follow_container(
+    container: Container, docker: str, show: Show, since: datetime | None
+) -> None:
+    start = _since(since) or ["--tail", "0"]
+    process = await asyncio.create_subprocess_exec(
+        docker,
+        "logs",
+        "--follow",
+        *start,
+        container.id,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None  # noqa: S101 - pipes were asked for
+    assert process.stderr is not None  # noqa: S101
+    try:
+        await asyncio.gather(
+            _show_all(process.stdout, show, container.service),
+            _show_all(process.stderr, show, container.service),
+        )
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def _show_all(reader: asyncio.StreamReader, show: Show, service: str = "") -> None:
+    splitter = Splitter()
+    while piece := await reader.read(_PIECE):
+        for line in splitter.lines(piece):
+            for found in _event_in(line, service):
+                show(found)
+    for found in _event_in(splitter.rest(), service):
+        show(found)

@@ -1,0 +1,339 @@
+"""Backfill: agents' ledgers, replayed into a memory service.
+
+Within one agent the order is kept, and several agents go at the same time. Each entry is redacted
+as if it were sent live, tombstones are looked at before every attempt, and a checkpoint follows
+each acknowledgement. So a backfill can be ended at any moment and run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Final
+
+from memplane.clock import Clock
+from memplane.errors import InvalidCursor, MemplaneError
+from memplane.ledger.tombstones import Forgotten
+from memplane.objects.pacing import Pacing
+from memplane.operate.checkpoints import (
+    Checkpoint,
+    Job,
+    Progress,
+    Refused,
+    open_checkpoint,
+    read_progress,
+)
+from memplane.operate.selecting import LeftOut, ReadEntry, Selection, Walk
+from memplane.operate.service import Address, Answered, Outcome, ServiceClient, explained, insist
+from memplane.operate.targets import Place, Target
+from memplane.operate.wire import retain_body
+from memplane.redaction.redactor import Redacted
+
+CONCURRENCY: Final = 4
+_BATCH: Final = 32
+_BATCH_BYTES: Final = 1 << 20
+_SYNC_SECONDS: Final = 1.0
+_REFUSED_IN_A_ROW: Final = 100
+_TOLD: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """An entry that the service refused for good, and its words."""
+
+    entry_id: str
+    status: int
+    said: str
+
+
+@dataclass(slots=True)
+class AgentReport:
+    """What came of one agent's backfill; a dry run counts what it would have replayed.
+
+    `refused` are entries that the service does not take, the first of them in `undelivered`.
+    `stopped` says why the rest was not tried. `unreadable` are lines that are no entries.
+    """
+
+    agent: str
+    replayed: int = 0
+    forgotten: int = 0
+    failed_turns: int = 0
+    unreadable: int = 0
+    refused: int = 0
+    resumed: bool = False
+    undelivered: list[Undelivered] = field(default_factory=list[Undelivered])
+    stopped: str = ""
+
+    @property
+    def complaint(self) -> str:
+        """Why not everything was delivered; empty when it was."""
+        return self.stopped or (self.undelivered[0].said if self.undelivered else "")
+
+    def and_also(self, other: AgentReport) -> None:
+        """Add what came of another ledger of the same agent."""
+        self.replayed += other.replayed
+        self.forgotten += other.forgotten
+        self.failed_turns += other.failed_turns
+        self.unreadable += other.unreadable
+        self.refused += other.refused
+        self.resumed = self.resumed or other.resumed
+        self.undelivered += other.undelivered
+        self.stopped = self.stopped or other.stopped
+
+    def leave_out(self, why: LeftOut) -> None:
+        """Count an entry that is not replayed."""
+        match why:
+            case LeftOut.FORGOTTEN:
+                self.forgotten += 1
+            case LeftOut.FAILED:
+                self.failed_turns += 1
+
+    def refuse(self, one: Undelivered) -> None:
+        """Count an entry that the service does not take."""
+        self.refused += 1
+        if len(self.undelivered) < _TOLD:
+            self.undelivered.append(one)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """One backfill: what is replayed from where to which service, and with what.
+
+    `service` tells services apart whose checkpoints must not be mixed.
+    """
+
+    service: str
+    place: Place
+    selection: Selection
+    client: ServiceClient
+    redact: Callable[[bytes], Redacted[bytes]]
+    pacing: Pacing
+    clock: Clock
+    concurrency: int = CONCURRENCY
+    resume: bool = True
+    watch: Callable[[AgentReport], None] = lambda _report: None
+
+    async def run(self, targets: Sequence[Target]) -> list[AgentReport]:
+        """Replay every agent's entries; what failed for one agent is in its report."""
+        gate = asyncio.Semaphore(self.concurrency)
+
+        async def replayed(target: Target) -> AgentReport:
+            report = AgentReport(target.agent)
+            async with gate:
+                try:
+                    await self._replay(target, report)
+                except (MemplaneError, OSError) as error:
+                    report.stopped = str(error)
+            return report
+
+        return await asyncio.gather(*map(replayed, targets))
+
+    def count(self, targets: Sequence[Target]) -> list[AgentReport]:
+        """Count what `run` would replay, and change nothing."""
+        return [_counted(self, target.agent) for target in targets]
+
+    def job(self, agent: str) -> Job:
+        """Name the backfill of one agent, for its checkpoint."""
+        chosen = self.selection
+        return Job(self.service, agent, chosen.after, chosen.limit, chosen.include_errors)
+
+    async def _replay(self, target: Target, report: AgentReport) -> None:
+        if target.address is None:
+            return
+        with ExitStack() as stack:
+            opening = open_checkpoint(self.place.state, self.job(target.agent), resume=self.resume)
+            checkpoint = await asyncio.to_thread(stack.enter_context, opening)
+            report.resumed = bool(checkpoint.progress.cursor.id)
+            replay = _Replay(
+                self, target, address=target.address, checkpoint=checkpoint, report=report
+            )
+            await replay.run()
+            await asyncio.to_thread(checkpoint.sync)
+
+
+def _counted(backfill: Backfill, agent: str) -> AgentReport:
+    report = AgentReport(agent)
+    try:
+        job = backfill.job(agent)
+        progress = read_progress(backfill.place.state, job) if backfill.resume else Progress()
+        report.resumed = bool(progress.cursor.id)
+        try:
+            _count(backfill, progress, report)
+        except InvalidCursor:
+            _count(backfill, Progress(), report)
+    except (MemplaneError, OSError) as error:
+        report.stopped = str(error)
+    return report
+
+
+def _count(backfill: Backfill, progress: Progress, report: AgentReport) -> None:
+    selection = backfill.selection
+    forgotten = Forgotten(backfill.place.tombstones, report.agent)
+    forgotten.refresh()
+    walk = Walk(backfill.place.folder(report.agent), progress.cursor, selection.after)
+    taken = progress.taken
+    report.replayed = sum(one not in forgotten for one in progress.refused)
+    for entry in walk:
+        if selection.is_enough(taken):
+            break
+        why = selection.left_out(entry, forgotten)
+        if why is not None:
+            report.leave_out(why)
+        else:
+            taken += 1
+            report.replayed += 1
+    walk.close()
+    report.unreadable = walk.unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """An entry with the body that retains it; None when it is left out."""
+
+    entry: ReadEntry
+    body: bytes | None
+    why: LeftOut | None = None
+
+
+class _Replay:
+    """Replays one agent's entries, and writes down how far it came."""
+
+    def __init__(
+        self,
+        backfill: Backfill,
+        target: Target,
+        *,
+        address: Address,
+        checkpoint: Checkpoint,
+        report: AgentReport,
+    ) -> None:
+        self._backfill = backfill
+        self._target = target
+        self._address = address
+        self._checkpoint = checkpoint
+        self._report = report
+        self._forgotten = Forgotten(backfill.place.tombstones, target.agent)
+        self._folder = backfill.place.folder(target.agent)
+        self._refused_in_a_row = 0
+        self._synced = backfill.pacing.elapsed()
+
+    async def run(self) -> None:
+        """Replay what was refused before, then what follows; from the beginning if need be."""
+        try:
+            await self._refused_before()
+            await self._following()
+        except InvalidCursor:
+            # Another ledger lies there now. What it shares with the old one is known by its ids.
+            self._checkpoint.start_over()
+            self._report.resumed = False
+            await self._following()
+
+    async def _refused_before(self) -> None:
+        for entry_id, refused in list(self._checkpoint.progress.refused.items()):
+            ready = await asyncio.to_thread(self._found_again, entry_id, refused)
+            outcome = await self._offer(ready)
+            if self._report.stopped:
+                return
+            if outcome is None or outcome.ok:
+                self._checkpoint.settle(entry_id)
+
+    def _found_again(self, entry_id: str, refused: Refused) -> _Ready:
+        walk = Walk(self._folder, refused.before, self._backfill.selection.after)
+        entry = next(iter(walk), None)
+        walk.close()
+        if entry is None or entry.id != entry_id:
+            raise InvalidCursor("the entry is not where it was")
+        return self._ready(entry)
+
+    async def _following(self) -> None:
+        start = self._checkpoint.progress.cursor
+        walk = Walk(self._folder, start, self._backfill.selection.after)
+        while not self._is_over() and (batch := await asyncio.to_thread(self._batch, iter(walk))):
+            for ready in batch:
+                if self._is_over():
+                    break
+                await self._take(ready)
+        walk.close()
+        self._report.unreadable = walk.unreadable
+
+    def _is_over(self) -> bool:
+        taken = self._checkpoint.progress.taken
+        return bool(self._report.stopped) or self._backfill.selection.is_enough(taken)
+
+    def _batch(self, entries: Iterator[ReadEntry]) -> list[_Ready]:
+        """Read and redact some entries, off the loop: a few, or one that is very long."""
+        self._forgotten.refresh()
+        batch: list[_Ready] = []
+        size = 0
+        for entry in entries:
+            batch.append(self._ready(entry))
+            size += len(entry.line)
+            if len(batch) == _BATCH or size >= _BATCH_BYTES:
+                break
+        return batch
+
+    def _ready(self, entry: ReadEntry) -> _Ready:
+        why = self._backfill.selection.left_out(entry, self._forgotten)
+        if why is not None:
+            return _Ready(entry, None, why)
+        redacted = self._backfill.redact(entry.line)
+        return _Ready(entry, retain_body(self._target.context, redacted))
+
+    async def _take(self, ready: _Ready) -> None:
+        """Deal with the next entry, and go on behind it unless the service is not there."""
+        entry, progress = ready.entry, self._checkpoint.progress
+        if entry.id in progress.refused:
+            # Killed before it could go on behind it, or the same turn twice: it was tried already.
+            self._checkpoint.advance(entry.cursor, taken=progress.taken + 1)
+            return
+        outcome = await self._offer(ready)
+        if self._report.stopped:
+            return
+        if outcome is None:
+            self._checkpoint.advance(entry.cursor, taken=progress.taken)
+            return
+        self._refused_in_a_row = 0 if outcome.ok else self._refused_in_a_row + 1
+        if isinstance(outcome, Answered) and not outcome.ok:
+            self._checkpoint.refuse(entry.id, Refused(entry.before, outcome.status))
+        self._checkpoint.advance(entry.cursor, taken=progress.taken + 1)
+        if self._refused_in_a_row == _REFUSED_IN_A_ROW:
+            self._report.stopped = explained("retain", outcome, self._address.token)
+        await self._sync_sometimes()
+
+    async def _offer(self, ready: _Ready) -> Outcome | None:
+        """Send an entry and count what came of it; None when it is left out."""
+        report, entry = self._report, ready.entry
+        if ready.body is None:
+            report.leave_out(ready.why or LeftOut.FORGOTTEN)
+            return None
+        outcome = await insist(
+            self._backfill.client,
+            self._address,
+            ready.body,
+            pacing=self._backfill.pacing,
+            clock=self._backfill.clock,
+            wanted=lambda: self._is_wanted(entry.id),
+        )
+        if outcome is None:
+            report.leave_out(LeftOut.FORGOTTEN)
+        elif outcome.ok:
+            report.replayed += 1
+        elif isinstance(outcome, Answered) and not outcome.may_pass:
+            said = explained("retain", outcome, self._address.token)
+            report.refuse(Undelivered(entry.id, outcome.status, said))
+        else:
+            report.stopped = explained("retain", outcome, self._address.token)
+        self._backfill.watch(report)
+        return outcome
+
+    def _is_wanted(self, entry_id: str) -> bool:
+        self._forgotten.refresh()
+        return entry_id not in self._forgotten
+
+    async def _sync_sometimes(self) -> None:
+        now = self._backfill.pacing.elapsed()
+        if now - self._synced >= _SYNC_SECONDS:
+            self._synced = now
+            await asyncio.to_thread(self._checkpoint.sync)

@@ -1,0 +1,90 @@
+"""Which entries of a ledger are replayed, and reading them one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Generator, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from memplane.ledger.cursor import Cursor
+from memplane.ledger.folder import AgentFolder
+from memplane.ledger.reader import open_page
+
+_PAGE: Final = 100
+_FAILED: Final = "error"
+
+
+class LeftOut(StrEnum):
+    """Why an entry is not replayed."""
+
+    FORGOTTEN = "forgotten"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which entries an operator wants replayed; a limit of 0 is none."""
+
+    after: datetime | None = None
+    limit: int = 0
+    include_errors: bool = False
+
+    def left_out(self, entry: ReadEntry, forgotten: Container[str]) -> LeftOut | None:
+        """Decide whether an entry is replayed: None when it is (pure).
+
+        The limit counts entries that are, so it is not asked here.
+        """
+        if entry.id in forgotten:
+            return LeftOut.FORGOTTEN
+        if entry.status == _FAILED and not self.include_errors:
+            return LeftOut.FAILED
+        return None
+
+    def is_enough(self, taken: int) -> bool:
+        """Say whether the limit is reached (pure)."""
+        return bool(self.limit) and taken >= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEntry:
+    """An entry of a ledger; `before` is where reading has to start to find it again."""
+
+    id: str
+    status: str
+    line: bytes
+    cursor: Cursor
+    before: Cursor
+
+
+class Walk:
+    """Reads a ledger's entries behind a cursor, with one line in memory at a time.
+
+    Iterating raises InvalidCursor when the cursor is not this ledger's. `unreadable` counts the
+    lines that were passed so far and are no entries.
+    """
+
+    def __init__(self, folder: AgentFolder, cursor: Cursor, after: datetime | None) -> None:
+        self.unreadable = 0
+        self._folder = folder
+        self._after = after
+        self._entries = self._read(cursor)
+
+    def __iter__(self) -> Iterator[ReadEntry]:
+        return self._entries
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._entries.close()
+
+    def _read(self, cursor: Cursor) -> Generator[ReadEntry, None, None]:
+        before, more = cursor, True
+        while more:
+            with open_page(self._folder, cursor=cursor, after=self._after, limit=_PAGE) as page:
+                for found, (entry_id, line) in zip(page.entries, page.identified(), strict=True):
+                    here = Cursor(found.segment, found.offset, entry_id)
+                    yield ReadEntry(entry_id, found.head.status, line, here, before)
+                    before = here
+            self.unreadable += page.skipped
+            cursor, more = page.next, page.has_more

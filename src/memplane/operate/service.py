@@ -1,0 +1,241 @@
+"""Asking a memory service: one POST, what came of it, and whether to try again.
+
+Nothing here raises because a service failed: what it answered, or why it did not, is a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import math
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Final, TypeAlias
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+import aiohttp
+
+from memplane.clock import Clock
+from memplane.objects.pacing import Attempts, Pacing
+from memplane.secret import Secret
+
+_SHOWN: Final = 2048
+_MOST_REDIRECTS: Final = 5
+_PORTS: Final = {"http": 80, "https": 443}
+_REDIRECTS: Final = frozenset({307, 308})
+_RETRYABLE: Final = frozenset({408, 425, 429})
+_FAILED: Final = 500
+_DRAIN_SECONDS: Final = 1.0
+_DRAINED: Final = 1 << 16
+_LONG: Final = 1 << 20
+_RETRIES: Final = 5
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 30.0
+_LONGEST_ASKED: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an operation answers, the token that it wants, and how long it may take."""
+
+    url: str
+    token: Secret | None = None
+    seconds: float = 10.0
+
+    @property
+    def shown(self) -> str:
+        """The address without a password that may stand in it."""
+        parts = urlsplit(self.url)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a service answered; of a failure's body at most 2048 bytes."""
+
+    status: int
+    body: bytes = b""
+    retry_after: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it did what it was asked."""
+        return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether it is worth trying again."""
+        return self.status in _RETRYABLE or self.status >= _FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """Why a service did not answer."""
+
+    why: str
+    ok: bool = False
+    may_pass: bool = True
+
+
+Outcome: TypeAlias = Answered | Unanswered
+
+
+class ServiceClient:
+    """Posts to memory services, over connections that are kept."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def post(self, address: Address, body: bytes, *, keep: int = 0) -> Outcome:
+        """Send a JSON body; `keep` bytes of a good answer are returned, and none by default.
+
+        The time of the address covers everything, redirects and the answer's body too.
+        """
+        try:
+            async with asyncio.timeout(address.seconds):
+                return await self._followed(address, body, keep)
+        except TimeoutError:
+            return Unanswered(f"no answer within {address.seconds:g} s")
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return Unanswered(str(error) or type(error).__name__)
+
+    async def _followed(self, address: Address, body: bytes, keep: int) -> Outcome:
+        url = address.url
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if address.token:
+            headers["Authorization"] = f"Bearer {address.token.reveal()}"
+        for _ in range(_MOST_REDIRECTS):
+            # A long body is sent in pieces, so that others are not kept waiting.
+            data = body if len(body) < _LONG else io.BytesIO(body)
+            async with self._session.post(
+                url, data=data, headers=headers, allow_redirects=False
+            ) as reply:
+                target = _redirected(reply)
+                if target is None:
+                    return await _answer_of(reply, keep)
+            if not is_same_host(url, target):
+                # Neither the token nor what an agent said is another host's business.
+                said = f"it redirects to another host, {urlsplit(target).hostname}".encode()
+                return Answered(reply.status, said)
+            url = target
+        return Answered(HTTPStatus.TEMPORARY_REDIRECT, b"it redirects without an end")
+
+
+@asynccontextmanager
+async def open_client(*, connections: int = 0) -> AsyncGenerator[ServiceClient]:
+    """Open a client; at most so many connections are open at once, 0 is no limit."""
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=connections),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None),
+        trust_env=False,
+    ) as session:
+        yield ServiceClient(session)
+
+
+def _redirected(reply: aiohttp.ClientResponse) -> str | None:
+    location = reply.headers.get("Location", "")
+    if reply.status not in _REDIRECTS or not location:
+        return None
+    return urljoin(str(reply.url), location)
+
+
+def is_same_host(url: str, target: str) -> bool:
+    """Say whether a redirect stays with the same service: its host and port, or their TLS."""
+    before, after = urlsplit(url), urlsplit(target)
+    if before.hostname != after.hostname:
+        return False
+    way = (before.scheme, _port(before), after.scheme, _port(after))
+    return way[:2] == way[2:] or way == ("http", 80, "https", 443)
+
+
+def _port(parts: SplitResult) -> int | None:
+    return parts.port or _PORTS.get(parts.scheme)
+
+
+async def _answer_of(reply: aiohttp.ClientResponse, keep: int) -> Answered:
+    told = Answered(reply.status, retry_after=reply.headers.get("Retry-After", ""))
+    if not told.ok:
+        with suppress(aiohttp.ClientError):
+            return replace(told, body=await _read(reply, _SHOWN))
+        return told
+    if keep:
+        return replace(told, body=await _read(reply, keep))
+    # A good answer is good whatever its body is; it is only read to keep the connection.
+    with suppress(aiohttp.ClientError, TimeoutError):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            await _read(reply, _DRAINED)
+    return told
+
+
+async def _read(reply: aiohttp.ClientResponse, most: int) -> bytes:
+    body = b""
+    while len(body) < most and (piece := await reply.content.read(most - len(body))):
+        body += piece
+    return body
+
+
+def explained(operation: str, outcome: Outcome, secret: Secret | None = None) -> str:
+    """Say on one line why an operation was not done; the secret is taken out of it."""
+    text = _explained(operation, outcome)
+    return text.replace(secret.reveal(), "[redacted]") if secret else text
+
+
+def _explained(operation: str, outcome: Outcome) -> str:
+    match outcome:
+        case Unanswered(why):
+            return f"send {operation} request: {why}"
+        case Answered(status, body):
+            said = " ".join(body.decode("utf-8", "replace").split()) or _phrase(status)
+            return f"{operation} returned status {status}: {said}"
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "no reason given"
+
+
+def asked_pause(text: str, now: datetime) -> float:
+    """Read a Retry-After header, in seconds or as a date: how long to wait, 0 when it is neither.
+
+    More than five minutes are cut to five.
+    """
+    try:
+        seconds = float(text) if text.strip().isdecimal() else _until(text, now)
+    except (ValueError, OverflowError):
+        return 0.0
+    return min(max(seconds, 0.0), _LONGEST_ASKED)
+
+
+def _until(text: str, now: datetime) -> float:
+    moment = parsedate_to_datetime(text)
+    return (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds()
+
+
+async def insist(
+    client: ServiceClient,
+    address: Address,
+    body: bytes,
+    *,
+    pacing: Pacing,
+    clock: Clock,
+    wanted: Callable[[], bool],
+) -> Outcome | None:
+    """Post up to six times, until an outcome is final; None when it is not wanted any more."""
+    attempts = Attempts(
+        pacing, until=math.inf, wait=_FIRST_PAUSE, longest=_LONGEST_PAUSE, left=_RETRIES
+    )
+    while wanted():
+        outcome = await client.post(address, body)
+        if outcome.ok or not outcome.may_pass:
+            return outcome
+        told = outcome.retry_after if isinstance(outcome, Answered) else ""
+        if not await attempts.another(at_least=asked_pause(told, clock())):
+            return outcome
+    return None

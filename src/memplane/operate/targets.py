@@ -1,0 +1,216 @@
+"""Whom an operator's command is about: agents, where their ledgers lie, and who remembers them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from memplane.errors import PodError
+from memplane.ledger.folder import STATE, AgentFolder, agents_in
+from memplane.ledger.tombstones import mirror_of
+from memplane.operate.service import Address
+from memplane.pod.compile import COMPOSE_FILE
+from memplane.pod.contexts import (
+    AgentContext,
+    Contexts,
+    endpoint,
+    given_url,
+    operation_url,
+    pod_folder,
+    targets,
+)
+from memplane.pod.manifest import Operation
+from memplane.secret import Secret
+
+SECONDS: Final = 10.0
+"""How long an operator waits for an answer, unless the manifest says more."""
+
+_HISTORY: Final = ".claw-session-history"
+_TOMBSTONES: Final = ".claw-memory-tombstones"
+_EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::", "[::]"})  # noqa: S104 - read, not listened on
+_DOCKER_SECONDS: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Ledgers, and the roots of the tombstones that hold for them; the first is the main one."""
+
+    ledgers: Path
+    tombstones: tuple[Path, ...]
+
+    @property
+    def state(self) -> Path:
+        """Where memplane keeps what it needs beside these ledgers."""
+        return self.ledgers / STATE
+
+    def folder(self, agent: str) -> AgentFolder:
+        """Return the folder of one agent's ledger.
+
+        Raises:
+            UnknownAgent: That is no agent's name.
+        """
+        return AgentFolder(self.ledgers, agent)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An agent, and where its memory service answers; None when it does not offer that."""
+
+    context: AgentContext
+    address: Address | None
+
+    @property
+    def agent(self) -> str:
+        """The agent's id."""
+        return self.context.agent
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line says of a service; an address or a token wins over the manifest's."""
+
+    service: str
+    agents: tuple[str, ...] = ()
+    url: str | None = None
+    token: Secret | None = None
+
+    @property
+    def identity(self) -> str:
+        """Which service this is: an address that was given may be another one's."""
+        return f"{self.service} at {self.url}" if self.url else self.service
+
+
+def pod_of(file: str | None, here: Path) -> Path | None:
+    """Find the folder of the pod that a command is about: named by its file, or where we are.
+
+    Raises:
+        PodError: The file that was named is of no pod that was compiled.
+    """
+    if file is not None:
+        return pod_folder(Path(file))
+    return here if (here / COMPOSE_FILE).is_file() else None
+
+
+def pod_place(folder: Path) -> Place:
+    """Return where things lie in a pod."""
+    ledgers = folder / _HISTORY
+    return Place(ledgers, (folder / _TOMBSTONES, mirror_of(ledgers)))
+
+
+def home_place(home: Path, ledgers: Path) -> Place:
+    """Return where things lie in memplane's own home."""
+    return Place(ledgers, (home / "tombstones",))
+
+
+def pod_targets(contexts: Contexts, asked: Asked, operation: str) -> tuple[Target, ...]:
+    """Find the agents whose memory a service is, and where it answers.
+
+    Raises:
+        PodError: Nobody subscribes, an agent does not, or the service does not offer that.
+    """
+    chosen = targets(contexts, asked.service, asked.agents)
+    return _placed(contexts, asked, [(one, endpoint(one, operation)) for one in chosen])
+
+
+def offered_targets(contexts: Contexts, asked: Asked, operation: str) -> tuple[Target, ...]:
+    """Find the same agents also where the service does not offer that: they have no address.
+
+    Raises:
+        PodError: Nobody subscribes, or an agent does not.
+    """
+    chosen = targets(contexts, asked.service, asked.agents)
+    offers = [(one, one.memory.operation(operation) if one.memory else None) for one in chosen]
+    return _placed(contexts, asked, offers)
+
+
+def queued_target(
+    contexts: Contexts, service: str, agent: str, asked: Asked | None = None
+) -> Target:
+    """Find whom a queued forget is for; what was asked for the same service wins.
+
+    Raises:
+        PodError: The agent does not subscribe to that service any more.
+    """
+    same = asked if asked is not None and asked.service == service else Asked(service)
+    (found,) = offered_targets(contexts, replace(same, agents=(agent,)), "forget")
+    return found
+
+
+def beside(contexts: Contexts, asked: Asked, operation: str) -> Asked:
+    """Make an address that was given for one operation good for another of the same service."""
+    if asked.url is None:
+        return asked
+    parts = urlsplit(asked.url)
+    offers = (one.memory.operation(operation) for one in contexts.agents if one.memory)
+    paths = {offer.path for offer in offers if offer}
+    base = parts._replace(path="", query="").geturl()
+    return replace(asked, url=base if parts.path in {"", "/", *paths} else None)
+
+
+def _placed(
+    contexts: Contexts, asked: Asked, offers: Sequence[tuple[AgentContext, Operation | None]]
+) -> tuple[Target, ...]:
+    chosen = [one for one, _ in offers]
+    paths = {offer.path: offer for _, offer in offers if offer}
+    port = cache(partial(_compose_port, contexts.folder))
+    urls = {
+        path: operation_url(contexts, chosen, offer, url=asked.url, compose_port=port)
+        for path, offer in paths.items()
+    }
+
+    def address_of(one: AgentContext, offer: Operation) -> Address:
+        token = asked.token or (one.memory.token if one.memory else None)
+        seconds = max(SECONDS, (offer.timeout_ms or 0) / 1000)
+        return Address(urls[offer.path], token, seconds)
+
+    return tuple(Target(one, address_of(one, offer) if offer else None) for one, offer in offers)
+
+
+def home_targets(ledgers: Path, asked: Asked, path: str) -> tuple[Target, ...]:
+    """Find the agents of memplane's own ledgers; the service is an address, or has one.
+
+    Raises:
+        PodError: There is no address.
+        UnknownAgent: A name is no agent's.
+    """
+    url = asked.url or (asked.service if urlsplit(asked.service).scheme else None)
+    if url is None:
+        raise PodError(
+            f'there is no {COMPOSE_FILE} here that would say where "{asked.service}" is. Name '
+            "the pod's file with -f, or give the service's address: --url http://HOST:PORT"
+        )
+    address = Address(given_url(url, path), asked.token, SECONDS)
+    agents = asked.agents or agents_in(ledgers)
+    for one in agents:
+        AgentFolder(ledgers, one)
+    return tuple(Target(AgentContext(one), address) for one in agents)
+
+
+def _compose_port(folder: Path, service: str, port: int) -> str | None:
+    """Ask a running Docker Compose where it published a port; None when it cannot tell."""
+    docker = shutil.which("docker")
+    if docker is None:
+        return None
+    words = [docker, "compose", "-f", str(folder / COMPOSE_FILE), "port", service, str(port)]
+    try:
+        ran = subprocess.run(  # noqa: S603 - a list of words, and no shell
+            words, capture_output=True, timeout=_DOCKER_SECONDS, check=False, text=True
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    lines = ran.stdout.splitlines() if ran.returncode == 0 else []
+    return reachable(lines[0]) if lines else None
+
+
+def reachable(published: str) -> str | None:
+    """Turn what Docker says, `0.0.0.0:49153`, into an address to connect to."""
+    host, colon, port = published.strip().rpartition(":")
+    if not colon or not port.isdecimal() or int(port) == 0:
+        return None
+    return f"127.0.0.1:{port}" if host in _EVERYWHERE else f"{host}:{port}"

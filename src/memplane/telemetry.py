@@ -1,0 +1,284 @@
+"""What memory operations tell about themselves: an event each, as a JSON line, and counters.
+
+Neither holds a question, a memory or the id of an entry, and the counters name no agent.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import accumulate
+from pathlib import Path
+from threading import Lock
+from typing import BinaryIO, Final
+
+import msgspec
+
+ROTATED: Final = ".1"
+"""What stands behind the name of a file that was set aside."""
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper ends of the latency buckets, in seconds; one more has no end."""
+
+_LONGEST: Final = {"claw_id": 128, "model": 128, "error": 300, "memory_service": 128}
+_RETRY: Final = 2
+
+_log = logging.getLogger(__name__)
+
+
+class MemoryOperation(StrEnum):
+    """What was asked of a memory service."""
+
+    RECALL = "recall"
+    RETAIN = "retain"
+    FORGET = "forget"
+
+
+class MemoryStatus(StrEnum):
+    """How it ended."""
+
+    SKIPPED = "skipped"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+
+
+_RECALLED: Final = (MemoryOperation.RECALL, MemoryStatus.SUCCEEDED)
+
+
+class MemoryOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One operation. What is 0, empty or not said is left out of its line.
+
+    `memory_blocks` and `memory_bytes` belong to a recall that succeeded, and are there even when
+    they are 0; something that was skipped took no time. Both hold whatever was given.
+    """
+
+    ts: datetime
+    claw_id: str
+    # A member with a factory is written also when it has its default.
+    type: str = msgspec.field(default_factory=lambda: "memory_op")
+    model: str = ""
+    latency_ms: int = 0
+    status_code: int = 0
+    intervention: None = msgspec.field(default_factory=lambda: None)
+    error: str = ""
+    memory_service: str
+    memory_op: MemoryOperation
+    memory_status: MemoryStatus
+    memory_blocks: int | None = None
+    memory_bytes: int | None = None
+    memory_removed: int = 0
+    memory_attempt: int = 0
+    memory_queue: int | None = None
+    memory_redacted: int = 0
+
+    def __post_init__(self) -> None:
+        """Keep the format's rules."""
+        kept: dict[str, object] = {"ts": self.ts.astimezone(UTC).replace(microsecond=0)}
+        for name, most in _LONGEST.items():
+            text = getattr(self, name)
+            if len(text) > most or not text.isascii():
+                # Half a surrogate pair could not be written.
+                kept[name] = text[:most].encode("utf-8", "replace").decode()
+        if (self.memory_op, self.memory_status) == _RECALLED:
+            kept["memory_blocks"] = self.memory_blocks or 0
+            kept["memory_bytes"] = self.memory_bytes or 0
+        elif self.memory_blocks is not None or self.memory_bytes is not None:
+            kept["memory_blocks"] = kept["memory_bytes"] = None
+        if self.memory_status is MemoryStatus.SKIPPED:
+            kept["latency_ms"] = 0
+        if self.memory_attempt == 1:
+            kept["memory_attempt"] = 0
+        for name, value in kept.items():
+            msgspec.structs.force_setattr(self, name, value)
+
+
+def event_line(event: MemoryOp) -> bytes:
+    """Write an event as a line."""
+    return msgspec.json.encode(event) + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class OperationFigures:
+    """What was counted of one operation since the start.
+
+    `within` holds, for each end of a bucket and then for all, how many took at most that long;
+    what was skipped took no time and is not in it.
+    """
+
+    by_status: Mapping[MemoryStatus, int]
+    blocks: int
+    bytes: int
+    removed: int
+    redacted: int
+    retried: int
+    seconds: float
+    within: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryFigures:
+    """What was counted since the start; `queue` is the outbox's depth as last told."""
+
+    operations: Mapping[MemoryOperation, OperationFigures]
+    queue: int
+    unwritten: int
+
+
+class Telemetry:
+    """Takes events. It never fails its caller: what cannot be written is counted.
+
+    Any thread may emit.
+    """
+
+    def __init__(
+        self,
+        file: Path | None = None,
+        *,
+        stream: BinaryIO | None = None,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._file = None if file is None else _EventFile(file, max_bytes)
+        self._stream = stream
+        self._lock = Lock()
+        self._counted = {one: _Counted() for one in MemoryOperation}
+        self._queue = 0
+        self._unwritten = 0
+
+    def emit(self, event: MemoryOp, *, seconds: float | None = None) -> None:
+        """Count an event and write it; `seconds` is what it took, where that is known exactly."""
+        took = event.latency_ms / 1000 if seconds is None else seconds
+        with self._lock:
+            self._counted[event.memory_op].add(event, took)
+            if event.memory_queue is not None:
+                self._queue = event.memory_queue
+            try:
+                self._write(event_line(event))
+            except (OSError, ValueError, OverflowError) as error:
+                if not self._unwritten:
+                    _log.warning("telemetry is not written: %s", error)
+                self._unwritten += 1
+
+    def _write(self, line: bytes) -> None:
+        try:
+            if self._file is not None:
+                self._file.append(line)
+        finally:
+            if self._stream is not None:
+                self._stream.write(line)
+                self._stream.flush()
+
+    def figures(self) -> TelemetryFigures:
+        """Return what was counted up to now."""
+        with self._lock:
+            operations = {one: counted.figures() for one, counted in self._counted.items()}
+            return TelemetryFigures(operations, self._queue, self._unwritten)
+
+    def close(self) -> None:
+        """Let go of the file; a later event opens it again."""
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+
+
+class _Counted:
+    """The counters of one operation."""
+
+    def __init__(self) -> None:
+        self.by_status = dict.fromkeys(MemoryStatus, 0)
+        self.blocks = self.bytes = self.removed = self.redacted = self.retried = 0
+        self.seconds = 0.0
+        self.buckets = [0] * (len(BUCKETS) + 1)
+
+    def add(self, event: MemoryOp, seconds: float) -> None:
+        self.by_status[event.memory_status] += 1
+        self.blocks += event.memory_blocks or 0
+        self.bytes += event.memory_bytes or 0
+        self.removed += event.memory_removed
+        self.redacted += event.memory_redacted
+        self.retried += event.memory_attempt >= _RETRY
+        if event.memory_status is not MemoryStatus.SKIPPED:
+            self.seconds += seconds
+            self.buckets[bisect_left(BUCKETS, seconds)] += 1
+
+    def figures(self) -> OperationFigures:
+        return OperationFigures(
+            by_status=dict(self.by_status),
+            blocks=self.blocks,
+            bytes=self.bytes,
+            removed=self.removed,
+            redacted=self.redacted,
+            retried=self.retried,
+            seconds=self.seconds,
+            within=tuple(accumulate(self.buckets)),
+        )
+
+
+class _EventFile:
+    """A file of lines, for this user alone, that is set aside when it is full."""
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self._path = path
+        self._name = str(path)
+        self._max_bytes = max_bytes
+        self._descriptor: int | None = None
+        self._torn = False
+
+    def append(self, line: bytes) -> None:
+        """Add a line in one write.
+
+        Raises:
+            OSError: It was not written, or only the beginning of it.
+        """
+        descriptor = self._current(len(line))
+        # The rest of a line that was cut off must not swallow this one.
+        data = b"\n" + line if self._torn else line
+        written = os.write(descriptor, data)
+        self._torn = written != len(data)
+        if self._torn:
+            raise OSError(f"only {written} of {len(data)} bytes could be written")
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _current(self, following: int) -> int:
+        """Return the descriptor of the file that has the name now and has room."""
+        if self._descriptor is None or not self._is_named(self._descriptor):
+            self.close()
+            self._descriptor = self._opened()
+        size = os.fstat(self._descriptor).st_size
+        if size and size + following > self._max_bytes:
+            self._set_aside(self._descriptor)
+            self.close()
+            self._descriptor = self._opened()
+        return self._descriptor
+
+    def _opened(self) -> int:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self._path, flags, 0o600)
+        size = os.fstat(descriptor).st_size
+        self._torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        return descriptor
+
+    def _set_aside(self, descriptor: int) -> None:
+        # Another process may have done it meanwhile; its new file must not replace the full one.
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if self._is_named(descriptor):
+            self._path.rename(self._path.with_name(self._path.name + ROTATED))
+
+    def _is_named(self, descriptor: int) -> bool:
+        try:
+            there = os.lstat(self._name)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(there, os.fstat(descriptor))

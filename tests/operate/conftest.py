@@ -1,0 +1,31 @@
+"""A pod, its memory service, and a client for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from memplane.operate.service import ServiceClient, open_client
+from tests.operate.memory_pod import MemoryPod, Service, memory_pod, running_service
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Service]:
+    """A memory service that keeps what it was asked."""
+    async with running_service() as running:
+        yield running
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[ServiceClient]:
+    """A client for any service."""
+    async with open_client() as opened:
+        yield opened
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> MemoryPod:
+    """An empty pod."""
+    return memory_pod(tmp_path / "pod")
