@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from bench import appends, ledger, manifest, pull, redaction, start
+from bench import appends, ledger, manifest, memory, pull, redaction, start
 
 BENCHES = {
     "start": start.run,
     "ledger": ledger.run,
     "redaction": redaction.run,
+    "memory": memory.run,
     "pull": pull.run,
     "appends": appends.run,
     "manifest": manifest.run,

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import logging
 import secrets
+import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -13,8 +14,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
+
+import msgspec
 
 from memplane.access.tokens import TokenStore
 from memplane.clock import system_clock
@@ -36,12 +39,15 @@ from memplane.objects.safekeeping import SafekeepingStore
 from memplane.plane.contract import Plane
 from memplane.plane.local import LocalPlane, StorageSummary
 from memplane.plane.recording import Recording
+from memplane.plane.remembering import Remembering
 from memplane.redaction.known import known_secrets
 from memplane.redaction.redactor import Redactor
 from memplane.secret import Secret
 from memplane.settings import BlobSettings, Settings, environment, settings_from_environment
+from memplane.telemetry import Telemetry
 
 if TYPE_CHECKING:
+    from memplane.memory.memory import Memory
     from memplane.objects.azure_access import Access
     from memplane.objects.store import ObjectStore
 
@@ -234,15 +240,76 @@ def describe(choice: Choice) -> StorageSummary:
 
 @asynccontextmanager
 async def open_local_plane(
-    settings: Settings, *, admins: Mapping[str, Secret] = MappingProxyType({})
+    settings: Settings,
+    *,
+    admins: Mapping[str, Secret] = MappingProxyType({}),
+    serving: bool = False,
 ) -> AsyncGenerator[LocalPlane]:
-    """Open the plane of the process that owns the home; `admins` may ask it over HTTP."""
+    """Open the plane of the process that owns the home; `admins` may ask it over HTTP.
+
+    One that is `serving` answers while its memory still takes in what the ledgers have; a
+    command waits for that.
+    """
     choice = choose_storage(settings)
     announce_choice(choice)
     home = Home(settings.home)
-    tokens = TokenStore(home.tokens_file, clock=system_clock, admins=admins)
+    tokens = TokenStore(
+        home.tokens_file, clock=system_clock, admins=admins, service=settings.service_token
+    )
     async with _open_recording(settings) as recording:
-        yield LocalPlane(home, describe(choice), tokens, recording)
+        remembering = Remembering(lambda: _open_memory(settings, recording, serving=serving))
+        try:
+            yield LocalPlane(home, describe(choice), tokens, recording, remembering)
+        finally:
+            await remembering.close()
+
+
+@asynccontextmanager
+async def _open_memory(
+    settings: Settings, recording: Recording, *, serving: bool
+) -> AsyncGenerator[Memory]:
+    # A tenth of a second to import, and most commands remember nothing.
+    from memplane.memory.blocks import Shares  # noqa: PLC0415
+    from memplane.memory.following import Places  # noqa: PLC0415
+    from memplane.memory.memory import Memory, open_memory  # noqa: PLC0415
+    from memplane.records.sqlite import open_sqlite  # noqa: PLC0415
+
+    home, shares = Home(settings.home), settings.memory
+    places = Places(
+        ledger=recording.root,
+        received=home.received,
+        tombstones=home.tombstones,
+        scrub=recording.scrub_line if recording.verbatim else None,
+    )
+    async with (
+        open_sqlite(home.database) as records,
+        open_ledger(
+            home.received,
+            scrub=_verbatim,
+            clock=system_clock,
+            options=_ledger_options(settings),
+        ) as received,
+        open_memory(
+            Memory(
+                records,
+                home.indexes,
+                received,
+                places,
+                scrub=recording.scrub_line,
+                clock=system_clock,
+                modes=Modes(settings.ledger.mode),
+                shares=Shares(
+                    timeline=shares.timeline_bytes,
+                    recent=shares.recent_bytes,
+                    salient=shares.salient_bytes,
+                    matches=shares.match_bytes,
+                ),
+            )
+        ) as memory,
+    ):
+        if not serving:
+            await memory.follow()
+        yield memory
 
 
 @asynccontextmanager
@@ -255,14 +322,54 @@ async def _open_recording(settings: Settings) -> AsyncGenerator[Recording]:
         chosen.dir,
         scrub=_verbatim if chosen.verbatim else redactions(redactor, redacted),
         clock=system_clock,
-        options=LedgerOptions(
-            syncing=Syncing(chosen.fsync),
-            max_bytes=chosen.max_bytes,
-            queue_bytes=chosen.queue_bytes,
-            modes=Modes(chosen.mode),
-        ),
+        options=_ledger_options(settings),
     ) as ledger:
         yield Recording(chosen.dir, ledger, redactor, redacted, chosen.verbatim)
+
+
+@asynccontextmanager
+async def filling(settings: Settings, plane: Plane) -> AsyncGenerator[None]:
+    """Fill memory from another recorder's history meanwhile, where the settings name one."""
+    wanted = settings.fill
+    if not (wanted.url and wanted.agents):
+        yield
+        return
+    from memplane.operate.filling import History, fill  # noqa: PLC0415 - needs an HTTP client
+
+    async def retain(agent: str, entry: Mapping[str, Any]) -> None:
+        await plane.retain(agent, msgspec.json.encode(entry))
+
+    async def fill_and_tell() -> None:
+        history = History(wanted.url, wanted.token, wanted.agents)
+        for report in await fill(history, retain, checkpoints=settings.state_dir / "fill"):
+            if report.problem:
+                state = "is filled, but" if report.complete else "is not filled:"
+                _log.warning("memory of %s %s %s", report.agent, state, report.problem)
+            _log.info("memory of %s has %d more entries", report.agent, report.entries)
+
+    task = asyncio.create_task(fill_and_tell(), name="fill")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def open_telemetry(settings: Settings) -> Telemetry:
+    """Open where memory operations tell about themselves."""
+    file = Home(settings.home).telemetry_file
+    return Telemetry(file, stream=sys.stdout.buffer if settings.telemetry.stdout else None)
+
+
+def _ledger_options(settings: Settings) -> LedgerOptions:
+    chosen = settings.ledger
+    return LedgerOptions(
+        syncing=Syncing(chosen.fsync),
+        max_bytes=chosen.max_bytes,
+        queue_bytes=chosen.queue_bytes,
+        modes=Modes(chosen.mode),
+    )
 
 
 def _verbatim(turn: Turn) -> Turn:
@@ -284,6 +391,7 @@ def log_redactor(settings: Settings) -> Redactor:
 def _known_secrets(settings: Settings) -> list[Secret]:
     home, blob = Home(settings.home), settings.blob
     known = [blob.connection_string, blob.sas_url, blob.token, settings.admin_token]
+    known += [settings.service_token, settings.fill.token]
     with suppress(HomeError):
         known.append(home.existing_token())
     return [one for one in (*known, *known_secrets(environment())) if one]

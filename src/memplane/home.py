@@ -50,6 +50,31 @@ class Home:
         return self.path / "socket"
 
     @property
+    def database(self) -> Path:
+        """The database of what was learned."""
+        return self.path / "memplane.db"
+
+    @property
+    def indexes(self) -> Path:
+        """Where the text index of the database lies."""
+        return self.path / "index"
+
+    @property
+    def received(self) -> Path:
+        """The ledgers of entries that others recorded."""
+        return self.path / "received"
+
+    @property
+    def tombstones(self) -> Path:
+        """What was forgotten."""
+        return self.path / "tombstones"
+
+    @property
+    def telemetry_file(self) -> Path:
+        """What memory operations told about themselves."""
+        return self.path / "logs" / "telemetry.jsonl"
+
+    @property
     def spool(self) -> Path:
         """Where short-lived processes leave jobs for the worker."""
         return self.path / "spool"

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import pytest
@@ -32,12 +32,17 @@ from memplane.http.principals import grant_if_any, require_agent
 from memplane.ledger.writer import Ledger
 from memplane.plane.local import LocalPlane, StorageSummary
 from memplane.plane.recording import Recording
+from memplane.plane.remembering import Remembering
 from memplane.redaction.redactor import Redactor
 from memplane.secret import Secret
 from tests.http.door import Reply, call
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ROOT = "the home's own token"
+
+
+def no_memory() -> NoReturn:
+    raise AssertionError("nothing here asks memory")
 
 
 class Door:
@@ -52,11 +57,11 @@ class Door:
         ledger = Ledger(home / "ledger", scrub=lambda turn: turn, clock=lambda: NOON)
         redactor = Redactor(key=b"key")
         recording = Recording(home / "ledger", ledger, lambda: redactor, Counter(), verbatim=False)
-        plane = LocalPlane(Home(home), storage, self.tokens, recording)
-        besides = [
-            *(history_endpoints(recording, self.tokens, context_root=None) if history else ()),
-            *more.pop("endpoints", ()),
-        ]
+        plane = LocalPlane(Home(home), storage, self.tokens, recording, Remembering(no_memory))
+        histories = history_endpoints(
+            recording, self.tokens, context_root=None, tombstones=home / "tombstones"
+        )
+        besides = [*(histories if history else ()), *more.pop("endpoints", ())]
         self.endpoints = [*door_endpoints(Metrics()), *api_endpoints(plane), *besides]
         self.app: ASGIApp = create_app(
             plane,

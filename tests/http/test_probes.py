@@ -191,7 +191,8 @@ def test_every_wrong_token_is_refused_alike(
     without = ask(running, "GET /", own_host(running))
     assert reply.status == without.status == 401
     assert reply.body == without.body
-    assert reply.headers == without.headers
+    # They may have been answered in different seconds.
+    assert {**reply.headers, "date": ""} == {**without.headers, "date": ""}
 
 
 @pytest.mark.parametrize(

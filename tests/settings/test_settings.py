@@ -34,7 +34,10 @@ from memplane.settings.values import boolean
 untimed = hypothesis_settings(deadline=None)
 
 CANARY = "canary-in-a-coal-mine"
-SECRETS = ("admin_token", "blob.connection_string", "blob.sas_url", "blob.token")
+SECRETS = (
+    *("admin_token", "blob.connection_string", "blob.sas_url", "blob.token"),
+    *("fill.token", "service_token"),
+)
 
 
 def write(home: Path, name: str, text: str) -> None:

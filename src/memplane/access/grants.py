@@ -27,7 +27,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What the bearer of a token may do; without an agent it is an admin, for every agent."""
+    """What the bearer of a token may do; without an agent it may be done for every agent."""
 
     id: str
     name: str
@@ -46,7 +46,7 @@ class Grant:
 
     def reaches(self, agent: str) -> bool:
         """Say whether that agent's things exist for the bearer."""
-        return self.admin or self.agent == agent
+        return self.agent is None or self.agent == agent
 
 
 class TokenWanted(msgspec.Struct, frozen=True, kw_only=True):

@@ -110,7 +110,8 @@ def _as_admin(agent: str, known: Known) -> Decision | None:
 def _as_agent(agent: str, given: str, known: Known) -> Decision | None:
     grant = known.grant
     if grant is not None:
-        reads = grant.reaches(agent) and grant.allows(Scope.READ)
+        # A memory service's token reaches every agent, and reads nobody's history.
+        reads = grant.agent == agent and grant.allows(Scope.READ)
         return Reader(agent, Role.AGENT, grant.name) if reads else _FORBIDDEN
     claimed, _, secret = given.partition(":")
     if claimed == agent and known.context and known.context.has_secret(secret):

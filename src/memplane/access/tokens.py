@@ -26,6 +26,10 @@ from memplane.secret import Secret
 
 _VERSION: Final = 1
 _MOST: Final = 1000
+_NO_TOKEN: Final = Secret("")
+_SERVICE: Final = Grant(
+    id="service", name="service", agent=None, scopes=frozenset({Scope.READ, Scope.WRITE})
+)
 
 
 class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,15 +54,26 @@ class TokenStore:
 
     `admins` are tokens from elsewhere, by name: the home's own, and one from the settings. They
     are admins' tokens; only their hashes are held, and they are neither listed nor revoked here.
+    `service` is the token of those who use this as their memory service: it reads and writes the
+    memory of every agent, and nothing else.
     """
 
-    def __init__(self, path: Path, *, clock: Clock, admins: Mapping[str, Secret]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock,
+        admins: Mapping[str, Secret],
+        service: Secret = _NO_TOKEN,
+    ) -> None:
         self._path = path
         self._clock = clock
         self._changing = threading.Lock()
         self._admins = tuple(
             (_hash(token.reveal()), _admin(name)) for name, token in admins.items() if token
         )
+        if service:
+            self._admins += ((_hash(service.reveal()), _SERVICE),)
         self._records = _read(path)
         self._issued = _keys(self._records)
 

@@ -1,6 +1,7 @@
 """The command line. Starting is cheap: only the command that was asked for is imported.
 
-Each command is a module with `configure(parser)` and `async run(arguments, settings) -> int`.
+Each command is a module with `configure(parser)` and `async run(arguments, settings) -> int`, and
+with `new_loop()` where the usual event loop is not the right one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,13 @@ COMMANDS: Final = {
     "up": "start memplane on this machine",
     "status": "show what is configured, where state lives and what is pending",
     "doctor": "check this machine and say what to do about each finding",
+    "retain": "give an agent something to remember",
+    "recall": "ask an agent's memory",
+    "rebuild": "derive all memory again from the ledgers, and compare",
+    "backfill": "replay recorded turns into a memory service",
+    "forget": "forget entries for good",
+    "memory": "the same: memory backfill, memory forget",
+    "audit": "show what turns and memory operations told, and their sums",
     "history": "read, export or check the record of what happened",
     "token": "say who may ask this memplane, and for what",
     "pod": "compile a pod's file, or show memplane's descriptor",
@@ -111,7 +119,9 @@ def _run(given: argparse.Namespace, parser: _Parser) -> int:
     try:
         settings = settings_from_environment({**_flags(given, parser), **_own_flags(arguments)})
         set_up_logs(settings)
-        return asyncio.run(command.run(arguments, settings))
+        # The server's loop is a faster one than most commands need.
+        with asyncio.Runner(loop_factory=getattr(command, "new_loop", None)) as runner:
+            return runner.run(command.run(arguments, settings))
     except MemplaneError as error:
         print(f"memplane {given.command}: {error}", file=sys.stderr)
         return exit_code_of(error)

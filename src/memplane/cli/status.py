@@ -51,6 +51,10 @@ def _print(status: Status, *, running: bool) -> None:
     if running:
         secrets = sum(status.ledger.redacted.values())
         rows.append(("recorded", f"{status.ledger.recorded} turns, {secrets} secrets taken out"))
+    if (memory := status.memory) is not None:
+        left = memory.underived + memory.unindexed
+        behind = f", {left} still to be worked on" if left else ""
+        rows.append(("memory", f"{memory.episodes} episodes of {_agents(memory.agents)}{behind}"))
     if storage.kind != "local":
         rows += [
             ("waiting", f"{storage.waiting} writes have not reached the container"),
@@ -58,7 +62,8 @@ def _print(status: Status, *, running: bool) -> None:
             ("conflicts", f"{storage.conflicts} replaced versions kept"),
         ]
     print_rows(rows)
-    for complaint in (storage.complaint, *_complaints(status.ledger)):
+    degraded = status.memory.degraded if status.memory else ""
+    for complaint in (storage.complaint, *_complaints(status.ledger), degraded):
         if complaint:
             print(coloured(f"  {complaint}", "red"))
 

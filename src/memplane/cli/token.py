@@ -26,7 +26,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     bearer.add_argument("--agent", type=_agent, metavar="A", help="the one agent it is for")
     bearer.add_argument("--admin", action="store_true", help="everything, for every agent")
     create.add_argument(
-        "--scope", type=_scopes, metavar="S", help="of read,write,proxy; all three if left out"
+        "--scope",
+        action="extend",
+        type=_scopes,
+        metavar="S",
+        help="of read,write,proxy; all three if left out",
     )
     create.add_argument("--name", default="", metavar="N", help="what you will know it by")
     create.add_argument("--expires", type=_seconds, metavar="T", help="such as 12h, 30d or 8w")

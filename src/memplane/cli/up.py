@@ -6,6 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import asyncio
+
     from memplane.home import Claim, Home
     from memplane.plane.contract import Status
     from memplane.settings import Settings
@@ -16,17 +18,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", dest="http.port", metavar="N", help="0 takes any free one")
 
 
+def new_loop() -> asyncio.AbstractEventLoop:
+    """Make the event loop of a server."""
+    import uvloop
+
+    return uvloop.new_event_loop()
+
+
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve until told to stop."""
     del arguments
+    import gc
     import resource
 
-    from memplane.assemble import open_local_plane, own_home
+    from memplane.assemble import filling, open_local_plane, open_telemetry, own_home
     from memplane.cli import OK
+    from memplane.clock import system_clock
     from memplane.home import Home
     from memplane.http.app import Limits
     from memplane.http.history_api import history_endpoints
     from memplane.http.ledger_figures import ledger_figures
+    from memplane.http.memory_api import Telling, operator_endpoints, service_endpoints
+    from memplane.http.memory_figures import memory_figures
     from memplane.http.serve import serve_until_stopped
 
     # A dump of this process would hold every token and every turn that passes.
@@ -37,7 +50,16 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     home = Home(settings.home)
     async with own_home(home) as claim:
         admins = {"home": home.token(), "settings": settings.admin_token}
-        async with open_local_plane(settings, admins=admins) as plane:
+        async with (
+            open_local_plane(settings, admins=admins, serving=True) as plane,
+            filling(settings, plane),
+        ):
+            telemetry = open_telemetry(settings)
+            await plane.remembering.memory()
+            # What is there now stays, and need not be looked at again and again.
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(20_000, 20, 20)
             status = await plane.status()
             await serve_until_stopped(
                 plane,
@@ -47,10 +69,19 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
                     requests_per_second=settings.http.requests_per_second,
                     concurrent_requests=settings.http.concurrent_requests,
                 ),
-                endpoints=history_endpoints(
-                    plane.recording, plane.issued, context_root=settings.context_root
-                ),
-                figures=[ledger_figures(plane.recording)],
+                endpoints=[
+                    *history_endpoints(
+                        plane.recording,
+                        plane.issued,
+                        context_root=settings.context_root,
+                        tombstones=home.tombstones,
+                    ),
+                    *service_endpoints(plane, Telling(telemetry, system_clock)),
+                    *operator_endpoints(plane),
+                ],
+                figures=[ledger_figures(plane.recording), memory_figures(telemetry)],
+                host=settings.http.host,
+                trusted=settings.http.trusted_network,
                 port=settings.http.port,
                 allowed_hosts=settings.http.allowed_hosts,
                 ready=lambda address: _say_ready(address, claim, home, status),

@@ -107,6 +107,8 @@ def parse_json(body: bytes) -> object:
 
 def is_deeper_than(most: int, body: bytes) -> bool:
     """Say whether brackets outside strings nest deeper; in one pass, whatever the bytes are."""
+    if body.count(b"[") + body.count(b"{") <= most:
+        return False  # most bodies have fewer than that
     depth, inside, held = 0, 0, b""
     for start in range(0, len(body), _PIECE):
         piece = held + body[start : start + _PIECE]

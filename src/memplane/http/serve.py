@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ from typing import Final
 import uvicorn
 
 from memplane.access.tokens import TokenStore
-from memplane.errors import HomeError
+from memplane.errors import HomeError, SettingsError
 from memplane.home import Home, short_path
 from memplane.http.app import Limits, create_app
 from memplane.http.boundary import loopback_hosts
@@ -24,6 +25,8 @@ from memplane.http.protocol import StrictProtocol
 from memplane.plane.contract import Plane
 
 _BACKLOG: Final = 2048
+LOOPBACK: Final = "127.0.0.1"
+ANYWHERE: Final = "0.0.0.0"  # noqa: S104 - a name for it
 
 
 async def serve_until_stopped(
@@ -33,6 +36,8 @@ async def serve_until_stopped(
     tokens: TokenStore,
     port: int,
     allowed_hosts: tuple[str, ...],
+    host: str = LOOPBACK,
+    trusted: bool = False,
     ready: Callable[[str], None],
     limits: Limits | None = None,
     endpoints: Iterable[Endpoint] = (),
@@ -40,12 +45,14 @@ async def serve_until_stopped(
 ) -> None:
     """Answer requests until SIGINT or SIGTERM; `ready` is told the address.
 
-    There is no way to listen beyond loopback: this door speaks HTTP without encryption.
+    This door speaks HTTP without encryption, so beyond loopback the network must be `trusted`.
 
     Raises:
+        SettingsError: The address is beyond loopback, and nobody said that one may trust there.
         HomeError: The port or the socket cannot be had.
     """
-    with _listening(port) as listening, _owner_socket(home) as owner_socket:
+    _check_host(host, trusted=trusted)
+    with _listening(host, port) as listening, _owner_socket(home) as owner_socket:
         bound = listening[0].getsockname()[1]
         hosts = (*loopback_hosts(bound), *allowed_hosts)
         app = create_app(
@@ -59,19 +66,35 @@ async def serve_until_stopped(
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=5,
         )
         server = uvicorn.Server(config)
         with _stopping(server):
-            ready(f"http://127.0.0.1:{bound}")
+            ready(f"http://{LOOPBACK if host == ANYWHERE else host}:{bound}")
             await server.serve(sockets=[*listening, owner_socket])
 
 
+def _check_host(host: str, *, trusted: bool) -> None:
+    try:
+        loopback = ipaddress.IPv4Address(host).is_loopback
+    except ValueError as error:
+        raise SettingsError(
+            f"http.host is {host!r}, which is no IPv4 address. Use 127.0.0.1, or 0.0.0.0 for all"
+        ) from error
+    if not loopback and not trusted:
+        raise SettingsError(
+            f"http.host is {host}: whoever is on that network could read tokens and memories, "
+            "since this is HTTP without encryption. Inside a pod or behind a proxy that encrypts, "
+            "say so: http.trusted_network = true"
+        )
+
+
 @contextmanager
-def _listening(port: int) -> Generator[list[socket.socket]]:
+def _listening(host: str, port: int) -> Generator[list[socket.socket]]:
     with ExitStack() as stack:
-        sockets = [stack.enter_context(_bound(socket.AF_INET, "127.0.0.1", port))]
-        if _has_ipv6_loopback():
+        sockets = [stack.enter_context(_bound(socket.AF_INET, host, port))]
+        if host == LOOPBACK and _has_ipv6_loopback():
             # Also where nobody asks for it: another program there would get our clients' tokens.
             bound = sockets[0].getsockname()[1]
             sockets.append(stack.enter_context(_bound(socket.AF_INET6, "::1", bound)))

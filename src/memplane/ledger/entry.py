@@ -80,6 +80,14 @@ class Entry:
     line: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Received:
+    """An entry that another recorder made: its id is opaque, and its line is kept as it is."""
+
+    agent: str
+    entry: Entry
+
+
 def entry_of(turn: Turn) -> Entry:
     """Write a turn as it stands in the ledger.
 

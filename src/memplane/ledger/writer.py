@@ -29,7 +29,7 @@ from memplane.errors import EntryTooLarge, LedgerFull, NotRecorded
 from memplane.ledger.agent_log import AgentLog
 from memplane.ledger.anchors import read_anchors, write_anchors
 from memplane.ledger.chain import Link
-from memplane.ledger.entry import Entry, Turn
+from memplane.ledger.entry import Entry, Received, Turn
 from memplane.ledger.folder import AgentFolder, no_agent
 from memplane.ledger.lines import LONGEST
 from memplane.ledger.recovery import Recovered
@@ -106,7 +106,7 @@ _NO_ENTRY: Final = Entry("", b"")
 
 @dataclass(slots=True)
 class _Waiting:
-    turn: Turn
+    turn: Turn | Received
     size: int
     future: asyncio.Future[Entry]
     entry: Entry = _NO_ENTRY
@@ -135,12 +135,23 @@ class Ledger:
         self._checked = time.monotonic()
         self._pool = ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="ledger-sync")
 
-    async def append(self, turn: Turn) -> Entry:
+    async def append(self, turn: Turn | Received) -> Entry:
         """Record a turn; returns its entry, as written, once it is durable.
+
+        What another recorder made is kept as it is given, secrets and all: scrub it before.
 
         Raises:
             UnknownAgent: The turn's agent has a name that no agent can have.
             NotRecorded: It was not written, or may not have been.
+        """
+        return await self.submit(turn)
+
+    def submit(self, turn: Turn | Received) -> asyncio.Future[Entry]:
+        """Begin to record a turn, as `append` does; the future is its entry, once it is durable.
+
+        Raises:
+            UnknownAgent: The turn's agent has a name that no agent can have.
+            NotRecorded: It will not be written.
         """
         if self._closed:
             raise NotRecorded(f"a turn of {turn.agent} came after the ledger was closed")
@@ -152,7 +163,7 @@ class Ledger:
             self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
             self._thread.start()
         self._queue.put(waiting)
-        return await waiting.future
+        return waiting.future
 
     def _reserve(self, waiting: _Waiting) -> None:
         with self._counting:
@@ -288,7 +299,7 @@ class Ledger:
         ready: list[_Waiting] = []
         for one in waiting:
             try:
-                one.entry = log.recent.entry_for(self._scrub(one.turn))
+                one.entry = self._entry(log, one.turn)
             except ValueError as error:
                 why = f"a turn of {one.turn.agent} was not recorded: {error}"
                 self._lose([one], NotRecorded(why))
@@ -300,6 +311,13 @@ class Ledger:
                 continue
             ready.append(one)
         return ready
+
+    def _entry(self, log: AgentLog, turn: Turn | Received) -> Entry:
+        match turn:
+            case Turn():
+                return log.recent.entry_for(self._scrub(turn))
+            case Received(_, entry):
+                return entry
 
     def _write(self, log: AgentLog, ready: list[_Waiting]) -> list[_Waiting]:
         """Write turns, sealing segments that are full; returns those still to be made durable."""
@@ -417,7 +435,9 @@ async def open_ledger(
         await ledger.close()
 
 
-def _size_of(turn: Turn) -> int:
+def _size_of(turn: Turn | Received) -> int:
+    if isinstance(turn, Received):
+        return len(turn.entry.line)
     bodies = turn.request_original, turn.request_effective, turn.reply.body, turn.tool_trace
     return sum(map(len, bodies)) + _BESIDES_BODIES
 

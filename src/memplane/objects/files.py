@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
 import stat
 from collections.abc import Generator
@@ -182,3 +183,11 @@ def locked(folder: int, name: str) -> Generator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def holds(path: Path, text: bytes) -> bool:
+    """Say whether a file has these bytes anywhere."""
+    if not path.stat().st_size:
+        return False
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
+        return data.find(text) >= 0

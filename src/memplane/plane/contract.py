@@ -9,6 +9,15 @@ from typing import Protocol
 import msgspec
 
 from memplane.access.grants import Scope, TokenWanted
+from memplane.memory.contract import (
+    Ask,
+    ForgetAsked,
+    ForgetReceipt,
+    MemoryStatus,
+    Rebuilt,
+    Recalled,
+    RetainReceipt,
+)
 from memplane.secret import Secret
 
 
@@ -51,6 +60,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     storage: StorageStatus
     ledger: LedgerStatus
+    memory: MemoryStatus | None = None
     jobs: int = 0
 
 
@@ -85,6 +95,37 @@ class Plane(Protocol):
 
     Every method may raise OwnerUnavailable where the plane lives in another process.
     """
+
+    async def retain(self, agent: str, entry: bytes) -> RetainReceipt:
+        """Keep an entry that was recorded; it is durable and searchable when this returns.
+
+        Raises:
+            InvalidRequest: It is no entry, or has no id.
+            UnknownAgent: That is no agent's name.
+            NotRecorded: It could not be written.
+        """
+        ...
+
+    async def recall(self, ask: Ask) -> Recalled:
+        """Answer a question with what an agent remembers.
+
+        Raises:
+            UnknownAgent: That is no agent's name.
+        """
+        ...
+
+    async def forget(self, asked: ForgetAsked) -> ForgetReceipt:
+        """Forget entries for good, also those that have not come yet.
+
+        Raises:
+            InvalidRequest: No entry is named.
+            UnknownAgent: That is no agent's name.
+        """
+        ...
+
+    async def rebuild(self) -> Rebuilt:
+        """Derive all memory again from the ledgers; what differs from it is replaced."""
+        ...
 
     async def status(self) -> Status:
         """Say what is configured, where state lives and what is pending."""

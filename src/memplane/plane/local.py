@@ -11,9 +11,19 @@ from memplane.access.grants import TokenWanted
 from memplane.access.tokens import TokenRecord, TokenStore
 from memplane.home import Home
 from memplane.ledger.folder import agents_in
+from memplane.memory.contract import (
+    Ask,
+    ForgetAsked,
+    ForgetReceipt,
+    MemoryStatus,
+    Rebuilt,
+    Recalled,
+    RetainReceipt,
+)
 from memplane.objects.outbox import count_waiting
 from memplane.plane.contract import IssuedToken, LedgerStatus, Status, StorageStatus, Token
 from memplane.plane.recording import Recording
+from memplane.plane.remembering import Remembering
 from memplane.secret import Secret
 from memplane.spool import waiting_jobs
 from memplane.version import VERSION
@@ -38,6 +48,19 @@ class LocalPlane:
     storage: StorageSummary
     issued: TokenStore
     recording: Recording
+    remembering: Remembering
+
+    async def retain(self, agent: str, entry: bytes) -> RetainReceipt:
+        return await (await self.remembering.memory()).retain(agent, entry)
+
+    async def recall(self, ask: Ask) -> Recalled:
+        return await (await self.remembering.memory()).recall(ask)
+
+    async def forget(self, asked: ForgetAsked) -> ForgetReceipt:
+        return await (await self.remembering.memory()).forget_as_asked(asked)
+
+    async def rebuild(self) -> Rebuilt:
+        return await (await self.remembering.memory()).rebuild()
 
     async def tokens(self) -> tuple[Token, ...]:
         return tuple(map(_about, self.issued.records()))
@@ -52,9 +75,11 @@ class LocalPlane:
         return _issued(*await asyncio.to_thread(self.issued.rotate, token_id))
 
     async def status(self) -> Status:
-        return await asyncio.to_thread(self._status)
+        memory = self.remembering.if_opened
+        remembered = await memory.status() if memory is not None else None
+        return await asyncio.to_thread(self._status, remembered)
 
-    def _status(self) -> Status:
+    def _status(self, memory: MemoryStatus | None) -> Status:
         owner = self.home.owner()
         return Status(
             version=VERSION,
@@ -63,6 +88,7 @@ class LocalPlane:
             address=owner.address if owner else "",
             storage=self._storage_status(),
             ledger=self._ledger_status(),
+            memory=memory,
             jobs=len(waiting_jobs(self.home.spool)),
         )
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from memplane.ledger.redacting import redact_line
 from memplane.ledger.writer import Ledger
-from memplane.redaction.redactor import Redactor
+from memplane.redaction.redactor import Redacted, Redactor
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +21,9 @@ class Recording:
     redactor: Callable[[], Redactor]
     redacted: Counter[str]
     verbatim: bool
+
+    def scrub_line(self, line: bytes) -> Redacted[bytes]:
+        """Take the secrets out of an entry that another recorder made; each kind is counted."""
+        found = redact_line(self.redactor(), line)
+        self.redacted.update(found.counts)
+        return found

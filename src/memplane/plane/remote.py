@@ -14,10 +14,20 @@ from memplane.access.grants import TokenWanted
 from memplane.access.tokens import no_such_token
 from memplane.errors import MemplaneError, OwnerUnavailable
 from memplane.home import Home, short_path
+from memplane.memory.contract import (
+    Ask,
+    ForgetAsked,
+    ForgetReceipt,
+    Rebuilt,
+    Recalled,
+    RetainAsked,
+    RetainReceipt,
+)
 from memplane.plane.contract import IssuedToken, Status, Token, TokenAnswer
 from memplane.secret import Secret
 
 _SECONDS: Final = aiohttp.ClientTimeout(total=30, sock_connect=5)
+_AS_LONG_AS_IT_TAKES: Final = aiohttp.ClientTimeout(sock_connect=5)
 
 
 class RemotePlane:
@@ -43,27 +53,56 @@ class RemotePlane:
     async def rotate_token(self, token_id: str) -> IssuedToken:
         return _issued(await self._ask("POST", f"/api/v1/tokens/{_part(token_id)}/rotate"))
 
+    async def retain(self, agent: str, entry: bytes) -> RetainReceipt:
+        asked = RetainAsked(agent=agent, entry=msgspec.Raw(entry))
+        answer = await self._ask("POST", "/api/v1/memory/retain", asked)
+        return msgspec.json.decode(answer, type=RetainReceipt)
+
+    async def recall(self, ask: Ask) -> Recalled:
+        answer = await self._ask("POST", "/api/v1/memory/recall", ask)
+        return msgspec.json.decode(answer, type=Recalled)
+
+    async def forget(self, asked: ForgetAsked) -> ForgetReceipt:
+        answer = await self._ask("POST", "/api/v1/memory/forget", asked, _AS_LONG_AS_IT_TAKES)
+        return msgspec.json.decode(answer, type=ForgetReceipt)
+
+    async def rebuild(self) -> Rebuilt:
+        answer = await self._ask("POST", "/api/v1/memory/rebuild", None, _AS_LONG_AS_IT_TAKES)
+        return msgspec.json.decode(answer, type=Rebuilt)
+
     async def answers(self) -> bool:
         """Say whether the owner answers at all."""
         try:
-            await self._send("GET", "/health", {}, None)
+            await self._send("GET", "/health", {}, None, _SECONDS)
         except OwnerUnavailable:
             return False
         return True
 
-    async def _ask(self, method: str, path: str, body: msgspec.Struct | None = None) -> bytes:
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: msgspec.Struct | None = None,
+        timeout: aiohttp.ClientTimeout = _SECONDS,  # noqa: ASYNC109 - what aiohttp calls it
+    ) -> bytes:
         headers = {"Authorization": f"Bearer {self._home.existing_token().reveal()}"}
         if body is not None:
             headers["Content-Type"] = "application/json"
         sent = msgspec.json.encode(body) if body is not None else None
-        return await self._send(method, path, headers, sent)
+        return await self._send(method, path, headers, sent, timeout)
 
-    async def _send(
-        self, method: str, path: str, headers: dict[str, str], body: bytes | None
+    async def _send(  # noqa: PLR0917 - one request
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes | None,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109
     ) -> bytes:
         url = f"http://localhost{path}"
+        asking = self._session.request(method, url, headers=headers, data=body, timeout=timeout)
         try:
-            async with self._session.request(method, url, headers=headers, data=body) as reply:
+            async with asking as reply:
                 answer = await reply.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise OwnerUnavailable(

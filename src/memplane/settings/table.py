@@ -86,7 +86,18 @@ class BlobSettings:
 class HttpSettings:
     """The door that listens."""
 
-    port: int = _option(6367, port, "Port to listen on, on loopback. 0 takes any free one.")
+    host: str = _option(
+        "127.0.0.1",
+        str,
+        "Address to listen on. Beyond loopback it must be a trusted network, since this is HTTP "
+        "without encryption.",
+    )
+    trusted_network: bool = _option(
+        default=False,
+        read=boolean,
+        about="Say that whoever reaches `http.host` may read what passes, as inside a pod.",
+    )
+    port: int = _option(6367, port, "Port to listen on. 0 takes any free one.")
     allowed_hosts: tuple[str, ...] = _option(
         (), words, "Host headers to accept besides loopback's, each with its port."
     )
@@ -136,6 +147,47 @@ class LedgerSettings:
         default=False,
         read=boolean,
         about="Write entries as they come, with the secrets in them. `memplane status` says so.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """What recall answers with; the parts are scaled when fewer bytes are asked for."""
+
+    match_bytes: int = _option(3072, count, "Bytes for turns that match the question.")
+    salient_bytes: int = _option(
+        2048, count, "Bytes for what was said with weight, however long ago."
+    )
+    recent_bytes: int = _option(2048, count, "Bytes for the last turns, beside a match.")
+    timeline_bytes: int = _option(1024, count, "Bytes for the timeline, beside a match.")
+
+
+@dataclass(frozen=True, slots=True)
+class FillSettings:
+    """Another recorder's history, from which memory fills itself at the start."""
+
+    url: str = _option(
+        "",
+        str,
+        "Address of the history, to which `/<agent>` is added.",
+        aliases=("CLAW_HISTORY_URL",),
+    )
+    token: Secret = _option(
+        Secret(""), Secret, "Token for that history.", aliases=("CLAW_HISTORY_TOKEN",)
+    )
+    agents: tuple[str, ...] = _option(
+        (), words, "The agents to ask for.", aliases=("CLAW_HISTORY_AGENT_IDS",)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetrySettings:
+    """What memory operations tell about themselves."""
+
+    stdout: bool = _option(
+        default=False,
+        read=boolean,
+        about="Write each event to standard output too, as pods do.",
     )
 
 
@@ -211,9 +263,18 @@ class Settings:
         "One more admin's token, besides the home's own.",
         aliases=("CLLAMA_UI_TOKEN",),
     )
+    service_token: Secret = _option(
+        Secret(""),
+        Secret,
+        "Token of those who use this as their memory service: it reads and writes the memory of "
+        "every agent, and nothing else.",
+    )
     blob: BlobSettings = field(default_factory=BlobSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
+    memory: MemorySettings = field(default_factory=MemorySettings)
+    fill: FillSettings = field(default_factory=FillSettings)
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     persona: PersonaSettings = field(default_factory=PersonaSettings)
     ops: OpsSettings = field(default_factory=OpsSettings)
 

@@ -9,10 +9,17 @@ from pathlib import Path
 import pytest
 
 from memplane.access.grants import Scope, TokenWanted
-from memplane.errors import InvalidRequest, UnknownToken
+from memplane.errors import InvalidRequest, UnknownAgent, UnknownToken
+from memplane.memory.contract import Ask, ForgetAsked
 from memplane.plane.contract import Plane
 from memplane.version import VERSION
 
+_ENTRY = (
+    b'{"id":"turn-1","ts":"2026-03-01T12:00:00Z","request_original":{"messages":[{"role":"user",'
+    b'"content":"When is the kestrel rollout?"}]},"response":{"format":"json","json":{"choices":'
+    b'[{"message":{"content":"On Thursday."}}]}}}'
+)
+_ASK = Ask(agent="analyst", text="kestrel rollout?")
 _ANALYST = TokenWanted(agent="analyst", scopes=(Scope.WRITE, Scope.READ), name="hers")
 
 
@@ -76,3 +83,36 @@ class PlaneConformance:
         listed = await plane.tokens()
         assert {one.about.id for one in issued} == {one.id for one in listed}
         assert len(listed) == 10
+
+    async def test_what_is_retained_is_recalled_until_it_is_forgotten(self, plane: Plane) -> None:
+        assert (await plane.recall(_ASK)).memories == ()
+        receipt = await plane.retain("analyst", _ENTRY)
+        assert (receipt.id, receipt.status, receipt.searchable) == ("turn-1", "retained", True)
+        assert (await plane.retain("analyst", _ENTRY)).status == "known"
+        (found,) = (await plane.recall(_ASK)).memories
+        assert "On Thursday." in found.text
+        assert found.entry_ids == ("turn-1",)
+        asked = ForgetAsked(agent="analyst", ids=("turn-1", "turn-2"), verify=True)
+        outcome = await plane.forget(asked)
+        assert (outcome.forgotten, outcome.already, outcome.clean) == (2, 0, True)
+        assert (await plane.recall(_ASK)).memories == ()
+        assert (await plane.retain("analyst", _ENTRY)).status == "forgotten"
+
+    async def test_memory_keeps_agents_apart(self, plane: Plane) -> None:
+        await plane.retain("analyst", _ENTRY)
+        assert (await plane.recall(Ask(agent="writer", text=_ASK.text))).memories == ()
+        for wrong in ("", "*", "../analyst"):
+            with pytest.raises((UnknownAgent, InvalidRequest)):
+                await plane.retain(wrong, _ENTRY)
+
+    async def test_what_cannot_be_retained_or_forgotten_is_said_so(self, plane: Plane) -> None:
+        with pytest.raises(InvalidRequest, match="id"):
+            await plane.retain("analyst", b'{"ts":"2026-03-01T12:00:00Z"}')
+        with pytest.raises(InvalidRequest, match="at least one"):
+            await plane.forget(ForgetAsked(agent="analyst", ids=(" ",)))
+
+    async def test_a_rebuild_says_that_memory_is_what_the_ledgers_say(self, plane: Plane) -> None:
+        await plane.retain("analyst", _ENTRY)
+        outcome = await plane.rebuild()
+        assert outcome.same
+        assert {one.name: one.rows for one in outcome.tables}["episodes"] == 1

@@ -1,0 +1,1 @@
+"""What was learned from what happened: retain, recall, forget."""

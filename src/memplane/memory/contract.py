@@ -1,0 +1,157 @@
+"""What is asked of memory and what it answers: the shapes that every door shares (pure)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+MOST_BLOCKS = 8
+MOST_BYTES = 8192
+MOST_ASKED = 50
+MOST_BYTES_ASKED = 65_536
+
+
+class RetainReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an entry that was given.
+
+    `status` is `retained`, `known` (it was there) or `forgotten` (it was, and stays so).
+    """
+
+    id: str
+    status: str
+    durable: bool
+    searchable: bool
+    redacted: int = 0
+
+
+class RetainAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry that an agent is to remember."""
+
+    agent: str
+    entry: msgspec.Raw
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """A question to an agent's memory: in words, or as the messages of a conversation.
+
+    With `limit` only what matches is answered, one block for each turn.
+    """
+
+    agent: str
+    text: str = ""
+    messages: Any = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_ASKED)] | None = None
+    max_bytes: Annotated[int, msgspec.Meta(ge=1, le=MOST_BYTES_ASKED)] = MOST_BYTES
+    explain: bool = False
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a block was chosen: the part that it stands in, and what each word added."""
+
+    part: str
+    terms: dict[str, float] = {}
+    coverage: float = 0.0
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One memory of a recall answer."""
+
+    text: str
+    score: float | None = None
+    kind: str = ""
+    source: str = ""
+    ts: str = ""
+    id: str = ""
+    entry_ids: tuple[str, ...] = ()
+    why: Why | None = None
+
+
+class Recalled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to a question; without anything that matches there is no memory in it."""
+
+    memories: tuple[Block, ...] = msgspec.field(default_factory=tuple)
+
+
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """How many entries were forgotten now, and how many had been before."""
+
+    forgotten: int
+    already: int
+
+
+class MemoryStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is remembered, and how much of it is still to be worked on.
+
+    `degraded` is what an operator should know although retaining and recalling go on.
+    """
+
+    agents: int
+    episodes: int
+    underived: int
+    unindexed: int
+    busy: bool
+    unreadable: int = 0
+    degraded: str = ""
+
+
+class RebuiltTable(msgspec.Struct, frozen=True, kw_only=True):
+    """One table that was derived again: its rows now and before, and whether they are the same."""
+
+    name: str
+    rows: int
+    before: int
+    digest: str
+    same: bool
+
+
+class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rebuild made, table by table; what differed was replaced."""
+
+    tables: tuple[RebuiltTable, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether the live database was what the ledgers say."""
+        return all(one.same for one in self.tables)
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """One place that was searched for what was forgotten."""
+
+    place: str
+    clean: bool
+    note: str = ""
+
+
+class ForgetAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator wants forgotten, and how thoroughly.
+
+    `verify` searches every derived place afterwards; `purge` also erases the payload from the
+    ledgers, and with `copies` from later turns that repeat it.
+    """
+
+    agent: str
+    ids: tuple[str, ...]
+    reason: str = ""
+    verify: bool = False
+    purge: bool = False
+    copies: bool = False
+
+
+class ForgetReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of what an operator wanted forgotten.
+
+    `repeated` are later turns that repeat what was purged, and were left.
+    """
+
+    forgotten: int
+    already: int
+    purged: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
+    checked: tuple[Checked, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        """Whether every place that was searched is clean."""
+        return all(one.clean for one in self.checked)

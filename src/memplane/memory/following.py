@@ -1,0 +1,132 @@
+"""Taking in what ledgers have and the database does not, each from where it was read to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from memplane.errors import InvalidCursor
+from memplane.ledger.cursor import BEGINNING, Cursor, decode_cursor, encode_cursor
+from memplane.ledger.folder import AgentFolder, agents_in
+from memplane.ledger.reader import LARGEST_PAGE, open_page
+from memplane.ledger.tombstones import agents_with_tombstones, tombstones_since
+from memplane.memory import rows as table
+from memplane.memory.retaining import Scrub, decoded, stored_of
+from memplane.memory.rows import Outcome, Stored
+from memplane.records.store import Connection, Records
+
+_log = logging.getLogger(__name__)
+
+OWN: Final = "ledger"
+RECEIVED: Final = "received"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where memory's sources lie: our own ledger, what others recorded, and tombstones.
+
+    Our own ledger may hold secrets; `scrub` takes them out then.
+    """
+
+    ledger: Path
+    received: Path
+    tombstones: Path
+    scrub: Scrub | None = None
+
+    def folder(self, ledger: str, agent: str) -> AgentFolder:
+        """Return where an agent's part of one of the two ledgers lies."""
+        return AgentFolder(self.ledger if ledger == OWN else self.received, agent)
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """How many entries were taken in, and how many lines could not be read."""
+
+    entries: int
+    unreadable: int
+
+
+async def ledgers_in(places: Places) -> list[tuple[str, str]]:
+    """Name each ledger and agent that has one."""
+    own = await asyncio.to_thread(agents_in, places.ledger)
+    received = await asyncio.to_thread(agents_in, places.received)
+    return [*((OWN, agent) for agent in own), *((RECEIVED, agent) for agent in received)]
+
+
+async def bury_all(records: Records, places: Places) -> None:
+    """Bury what tombstones say and the database does not know yet."""
+    for agent in await asyncio.to_thread(agents_with_tombstones, places.tombstones):
+        told = await asyncio.to_thread(tombstones_since, places.tombstones, agent)
+        ids = [one.entry_id for one in told.tombstones]
+        new = await records.read(partial(not_buried, agent=agent, ids=ids))
+        if new:
+            await records.write(partial(table.bury, agent=agent, ids=new))
+
+
+def not_buried(rows: Connection, agent: str, ids: list[str]) -> list[str]:
+    """Return those entries that are not forgotten yet."""
+    known = table.about(rows, agent)
+    number = known.number if known else None
+    return [one for one in ids if table.outcome_of(rows, number, one) is not Outcome.FORGOTTEN]
+
+
+async def follow(records: Records, places: Places, ledger: str, agent: str) -> Followed:
+    """Take in what an agent's ledger has behind the place that it was read to."""
+    entries = unreadable = 0
+    more = True
+    while more:
+        page = await records.read(lambda rows: _read_page(rows, places, ledger, agent))
+        taken = await records.write(partial(_take_in, ledger=ledger, agent=agent, page=page))
+        entries, unreadable = entries + taken, unreadable + page.unreadable
+        more = page.has_more
+    return Followed(entries, unreadable)
+
+
+@dataclass(slots=True)
+class _Page:
+    new: list[Stored] = field(default_factory=list[Stored])
+    end: str = ""
+    has_more: bool = False
+    unreadable: int = 0
+
+
+def _read_page(rows: Connection, places: Places, ledger: str, agent: str) -> _Page:
+    folder = places.folder(ledger, agent)
+    scrub = places.scrub if ledger == OWN else None
+    cursor = table.cursor_of(rows, ledger, agent)
+    try:
+        return _read_from(rows, folder, decode_cursor(cursor) if cursor else BEGINNING, scrub)
+    except InvalidCursor:
+        # The ledger is another one, restored or moved here: what is known is passed over.
+        _log.warning("the %s of %s is read from its beginning again", ledger, agent)
+        return _read_from(rows, folder, BEGINNING, scrub)
+
+
+def _read_from(
+    rows: Connection, folder: AgentFolder, cursor: Cursor, scrub: Scrub | None
+) -> _Page:
+    read = _Page()
+    known = table.about(rows, folder.agent)
+    number = known.number if known else None
+    with open_page(folder, cursor=cursor, limit=LARGEST_PAGE) as page:
+        for identifier, line in page.identified():
+            if table.outcome_of(rows, number, identifier) is not Outcome.RETAINED:
+                continue
+            members = decoded(scrub(line).value if scrub else line)
+            if members is not None:
+                read.new.append(stored_of({**members, "id": identifier}))
+    read.end = encode_cursor(page.next) if page.next.id else ""
+    read.has_more, read.unreadable = page.has_more, page.skipped
+    return read
+
+
+def _take_in(rows: Connection, ledger: str, agent: str, page: _Page) -> int:
+    if page.end and page.end != table.cursor_of(rows, ledger, agent):
+        outcomes = table.take_in(rows, agent, page.new)
+        table.keep_cursor(rows, ledger, agent, page.end)
+        return outcomes.count(Outcome.RETAINED)
+    return 0

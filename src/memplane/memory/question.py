@@ -1,0 +1,27 @@
+"""What a recall request asks about, out of its conversation (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from memplane.memory.conversation import said_backwards
+from memplane.memory.episode import capped
+
+_CONTEXT: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked, and what the user said before, the oldest last; empty when nobody asks."""
+
+    text: str
+    context: tuple[str, ...] = ()
+
+
+def question_of(messages: object, system: object = None) -> Question:
+    """Return the question of a request's `messages`, which may also be a text or `input` items."""
+    del system  # what the client tells the model is nobody's question
+    said = [capped(text) for text in islice(said_backwards(messages), 1 + _CONTEXT)]
+    return Question(said[0], tuple(said[1:])) if said else Question("")

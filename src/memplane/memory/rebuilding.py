@@ -1,0 +1,89 @@
+"""Deriving everything again from the ledgers, and comparing it with what is there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from memplane.memory.contract import Rebuilt, RebuiltTable
+from memplane.memory.deriving import derive_some
+from memplane.memory.following import Places, bury_all, follow, ledgers_in
+from memplane.records.store import Connection, Records
+
+# What is derived, without the numbers that say in which order it came.
+_CONTENTS: Final[Mapping[str, str]] = {
+    "episodes": """
+        SELECT a.agent, e.id, e.at, e.state, e.question, e.answer, e.calls, e.length, e.counts
+        FROM episodes e JOIN agents a ON a.number = e.agent ORDER BY a.agent, e.id
+    """,
+    "markers": """
+        SELECT a.agent, m.entry, m.position, m.category, m.service, m.text
+        FROM markers m JOIN agents a ON a.number = m.agent
+        ORDER BY a.agent, m.entry, m.position
+    """,
+    "stretches": """
+        SELECT a.agent, s.at, s.id, s.last_at, s.last_id, s.turns
+        FROM stretches s JOIN agents a ON a.number = s.agent ORDER BY a.agent, s.at, s.id
+    """,
+    "artefacts": """
+        SELECT a.agent, f.stretch_at, f.stretch_id, f.position, f.kind, f.text, f.at, f.sources,
+            f.salience, f.valence, f.arousal, f.feeling
+        FROM artefacts f JOIN agents a ON a.number = f.agent
+        ORDER BY a.agent, f.stretch_at, f.stretch_id, f.position
+    """,
+    "tombstones": """
+        SELECT a.agent, t.id FROM tombstones t JOIN agents a ON a.number = t.agent
+        ORDER BY a.agent, t.id
+    """,
+    "statistics": """
+        SELECT agent, episodes, terms, noise FROM agents
+        WHERE episodes > 0 OR noise > 0 ORDER BY agent
+    """,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a table holds: how many rows, and a digest of them all."""
+
+    rows: int
+    digest: str
+
+
+async def derive_all(records: Records, places: Places) -> None:
+    """Make an empty database what the ledgers and the tombstones say."""
+    await bury_all(records, places)
+    for ledger, agent in await ledgers_in(places):
+        await follow(records, places, ledger, agent)
+    while await records.write(derive_some):
+        pass
+
+
+def contents(rows: Connection) -> dict[str, Contents]:
+    """Digest what was derived, table by table."""
+    found: dict[str, Contents] = {}
+    for name, sql in _CONTENTS.items():
+        count, digest = 0, hashlib.sha256()
+        for row in rows.rows(sql):
+            count += 1
+            digest.update(repr(row).encode("utf-8", "surrogatepass"))
+        found[name] = Contents(count, digest.hexdigest())
+    return found
+
+
+def compared(live: Mapping[str, Contents], again: Mapping[str, Contents]) -> Rebuilt:
+    """Say which tables are the same."""
+    return Rebuilt(
+        tables=tuple(
+            RebuiltTable(
+                name=name,
+                rows=again[name].rows,
+                before=live[name].rows,
+                digest=again[name].digest,
+                same=live[name] == again[name],
+            )
+            for name in _CONTENTS
+        )
+    )

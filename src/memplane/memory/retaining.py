@@ -1,0 +1,85 @@
+"""From an entry that was given to what is kept of it (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import msgspec
+
+from memplane.errors import InvalidRequest
+from memplane.ledger.canonical import compacted
+from memplane.ledger.entry import Entry
+from memplane.memory.episode import Episode, episode_of, is_error
+from memplane.memory.rows import State, Stored
+from memplane.redaction.redactor import Redacted
+from memplane.retrieval.words import terms_of
+
+_LONGEST_ID: Final = 512
+
+Scrub = Callable[[bytes], Redacted[bytes]]
+"""Takes secrets out of an entry's line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An entry as it will be kept, and how many secrets were taken out of it."""
+
+    entry: Entry
+    stored: Stored
+    redacted: int
+
+
+def given_of(raw: bytes, scrub: Scrub) -> Given:
+    """Make what is kept of an entry that somebody sent.
+
+    Raises:
+        InvalidRequest: It is no entry.
+    """
+    scrubbed = scrub(compacted(raw))
+    members = decoded(scrubbed.value)
+    if members is None:
+        raise InvalidRequest("the entry is not a JSON object")
+    identifier = members.get("id")
+    if not isinstance(identifier, str) or not identifier.strip():
+        raise InvalidRequest("the entry has no id")
+    if len(identifier) > _LONGEST_ID or not identifier.isprintable():
+        raise InvalidRequest(
+            f"an entry's id has at most {_LONGEST_ID} characters, all of them printable"
+        )
+    entry = Entry(identifier, scrubbed.value)
+    return Given(entry, stored_of(members), sum(scrubbed.counts.values()))
+
+
+def decoded(line: bytes) -> Mapping[str, Any] | None:
+    """Read a line as an entry's members; None when it is no entry."""
+    try:
+        members = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        members = _tolerant(line)
+    return cast("dict[str, Any]", members) if isinstance(members, dict) else None
+
+
+def _tolerant(line: bytes) -> object:
+    """Read what the strict decoder refuses: half a surrogate pair, bytes that are not UTF-8."""
+    import json  # noqa: PLC0415 - hardly ever needed
+
+    try:
+        body = json.dumps(json.loads(line.decode("utf-8", "replace")))
+        return json.loads(body.encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def stored_of(members: Mapping[str, Any]) -> Stored:
+    """Make the episode of an entry, and what search needs of it."""
+    episode = episode_of(members)
+    if is_error(members) or not _says_anything(episode):
+        return Stored(episode, State.SILENT, {})
+    counts = terms_of("\n".join((episode.question, episode.answer, *episode.calls)))
+    return Stored(episode, State.SEARCHABLE, counts)
+
+
+def _says_anything(episode: Episode) -> bool:
+    return bool(episode.question.strip() or episode.answer.strip())

@@ -1,0 +1,564 @@
+"""The rows of memory: episodes, what is derived from them, and work that is still to be done.
+
+Every statement names the agent that it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+import msgspec
+
+from memplane.memory.artefacts import Affect, Artefact, Kind
+from memplane.memory.episode import Episode
+from memplane.memory.markers import Marker
+from memplane.records.store import Connection, Row
+
+_AT_ONCE: Final = 100
+_EPISODE: Final = "id, at, question, answer, calls"
+_ARTEFACT: Final = "kind, text, at, sources, salience, valence, arousal, feeling"
+
+TABLES: Final = (
+    *("agents", "episodes", "markers", "tombstones", "stretches", "artefacts"),
+    *("underived", "unindexed", "followed", "notes"),
+)
+
+Key: TypeAlias = tuple[int, str]
+"""The place of a turn among its agent's: when it was, and its id."""
+
+
+class State(IntEnum):
+    """What becomes of an episode."""
+
+    SEARCHABLE = 0
+    NOISE = 1
+    SILENT = 2
+    """It failed, or nobody said anything: known, so that it is not taken in again."""
+
+
+class Outcome(IntEnum):
+    """What became of an entry that was given."""
+
+    RETAINED = 0
+    KNOWN = 1
+    FORGOTTEN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An episode with what search needs of it."""
+
+    episode: Episode
+    state: State
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What is known of an agent: its number, its searchable episodes, the terms in them, noise."""
+
+    number: int
+    episodes: int
+    terms: int
+    noise: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Where a group of turns begins and ends."""
+
+    first: Key
+    last: Key
+    turns: int
+
+
+def about(rows: Connection, agent: str) -> About | None:
+    """Return what is known of an agent; None when nothing is."""
+    sql = "SELECT number, episodes, terms, noise FROM agents WHERE agent = ?"
+    found = next(rows.rows(sql, (agent,)), None)
+    return None if found is None else About(*found)
+
+
+def number_of(rows: Connection, agent: str) -> int:
+    """Return an agent's number; one that is new is given the next."""
+    known = about(rows, agent)
+    if known is not None:
+        return known.number
+    rows.run("INSERT INTO agents (agent) VALUES (?)", (agent,))
+    return number_of(rows, agent)
+
+
+def outcome_of(rows: Connection, number: int | None, entry_id: str) -> Outcome:
+    """Say what would become of an entry with that id."""
+    sql = "SELECT 1 FROM tombstones WHERE agent = ? AND id = ?"
+    if number is not None and next(rows.rows(sql, (number, entry_id)), None):
+        return Outcome.FORGOTTEN
+    sql = "SELECT 1 FROM episodes WHERE agent = ? AND id = ?"
+    if number is not None and next(rows.rows(sql, (number, entry_id)), None):
+        return Outcome.KNOWN
+    return Outcome.RETAINED
+
+
+def take_in(rows: Connection, agent: str, given: Iterable[Stored]) -> list[Outcome]:
+    """Take in episodes that are neither known nor forgotten; says what became of each."""
+    number = number_of(rows, agent)
+    outcomes: list[Outcome] = []
+    episodes = terms = 0
+    for one in given:
+        outcomes.append(outcome_of(rows, number, one.episode.id))
+        if outcomes[-1] is Outcome.RETAINED:
+            _insert(rows, number, one)
+            if one.state is State.SEARCHABLE:
+                episodes, terms = episodes + 1, terms + sum(one.counts.values())
+    if episodes:
+        _count(rows, number, episodes, terms)
+    return outcomes
+
+
+def _insert(rows: Connection, number: int, one: Stored) -> None:
+    said = one.episode
+    sql = (
+        "INSERT INTO episodes (agent, id, at, state, question, answer, calls, length, counts) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key"
+    )
+    ((key,),) = rows.rows(
+        sql,
+        (
+            number,
+            said.id,
+            said.at,
+            one.state,
+            said.question,
+            said.answer,
+            "\n".join(said.calls),
+            sum(one.counts.values()),
+            msgspec.msgpack.encode(one.counts, order="sorted"),
+        ),
+    )
+    if one.state is State.SEARCHABLE:
+        rows.run("INSERT INTO unindexed VALUES (?, ?, 0)", (key, number))
+        rows.run("INSERT INTO underived VALUES (?, ?, ?)", (number, said.at, said.id))
+    if said.markers:
+        rows.run_each(
+            "INSERT INTO markers VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (number, said.id, position, marker.category, marker.service, marker.text)
+                for position, marker in enumerate(said.markers)
+            ],
+        )
+
+
+def _count(rows: Connection, number: int, episodes: int, terms: int) -> None:
+    sql = "UPDATE agents SET episodes = episodes + ?, terms = terms + ? WHERE number = ?"
+    rows.run(sql, (episodes, terms, number))
+
+
+def _count_noise(rows: Connection, number: int, turns: int) -> None:
+    rows.run("UPDATE agents SET noise = noise + ? WHERE number = ?", (turns, number))
+
+
+def bury(rows: Connection, agent: str, ids: Collection[str]) -> int:
+    """Forget entries, known or not, and what was derived from them; returns how many were known.
+
+    What else was derived with them is made anew from the others; until then it is not there.
+    """
+    number = number_of(rows, agent)
+    buried = 0
+    for entry_id in ids:
+        rows.run("INSERT INTO tombstones VALUES (?, ?) ON CONFLICT DO NOTHING", (number, entry_id))
+        sql = (
+            "DELETE FROM episodes WHERE agent = ? AND id = ? RETURNING key, at, id, state, length"
+        )
+        for key, at, _, state, length in list(rows.rows(sql, (number, entry_id))):
+            buried += 1
+            rows.run("DELETE FROM markers WHERE agent = ? AND entry = ?", (number, entry_id))
+            if state == State.SEARCHABLE:
+                _count(rows, number, -1, -length)
+                _drop_artefacts(rows, number, (at, entry_id))
+            elif state == State.NOISE:
+                _count_noise(rows, number, -1)
+            _to_index(rows, number, key)
+            if state != State.SILENT:
+                sql = "INSERT INTO underived VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+                rows.run(sql, (number, at, entry_id))
+    return buried
+
+
+def _drop_artefacts(rows: Connection, number: int, key: Key) -> None:
+    """Let go of what was derived from the stretch that a turn is in."""
+    stretch = stretch_at(rows, number, key)
+    if stretch is not None:
+        drop_artefacts(rows, number, stretch)
+
+
+def _to_index(rows: Connection, number: int, key: int) -> None:
+    """Let the text index look at an episode again, which it may have."""
+    sql = "INSERT INTO unindexed VALUES (?, ?, 1) ON CONFLICT (key) DO UPDATE SET known = 1"
+    rows.run(sql, (key, number))
+
+
+def change_state(rows: Connection, number: int, entry_id: str, state: State) -> None:
+    """Let an episode be searched from now on, or not any more."""
+    sql = "UPDATE episodes SET state = ? WHERE agent = ? AND id = ? RETURNING key, length"
+    for key, length in list(rows.rows(sql, (state, number, entry_id))):
+        sign = 1 if state is State.SEARCHABLE else -1
+        _count(rows, number, sign, sign * length)
+        _count_noise(rows, number, -sign)
+        _to_index(rows, number, key)
+
+
+# Reading turns in their order.
+
+
+def turns_before(rows: Connection, number: int, key: Key, limit: int) -> list[Episode]:
+    """Return the turns before one, noise among them, in their order."""
+    sql = (
+        f"SELECT {_EPISODE} FROM episodes WHERE agent = ? AND state < 2 AND (at, id) < (?, ?) "  # noqa: S608
+        "ORDER BY at DESC, id DESC LIMIT ?"
+    )
+    return [_episode(row) for row in rows.rows(sql, (number, *key, limit))][::-1]
+
+
+def turns_from(rows: Connection, number: int, key: Key, limit: int) -> list[tuple[Episode, State]]:
+    """Return turns from a place on, noise among them, in their order."""
+    sql = (
+        f"SELECT {_EPISODE}, state FROM episodes WHERE agent = ? AND state < 2 "  # noqa: S608
+        "AND (at, id) >= (?, ?) ORDER BY at, id LIMIT ?"
+    )
+    found = rows.rows(sql, (number, *key, limit))
+    return [(_episode(row), State(row[-1])) for row in found]
+
+
+def searchable_from(rows: Connection, number: int, key: Key) -> Iterator[Episode]:
+    """Yield the searchable turns from a place on, in their order."""
+    sql = (
+        f"SELECT {_EPISODE} FROM episodes WHERE agent = ? AND state = 0 AND (at, id) >= (?, ?) "  # noqa: S608
+        "ORDER BY at, id LIMIT 64"
+    )
+    while page := [_episode(row) for row in rows.rows(sql, (number, *key))]:
+        yield from page
+        key = page[-1].at, page[-1].id + "\0"
+
+
+def _episode(row: Row) -> Episode:
+    entry_id, at, question, answer, calls = row[:5]
+    return Episode(entry_id, at, question, answer, tuple(calls.split("\n")) if calls else ())
+
+
+# Stretches and what is derived from them.
+
+
+def stretch_at(rows: Connection, number: int, key: Key) -> Stretch | None:
+    """Return the last stretch that begins at a place or before it."""
+    sql = (
+        "SELECT at, id, last_at, last_id, turns FROM stretches WHERE agent = ? "
+        "AND (at, id) <= (?, ?) ORDER BY at DESC, id DESC LIMIT 1"
+    )
+    return next((_stretch(row) for row in rows.rows(sql, (number, *key))), None)
+
+
+def begins_stretch(rows: Connection, number: int, key: Key) -> bool:
+    """Say whether a stretch begins right there."""
+    sql = "SELECT 1 FROM stretches WHERE agent = ? AND at = ? AND id = ?"
+    return next(rows.rows(sql, (number, *key)), None) is not None
+
+
+def _stretch(row: Row) -> Stretch:
+    at, entry_id, last_at, last_id, turns = row
+    return Stretch((at, entry_id), (last_at, last_id), turns)
+
+
+def drop_stretches(rows: Connection, number: int, begin: Key, end: Key) -> None:
+    """Let go of the stretches that begin between two places, and of what they yielded."""
+    sql = "DELETE FROM stretches WHERE agent = ? AND (at, id) >= (?, ?) AND (at, id) < (?, ?)"
+    rows.run(sql, (number, *begin, *end))
+    sql = (
+        "DELETE FROM artefacts WHERE agent = ? AND (stretch_at, stretch_id) >= (?, ?) "
+        "AND (stretch_at, stretch_id) < (?, ?)"
+    )
+    rows.run(sql, (number, *begin, *end))
+
+
+def drop_artefacts(rows: Connection, number: int, stretch: Stretch) -> None:
+    """Let go of what was derived from a stretch."""
+    sql = "DELETE FROM artefacts WHERE agent = ? AND stretch_at = ? AND stretch_id = ?"
+    rows.run(sql, (number, *stretch.first))
+
+
+def keep_stretch(
+    rows: Connection, number: int, turns: Sequence[Episode], derived: Iterable[Artefact]
+) -> None:
+    """Keep a stretch, and what is derived from it."""
+    first, last = turns[0], turns[-1]
+    rows.run(
+        "INSERT INTO stretches VALUES (?, ?, ?, ?, ?, ?)",
+        (number, first.at, first.id, last.at, last.id, len(turns)),
+    )
+    rows.run_each(
+        "INSERT INTO artefacts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                *(number, first.at, first.id, position),
+                *(one.kind, one.text, one.at, "\n".join(one.sources), one.salience),
+                *((one.affect.valence, one.affect.arousal, one.affect.kind) if one.affect else ()),
+                *(() if one.affect else (None, None, None)),
+            )
+            for position, one in enumerate(derived)
+        ],
+    )
+
+
+def artefacts(
+    rows: Connection, number: int, kinds: Sequence[Kind], *, least: int, limit: int
+) -> list[Artefact]:
+    """Return what was derived, of some kinds, the most salient first, then the newest."""
+    found: list[Artefact] = []
+    sql = (
+        f"SELECT {_ARTEFACT} FROM artefacts WHERE agent = ? AND kind = ? AND salience >= ? "  # noqa: S608
+        "ORDER BY salience DESC, at DESC, stretch_id, position LIMIT ?"
+    )
+    for kind in kinds:
+        found += map(_artefact, rows.rows(sql, (number, kind, least, limit)))
+    found.sort(key=lambda one: (-one.salience, -one.at, one.sources, one.text))
+    return found[:limit]
+
+
+def timeline(rows: Connection, number: int, limit: int) -> list[Artefact]:
+    """Return the lines of the newest stretches, the newest first."""
+    sql = (
+        f"SELECT {_ARTEFACT} FROM artefacts WHERE agent = ? AND kind = ? "  # noqa: S608
+        "ORDER BY stretch_at DESC, stretch_id DESC LIMIT ?"
+    )
+    return list(map(_artefact, rows.rows(sql, (number, Kind.TIMELINE, limit))))
+
+
+def derived_from(rows: Connection, number: int, key: Key) -> list[Artefact]:
+    """Return what was derived from the stretch that a turn is in."""
+    stretch = stretch_at(rows, number, key)
+    if stretch is None:
+        return []
+    sql = (
+        f"SELECT {_ARTEFACT} FROM artefacts WHERE agent = ? AND stretch_at = ? "  # noqa: S608
+        "AND stretch_id = ? ORDER BY position"
+    )
+    return list(map(_artefact, rows.rows(sql, (number, *stretch.first))))
+
+
+def _artefact(row: Row) -> Artefact:
+    kind, text, at, sources, salience, valence, arousal, feeling = row
+    affect = None if feeling is None else Affect(valence, arousal, feeling)
+    return Artefact(Kind(kind), text, at, tuple(sources.split("\n")), salience, affect)
+
+
+# What search reads.
+
+
+@dataclass(frozen=True, slots=True)
+class Searchable:
+    """What scoring needs of an episode; `known` says that the text index counts it."""
+
+    key: int
+    at: int
+    id: str
+    length: int
+    counts: Mapping[str, int]
+    known: bool = True
+
+
+def all_searchable(rows: Connection, number: int) -> list[Searchable]:
+    """Return what scoring needs of all of an agent's episodes."""
+    sql = "SELECT key, at, id, length, counts FROM episodes WHERE agent = ? AND state = 0"
+    return [_searchable(row) for row in rows.rows(sql, (number,))]
+
+
+def searchable_in(rows: Connection, number: int, keys: Sequence[int]) -> list[Searchable]:
+    """Return what scoring needs of those episodes that are there, and searchable."""
+    found: list[Searchable] = []
+    for first in range(0, len(keys), _AT_ONCE):
+        some = keys[first : first + _AT_ONCE]
+        sql = (
+            "SELECT key, at, id, length, counts FROM episodes WHERE agent = ? AND state = 0 "  # noqa: S608
+            f"AND key IN ({', '.join('?' * len(some))})"
+        )
+        found += map(_searchable, rows.rows(sql, (number, *some)))
+    return found
+
+
+def searchable_tail(rows: Connection, number: int) -> list[Searchable]:
+    """Return what scoring needs of the episodes that the text index has to look at yet."""
+    sql = (
+        "SELECT e.key, e.at, e.id, e.length, e.counts, u.known FROM unindexed u "
+        "JOIN episodes e ON e.key = u.key WHERE u.agent = ? AND e.agent = ? AND e.state = 0"
+    )
+    return [_searchable(row[:5], known=bool(row[5])) for row in rows.rows(sql, (number, number))]
+
+
+def _searchable(row: Row, *, known: bool = True) -> Searchable:
+    key, at, entry_id, length, counts = row
+    return Searchable(key, at, entry_id, length, _counts(counts), known)
+
+
+def _counts(packed: bytes) -> dict[str, int]:
+    return msgspec.msgpack.decode(packed, type=dict[str, int])
+
+
+def episodes_by_key(rows: Connection, number: int, keys: Iterable[int]) -> list[Episode]:
+    """Return episodes in the order of their keys; one that is gone is left out."""
+    sql = f"SELECT {_EPISODE} FROM episodes WHERE key = ? AND agent = ?"  # noqa: S608
+    return [_episode(row) for key in keys for row in rows.rows(sql, (key, number))]
+
+
+def newest(rows: Connection, number: int, limit: int) -> list[Episode]:
+    """Return the newest searchable episodes, newest first."""
+    sql = (
+        f"SELECT {_EPISODE} FROM episodes WHERE agent = ? AND state = 0 "  # noqa: S608
+        "ORDER BY at DESC, id DESC LIMIT ?"
+    )
+    return [_episode(row) for row in rows.rows(sql, (number, limit))]
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Turns that were folded: how many, and from when to when."""
+
+    turns: int
+    first: int
+    last: int
+
+
+def noise_of(rows: Connection, known: About) -> Noise | None:
+    """Return what is known of the turns of an agent that were folded; None when there are none."""
+    if not known.noise:
+        return None
+    sql = (
+        "SELECT (SELECT MIN(at) FROM episodes WHERE agent = ? AND state = 1), "
+        "(SELECT MAX(at) FROM episodes WHERE agent = ? AND state = 1)"
+    )
+    ((first, last),) = rows.rows(sql, (known.number, known.number))
+    return Noise(known.noise, first, last)
+
+
+def markers_in(rows: Connection, agent: str) -> list[tuple[str, Marker]]:
+    """Return the markers that were found in an agent's replies, each with its entry's id."""
+    known = about(rows, agent)
+    sql = (
+        "SELECT entry, category, service, text FROM markers WHERE agent = ? "
+        "ORDER BY entry, position"
+    )
+    found = rows.rows(sql, (known.number,)) if known else ()
+    return [(entry, Marker(category, service, text)) for entry, category, service, text in found]
+
+
+# Work that is still to be done.
+
+
+def agents_to_derive(rows: Connection) -> list[int]:
+    """Return the numbers of agents for which something is to be derived."""
+    return [number for (number,) in rows.rows("SELECT DISTINCT agent FROM underived")]
+
+
+def take_underived(rows: Connection, number: int, limit: int) -> list[Key]:
+    """Take changed turns off the list, in their order."""
+    sql = "SELECT at, id FROM underived WHERE agent = ? ORDER BY at, id LIMIT ?"
+    keys: list[Key] = [(at, entry_id) for at, entry_id in rows.rows(sql, (number, limit))]
+    sql = "DELETE FROM underived WHERE agent = ? AND at = ? AND id = ?"
+    rows.run_each(sql, [(number, *key) for key in keys])
+    return keys
+
+
+@dataclass(frozen=True, slots=True)
+class Unindexed:
+    """An episode that the text index has to look at; without counts it is to be left out."""
+
+    key: int
+    agent: int
+    counts: Mapping[str, int] | None
+
+
+def unindexed(rows: Connection, limit: int) -> list[Unindexed]:
+    """Return what the text index has to look at, of any agent."""
+    sql = (
+        "SELECT u.key, u.agent, e.state, e.counts FROM unindexed u "
+        "LEFT JOIN episodes e ON e.key = u.key AND e.agent = u.agent ORDER BY u.key LIMIT ?"
+    )
+    return [
+        Unindexed(key, agent, _counts(counts) if state == State.SEARCHABLE else None)
+        for key, agent, state, counts in rows.rows(sql, (limit,))
+    ]
+
+
+def mark_indexed(rows: Connection, seen: Iterable[Unindexed]) -> None:
+    """Take off the list what the text index has looked at, unless it changed meanwhile."""
+    for one in seen:
+        state = "e.state = 0" if one.counts is not None else "e.state <> 0"
+        gone = (
+            ""
+            if one.counts is not None
+            else ("OR NOT EXISTS (SELECT 1 FROM episodes e WHERE e.key = ? AND e.agent = ?)")
+        )
+        sql = (
+            "DELETE FROM unindexed WHERE key = ? AND agent = ? AND (EXISTS "  # noqa: S608
+            f"(SELECT 1 FROM episodes e WHERE e.key = ? AND e.agent = ? AND {state}) {gone})"
+        )
+        which = (one.key, one.agent)
+        rows.run(sql, which * (3 if gone else 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How much there is, of all agents, and how much of it is still to be worked on."""
+
+    agents: int
+    episodes: int
+    underived: int
+    unindexed: int
+
+
+def totals(rows: Connection) -> Totals:
+    """Count what there is."""
+    sql = (
+        "SELECT (SELECT COUNT(*) FROM agents WHERE episodes > 0), "
+        "(SELECT COALESCE(SUM(episodes), 0) FROM agents), "
+        "(SELECT COUNT(*) FROM underived), (SELECT COUNT(*) FROM unindexed)"
+    )
+    ((agents, episodes, underived, waiting),) = rows.rows(sql)
+    return Totals(agents, episodes, underived, waiting)
+
+
+def everything_to_index(rows: Connection) -> None:
+    """Let the text index look at every episode of every agent, since it is new."""
+    rows.run("DELETE FROM unindexed")
+    rows.run("INSERT INTO unindexed SELECT key, agent, 0 FROM episodes WHERE state = 0")
+
+
+# How far the ledgers were read, and other notes.
+
+
+def cursor_of(rows: Connection, ledger: str, agent: str) -> str:
+    """Return how far an agent's ledger was read; empty is not at all."""
+    sql = "SELECT cursor FROM followed WHERE ledger = ? AND agent = ?"
+    return next((cursor for (cursor,) in rows.rows(sql, (ledger, agent))), "")
+
+
+def keep_cursor(rows: Connection, ledger: str, agent: str, cursor: str) -> None:
+    """Note how far an agent's ledger was read."""
+    sql = (
+        "INSERT INTO followed VALUES (?, ?, ?) "
+        "ON CONFLICT (ledger, agent) DO UPDATE SET cursor = excluded.cursor"
+    )
+    rows.run(sql, (ledger, agent, cursor))
+
+
+def note(rows: Connection, name: str) -> str:
+    """Return a note; empty when there is none."""
+    found = rows.rows("SELECT value FROM notes WHERE name = ?", (name,))
+    return next((value for (value,) in found), "")
+
+
+def keep_note(rows: Connection, name: str, value: str) -> None:
+    """Keep a note."""
+    sql = "INSERT INTO notes VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+    rows.run(sql, (name, value))

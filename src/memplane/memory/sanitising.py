@@ -1,0 +1,87 @@
+"""Recalled text and its labels, so that no block can pass for two (pure)."""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import cache
+from typing import Final
+
+from memplane.ledger.heads import instant
+
+_LONGEST_LABEL: Final = 64
+_MARGIN: Final = " ·"
+_SMALLEST_SHOWN: Final = 0.005
+
+# Every pattern here is a class of characters, or classes in a row of which none has what ends the
+# one before; so none of them ever goes back over the text.
+_INVISIBLE: Final = (
+    "[\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]+"
+)
+"""Zero-width characters, bidi overrides, isolates and marks, and tags that nobody sees."""
+_CONTROLS: Final = (
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # a CSI sequence
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f]*(?:\x07|\x1b\\|\x9c)"  # a string
+    r"|\x1b[!-/]*[0-~]"  # any other sequence
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+_UNSEEN_HERE: Final = (
+    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
+)
+"""Characters that belong in ordinary text, yet could break a mark up without being seen."""
+_MARK: Final = r"(?i)-{2,}\s*(?:BEGIN|END)\s+(?:MEMORY|FEED|CONTEXT)"
+_HEADER: Final = r"(?i)\[(?:kind|source|ts|score)="
+_PARTS_OF_FORGERIES: Final = ("memory", "feed", "context", "[kind=", "[source=", "[ts=", "[score=")
+_HYPHENS: Final = r"-{2,}"
+_NOT_A_LABEL: Final = r"[^A-Za-z0-9 _.:/@+-]"
+
+
+def sanitised(text: str) -> str:
+    """Return a text in which no line can pass for a block's mark or header.
+
+    What nobody sees is taken out; a text that has nothing of this kind stays as it is.
+    """
+    seen = _compiled(_CONTROLS).sub("", _compiled(_INVISIBLE).sub("", text))
+    bare = _compiled(_UNSEEN_HERE).sub("", seen).lower()
+    if not any(part in bare for part in _PARTS_OF_FORGERIES):
+        return seen
+    # Of what ends a line only the newline and U+2028 and U+2029 are left by now.
+    return "".join(map(_unforged, seen.splitlines(keepends=True)))
+
+
+def clean_label(text: str) -> str:
+    """Return a kind, a source or a service's name as it may stand in a header."""
+    return _compiled(_NOT_A_LABEL).sub("_", text[:_LONGEST_LABEL])
+
+
+def rfc3339_or_none(text: object) -> str | None:
+    """Return a time as it is written, if it is one."""
+    return text if isinstance(text, str) and instant(text) is not None else None
+
+
+def finite_score(number: object) -> float | None:
+    """Return a score that is worth showing: a finite number that two decimals do not make 0."""
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return None
+    try:
+        score = float(number)
+    except OverflowError:
+        return None
+    return score if math.isfinite(score) and abs(score) >= _SMALLEST_SHOWN else None
+
+
+def _unforged(line: str) -> str:
+    bare = _compiled(_UNSEEN_HERE).sub("", line)
+    start = bare.lstrip()
+    if _compiled(_MARK).match(start):
+        return _compiled(_HYPHENS).sub("~~~", bare)
+    if _compiled(_HEADER).match(start):
+        return _MARGIN + line
+    return line
+
+
+@cache
+def _compiled(source: str) -> re.Pattern[str]:
+    return re.compile(source)

@@ -1,0 +1,1 @@
+"""The relational store: rows, transactions and their schema."""

@@ -1,0 +1,68 @@
+"""Bringing a database to the schema that this version needs, one numbered step after another."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib import resources
+from typing import Final
+
+from memplane.errors import RecordsError
+from memplane.records.store import Connection
+
+_NAME: Final = re.compile(r"(\d{4})_([a-z_]+)\.sql")
+_MADE: Final = """
+CREATE TABLE IF NOT EXISTS migrations (
+    number INTEGER PRIMARY KEY,
+    name TEXT NOT NULL
+)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step: the statements that lead from the schema before it to the next."""
+
+    number: int
+    name: str
+    statements: tuple[str, ...]
+
+
+def migrations(dialect: str) -> list[Migration]:
+    """Read the steps for a dialect, in their order."""
+    folder = resources.files("memplane.records") / "sql" / dialect
+    found = ((_NAME.fullmatch(one.name), one) for one in folder.iterdir())
+    steps = (
+        Migration(int(name[1]), name[2], _statements(one.read_text("utf-8")))
+        for name, one in found
+        if name is not None
+    )
+    return sorted(steps, key=lambda step: step.number)
+
+
+def migrate(connection: Connection, steps: list[Migration], *, where: str) -> None:
+    """Take the steps that a database has not taken yet.
+
+    Raises:
+        RecordsError: The database was made by a newer version, or a step is missing.
+    """
+    connection.run(_MADE)
+    taken = [number for (number,) in connection.rows("SELECT number FROM migrations ORDER BY 1")]
+    known = [step.number for step in steps]
+    if taken != known[: len(taken)]:
+        raise RecordsError(
+            f"{where} was made by a newer version of memplane (its schema is {taken[-1]}, this "
+            f"version knows {known[-1]}). Install that version again, or `memplane rebuild` with "
+            "the file moved away"
+        )
+    for step in steps[len(taken) :]:
+        for statement in step.statements:
+            connection.run(statement)
+        connection.run("INSERT INTO migrations VALUES (?, ?)", (step.number, step.name))
+
+
+def _statements(text: str) -> tuple[str, ...]:
+    """Split a file into its statements; each ends with a semicolon at the end of a line."""
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    parts = "\n".join(lines).split(";\n")
+    return tuple(part.strip().removesuffix(";") for part in parts if part.strip())

@@ -1,0 +1,106 @@
+"""Memory with real parts in a folder, and entries to give it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from memplane.clock import system_clock
+from memplane.ledger.redacting import redact_line
+from memplane.ledger.writer import open_ledger
+from memplane.memory.contract import Ask, Block
+from memplane.memory.following import Places
+from memplane.memory.memory import Memory, open_memory
+from memplane.records.sqlite import open_sqlite
+from memplane.redaction.redactor import Redactor
+from tests.support.turns import NOON
+
+REDACTOR = Redactor(key=b"tests")
+
+
+def places_in(folder: Path) -> Places:
+    return Places(
+        ledger=folder / "ledger", received=folder / "received", tombstones=folder / "tombstones"
+    )
+
+
+@asynccontextmanager
+async def memory_in(folder: Path) -> AsyncIterator[Memory]:
+    """Open the memory that lies in a folder."""
+    async with (
+        open_sqlite(folder / "memplane.db") as records,
+        open_ledger(folder / "received", scrub=lambda turn: turn, clock=system_clock) as received,
+        open_memory(
+            Memory(
+                records,
+                folder / "index",
+                received,
+                places_in(folder),
+                scrub=lambda line: redact_line(REDACTOR, line),
+                clock=system_clock,
+            )
+        ) as memory,
+    ):
+        await memory.follow()
+        yield memory
+
+
+def entry(
+    question: str,
+    answer: str = "Noted.",
+    *,
+    minutes: float = 0,
+    id: str = "",  # noqa: A002 - what it is called there
+    agent: str = "analyst",
+    **more: Any,
+) -> dict[str, Any]:
+    """A turn as another recorder sends it, some minutes after noon."""
+    ts = (NOON + timedelta(minutes=minutes)).astimezone(UTC)
+    made: dict[str, Any] = {
+        "version": 1,
+        "ts": ts.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "claw_id": agent,
+        "path": "/v1/chat/completions",
+        "requested_model": "m",
+        "effective_provider": "p",
+        "effective_model": "m",
+        "status_code": 200,
+        "stream": False,
+        "request_original": {"messages": [{"role": "user", "content": question}]},
+        "response": {
+            "format": "json",
+            "json": {"choices": [{"message": {"role": "assistant", "content": answer}}]},
+        },
+        "usage": {},
+        **more,
+    }
+    said = json.dumps(made, sort_keys=True).encode()
+    return {"id": id or "hist1_" + hashlib.sha256(said).hexdigest(), **made}
+
+
+def raw(one: dict[str, Any]) -> bytes:
+    return json.dumps(one).encode()
+
+
+async def give(memory: Memory, *entries: dict[str, Any], agent: str = "analyst") -> list[str]:
+    """Retain entries one after the other; says what became of each."""
+    return [(await memory.retain(agent, raw(one))).status for one in entries]
+
+
+async def recall(
+    memory: Memory, question: str, *, agent: str = "analyst", **more: Any
+) -> tuple[Block, ...]:
+    return (await memory.recall(Ask(agent=agent, text=question, **more))).memories
+
+
+def texts(blocks: tuple[Block, ...]) -> str:
+    return "\n".join(one.text for one in blocks)
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,421 @@
+"""Retain, recall and forget on real memory: SQLite, ledgers, tombstones, the text index."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from memplane.errors import IndexUnusable, InvalidRequest, UnknownAgent
+from memplane.ledger.anchors import read_anchors
+from memplane.ledger.checking import verify_ledger
+from memplane.ledger.folder import AgentFolder
+from memplane.ledger.tombstones import Tombstone, append_tombstones
+from memplane.memory.contract import Ask, ForgetAsked
+from memplane.memory.episode import episode_of
+from memplane.memory.rebuilding import contents
+from memplane.retrieval.index import TextIndex
+from tests.memory.remembering import entry, give, memory_in, raw, recall, texts
+from tests.support.turns import record, turn
+
+KESTREL = entry("When is the kestrel rollout?", "The kestrel rollout is on Thursday.")
+HERON = entry("Who owns the heron service?", "Priya owns the heron service.", minutes=90)
+
+
+async def test_what_was_retained_is_recalled_at_once(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        receipt = await memory.retain("analyst", raw(KESTREL))
+        blocks = await recall(memory, "kestrel rollout?")
+    assert (receipt.status, receipt.durable, receipt.searchable) == ("retained", True, True)
+    assert receipt.id == KESTREL["id"]
+    assert "Thursday" in blocks[0].text
+    assert blocks[0].entry_ids == (KESTREL["id"],)
+    assert blocks[0].ts == KESTREL["ts"]
+    assert 0 < (blocks[0].score or 0) <= 1
+
+
+async def test_nothing_is_answered_when_nothing_matches(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await give(memory, KESTREL, HERON)
+        assert await recall(memory, "What is the capital of Peru?") == ()
+        assert await recall(memory, "") == ()
+        assert await recall(memory, "the of and") == ()
+        assert await recall(memory, "kestrel", agent="nobody") == ()
+
+
+async def test_an_entry_is_kept_once_however_often_and_whenever_it_comes(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        outcomes = await asyncio.gather(
+            *(memory.retain("analyst", raw(KESTREL)) for _ in range(40))
+        )
+        assert sorted(one.status for one in outcomes).count("retained") == 1
+        assert await give(memory, KESTREL) == ["known"]
+        blocks = await recall(memory, "kestrel rollout", limit=50)
+    assert len(blocks) == 1
+    assert (tmp_path / "received/analyst/history.jsonl").read_bytes().count(b"\n") == 1
+
+
+async def test_opaque_ids_are_taken_and_none_is_not(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        assert await give(memory, {**KESTREL, "id": "any/thing at all:1"}) == ["retained"]
+        assert (await recall(memory, "kestrel"))[0].entry_ids == ("any/thing at all:1",)
+        for wrong in ({**KESTREL, "id": ""}, {**KESTREL, "id": 7}, {"id": " "}, {}):
+            with pytest.raises(InvalidRequest, match="id"):
+                await memory.retain("analyst", raw(wrong))
+        for other in (b"[1]", b"3", b'"id"'):
+            with pytest.raises(InvalidRequest, match="JSON object"):
+                await memory.retain("analyst", other)
+        with pytest.raises(UnknownAgent):
+            await memory.retain("../analyst", raw(KESTREL))
+
+
+async def test_agents_do_not_see_each_other(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await give(memory, KESTREL, agent="analyst")
+        await give(memory, KESTREL, HERON, agent="writer")
+        assert {one.id for one in await recall(memory, "heron", agent="writer")} >= {HERON["id"]}
+        assert await recall(memory, "heron", agent="analyst") == ()
+        await memory.forget("writer", [KESTREL["id"]])
+        assert await recall(memory, "kestrel", agent="analyst", limit=5)
+        assert not await recall(memory, "kestrel", agent="writer", limit=5)
+
+
+async def test_secrets_are_taken_out_before_anything_is_kept(tmp_path: Path) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6" * 3
+    async with memory_in(tmp_path) as memory:
+        said = entry(f"The kestrel token is {secret}", f"I will use {secret}.")
+        receipt = await memory.retain("analyst", raw(said))
+        assert receipt.redacted == 2
+        assert "[redacted:" in texts(await recall(memory, "kestrel token"))
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert kept
+    assert not [path for path in kept if secret.encode() in path.read_bytes()]
+
+
+async def test_a_turn_that_failed_is_known_but_never_recalled(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        receipt = await memory.retain("analyst", raw({**KESTREL, "status": "error"}))
+        assert (receipt.status, receipt.durable, receipt.searchable) == ("retained", True, False)
+        assert await recall(memory, "kestrel rollout") == ()
+
+
+async def test_memory_that_was_injected_is_never_learned(tmp_path: Path) -> None:
+    block = (
+        "--- BEGIN MEMORY (from memplane) ---\n[kind=fact]\nThe osprey lives in Lisbon.\n"
+        "--- END MEMORY ---"
+    )
+    said = entry(f"{block}\nWhen is the kestrel rollout?", "On Thursday.")
+    said["request_effective"] = {"messages": [{"role": "user", "content": block}]}
+    async with memory_in(tmp_path) as memory:
+        await give(memory, said)
+        assert await recall(memory, "osprey Lisbon") == ()
+        assert await recall(memory, "kestrel") != ()
+
+
+async def test_fifty_loops_of_recall_and_retain_do_not_grow_what_is_known(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await give(memory, KESTREL)
+        for number in range(50):
+            told = texts(await recall(memory, "kestrel rollout"))
+            injected = f"--- BEGIN MEMORY (from memplane) ---\n{told}\n--- END MEMORY ---\n"
+            await give(
+                memory, entry(f"{injected}Anything new?", "Nothing new.", minutes=number + 1)
+            )
+        await memory.settle()
+        found = await recall(memory, "kestrel rollout Thursday", limit=50)
+    assert [one.id for one in found] == [KESTREL["id"]]
+
+
+# Forgetting
+
+
+async def test_what_was_forgotten_stays_forgotten(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await give(memory, KESTREL, HERON)
+        outcome = await memory.forget("analyst", [KESTREL["id"], "", KESTREL["id"]])
+        assert (outcome.forgotten, outcome.already) == (1, 0)
+        assert KESTREL["id"] not in {one.id for one in await recall(memory, "kestrel rollout")}
+        assert await give(memory, KESTREL) == ["forgotten"]
+        assert (await memory.forget("analyst", [KESTREL["id"]])).already == 1
+    async with memory_in(tmp_path) as memory:
+        assert await give(memory, KESTREL) == ["forgotten"]
+        assert (await memory.rebuild()).same
+        assert not await recall(memory, "kestrel rollout", limit=5)
+        assert await recall(memory, "heron", limit=5)
+
+
+async def test_an_entry_can_be_forgotten_before_it_comes(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await memory.forget("analyst", [KESTREL["id"]])
+        assert await give(memory, KESTREL) == ["forgotten"]
+        assert await recall(memory, "kestrel rollout") == ()
+
+
+async def test_a_tombstone_of_another_service_holds(tmp_path: Path) -> None:
+    line = Tombstone("2026-01-02T03:04:05Z", "analyst", "another-service", KESTREL["id"])
+    append_tombstones(tmp_path / "tombstones", "analyst", [line])
+    async with memory_in(tmp_path) as memory:
+        assert await give(memory, KESTREL) == ["forgotten"]
+
+
+async def test_a_database_from_a_backup_does_not_bring_it_back(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await give(memory, KESTREL)
+    shutil.copytree(tmp_path, tmp_path.with_name("backup"))
+    async with memory_in(tmp_path) as memory:
+        await memory.forget("analyst", [KESTREL["id"]])
+    for name in ("memplane.db", "index", "received"):
+        old, now = tmp_path.with_name("backup") / name, tmp_path / name
+        shutil.rmtree(now) if now.is_dir() else now.unlink()
+        shutil.copytree(old, now) if old.is_dir() else shutil.copy(old, now)
+    async with memory_in(tmp_path) as memory:
+        assert await recall(memory, "kestrel rollout") == ()
+        assert await give(memory, KESTREL) == ["forgotten"]
+
+
+async def test_forgetting_changes_no_byte_of_the_ledgers(tmp_path: Path) -> None:
+    def ledgers() -> dict[str, bytes]:
+        return {
+            str(path): path.read_bytes()
+            for root in ("ledger", "received")
+            for path in sorted((tmp_path / root).rglob("*"))
+            if path.is_file()
+        }
+
+    (own,) = await record(tmp_path / "ledger", [turn("The osprey lives in Lisbon")])
+    async with memory_in(tmp_path) as memory:
+        await give(memory, KESTREL)
+    before = ledgers()
+    async with memory_in(tmp_path) as memory:
+        assert await recall(memory, "osprey")
+        await memory.forget("analyst", [KESTREL["id"], own.id])
+        assert await recall(memory, "osprey") == ()
+    assert ledgers() == before
+
+
+async def test_forgetting_is_verified_everywhere(tmp_path: Path) -> None:
+    asked = ForgetAsked(agent="analyst", ids=(KESTREL["id"],), verify=True)
+    async with memory_in(tmp_path) as memory:
+        await give(memory, KESTREL, HERON)
+        await memory.settle()
+        receipt = await memory.forget_as_asked(asked)
+    assert receipt.forgotten == 1
+    assert receipt.clean
+    assert {one.place for one in receipt.checked} >= {
+        "tombstones",
+        "recall",
+        "replay and rebuild",
+        "database: episodes",
+        "database: artefacts",
+        "database: the file's bytes",
+    }
+
+
+async def test_a_verification_finds_what_is_still_there(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await give(memory, KESTREL)
+        await memory.settle()
+        checked = await memory.verify_forgotten("analyst", [KESTREL["id"]], [episode_of(KESTREL)])
+    unclean = {one.place for one in checked if not one.clean}
+    assert unclean >= {
+        "tombstones",
+        "recall",
+        "replay and rebuild",
+        "database: episodes",
+        "database: artefacts",
+        "database: the file's bytes",
+    }
+
+
+async def test_a_purge_leaves_no_byte_anywhere_and_the_chain_holds(tmp_path: Path) -> None:
+    canary = "The osprey nests on the roof of the old harbour office"
+    other = entry("Which bird is it?", "A heron, by the pond behind the mill.", minutes=3)
+    said = entry(f"{canary}?", "It does, since the spring of last year.")
+    later = entry("And now?", "Still.", minutes=5)
+    later["request_original"]["messages"].insert(0, {"role": "user", "content": f"{canary}?"})
+    (own,) = await record(tmp_path / "ledger", [turn(f"{canary}.")])
+    ids = (said["id"], own.id)
+    async with memory_in(tmp_path) as memory:
+        await give(memory, said, other, later)
+        await memory.settle()
+        assert await recall(memory, "osprey harbour")
+        receipt = await memory.forget_as_asked(
+            ForgetAsked(agent="analyst", ids=ids, purge=True, verify=True)
+        )
+        assert receipt.repeated == (later["id"],)
+        assert set(receipt.purged) == set(ids)
+        assert not receipt.clean
+        receipt = await memory.forget_as_asked(
+            ForgetAsked(agent="analyst", ids=(*ids, later["id"]), purge=True, verify=True)
+        )
+        assert receipt.clean
+        assert "heron" in texts(await recall(memory, "Which bird?"))
+        assert (await memory.rebuild()).same
+        assert await give(memory, said) == ["forgotten"]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"osprey" in path.read_bytes()]
+    for root in ("ledger", "received"):
+        anchor = read_anchors(tmp_path / root)["analyst"]
+        report = verify_ledger(AgentFolder(tmp_path / root, "analyst"), anchor)
+        assert report.findings == []
+        assert report.erased >= 1
+    async with memory_in(tmp_path) as memory:
+        assert await give(memory, said, later) == ["forgotten", "forgotten"]
+
+
+async def test_copies_of_what_is_purged_go_with_it(tmp_path: Path) -> None:
+    said = entry("The osprey nests on the roof of the harbour office.", "Noted, the roof it is.")
+    later = entry("And now?", "Still there.", minutes=5)
+    later["request_original"]["messages"].insert(0, said["request_original"]["messages"][0])
+    asked = ForgetAsked(agent="analyst", ids=(said["id"],), purge=True, copies=True, verify=True)
+    async with memory_in(tmp_path) as memory:
+        await give(memory, said, later)
+        receipt = await memory.forget_as_asked(asked)
+    assert set(receipt.purged) == {said["id"], later["id"]}
+    assert receipt.clean
+
+
+# The ledgers are the truth
+
+
+async def test_turns_of_our_own_ledger_are_taken_in(tmp_path: Path) -> None:
+    turns = [turn("The osprey lives in Lisbon"), turn("The heron lives in Porto")]
+    await record(tmp_path / "ledger", turns[:1])
+    async with memory_in(tmp_path) as memory:
+        assert await recall(memory, "osprey")
+        await record(tmp_path / "ledger", turns[1:])
+        memory.recorded("analyst")
+        await memory.settle()
+        assert await recall(memory, "heron")
+
+
+async def test_without_its_database_memory_is_what_it_was(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await give(memory, KESTREL, HERON)
+        await memory.settle()
+        before = await recall(memory, "heron service")
+    (tmp_path / "memplane.db").unlink()
+    async with memory_in(tmp_path) as memory:
+        await memory.settle()
+        assert await recall(memory, "heron service") == before
+        assert await give(memory, KESTREL) == ["known"]
+
+
+async def test_an_index_that_is_damaged_is_made_anew(tmp_path: Path) -> None:
+    many = [entry(f"Fact {n} about bird{n}", minutes=n) for n in range(300)]
+    async with memory_in(tmp_path) as memory:
+        await asyncio.gather(*(memory.retain("analyst", raw(one)) for one in many))
+        await memory.settle()
+        before = await recall(memory, "bird7", limit=3)
+    assert [one.id for one in before] == [many[7]["id"]]
+    for path in (tmp_path / "index").rglob("*.*"):
+        if path.is_file():
+            path.write_bytes(b"not an index")
+    async with memory_in(tmp_path) as memory:
+        assert await recall(memory, "bird7", limit=3) == before
+
+
+async def test_an_index_that_fails_meanwhile_is_done_without_and_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> object:
+        raise IndexUnusable("the disk failed")
+
+    many = [entry(f"Fact {n} about bird{n}", minutes=n) for n in range(300)]
+    async with memory_in(tmp_path) as memory:
+        await asyncio.gather(*(memory.retain("analyst", raw(one)) for one in many))
+        await memory.settle()
+        (first,) = (tmp_path / "index").iterdir()
+        before = await recall(memory, "bird7", limit=3)
+        with monkeypatch.context() as patched:
+            patched.setattr(TextIndex, "candidates", fail)
+            assert await recall(memory, "bird7", limit=3) == before
+        await memory.settle()
+        (second,) = (tmp_path / "index").iterdir()
+        assert second != first
+        assert await recall(memory, "bird7", limit=3) == before
+
+
+async def test_a_rebuild_proves_that_nothing_differs_and_repairs_what_does(
+    tmp_path: Path,
+) -> None:
+    async with memory_in(tmp_path) as memory:
+        await give(memory, KESTREL, HERON)
+        await memory.forget("analyst", [HERON["id"]])
+        outcome = await memory.rebuild()
+        assert outcome.same
+        assert {one.name: one.rows for one in outcome.tables}["episodes"] == 1
+        await memory._records.write(
+            lambda rows: rows.run("UPDATE episodes SET answer = 'On Friday.'")
+        )
+        outcome = await memory.rebuild()
+        assert [one.name for one in outcome.tables if not one.same] == ["episodes"]
+        assert "Thursday" in texts(await recall(memory, "kestrel rollout"))
+        assert (await memory.rebuild()).same
+        assert await give(memory, HERON) == ["forgotten"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_any_order_of_arrival_gives_the_same_memory(tmp_path: Path, seed: int) -> None:
+    some = random.Random(seed)  # noqa: S311
+    entries = [
+        entry(
+            some.choice(
+                ["Status?", f"What about the kestrel {some.randrange(9)}?", "I hate delays!"]
+            ),
+            some.choice(
+                ["All systems nominal.", f"We decided on plan {n}.", "I will fix it today."]
+            ),
+            minutes=some.choice([n, n * 17, n // 3]),
+        )
+        for n in range(60)
+    ]
+    shuffled = some.sample(entries, len(entries))
+    questions = ["kestrel plan", "delays", "What did we decide?"]
+    seen = []
+    for name, order in (("sorted", entries), ("shuffled", shuffled)):
+        async with memory_in(tmp_path / name) as memory:
+            for one in order:
+                await memory.retain("analyst", raw(one))
+                if some.random() < 0.1:
+                    await memory.settle()
+            gone = [one["id"] for one in entries[::7]]
+            await memory.forget("analyst", some.sample(gone, len(gone)))
+            await memory.settle()
+            answers = [await recall(memory, one) for one in questions]
+            seen.append((await memory._records.read(contents), answers))
+    assert seen[0] == seen[1]
+
+
+async def test_work_that_failed_is_tried_again_and_breaks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from memplane.memory import deriving
+
+    def fail(*_: object) -> object:
+        raise RuntimeError("a bug")
+
+    async with memory_in(tmp_path) as memory:
+        with monkeypatch.context() as patched:
+            patched.setattr(deriving, "artefacts_of", fail)
+            assert await give(memory, KESTREL) == ["retained"]
+            with pytest.raises(RuntimeError):
+                await memory.settle()
+            assert await recall(memory, "kestrel")
+        await memory.settle()
+        assert (await memory.rebuild()).same
+
+
+async def test_messages_are_asked_about_their_last_question(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await give(memory, KESTREL, HERON)
+        messages = [
+            {"role": "user", "content": "Who owns the heron service?"},
+            {"role": "assistant", "content": "Priya."},
+            {"role": "user", "content": [{"type": "text", "text": "And the kestrel rollout?"}]},
+        ]
+        found = await memory.recall(Ask(agent="analyst", messages=messages, limit=1))
+    assert [one.id for one in found.memories] == [KESTREL["id"]]

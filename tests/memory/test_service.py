@@ -1,0 +1,144 @@
+"""memplane as a memory service: the contract of every service, and what is ours alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from memplane.pod.descriptor import read_descriptor
+from tests.pod.service_contract import MemoryService, Restart, ServiceContract, entry
+from tests.support.running import Running, memplane, running_memplane
+
+TOKEN = "the-service-token-of-these-tests"
+
+
+class Processes:
+    """Starts memplane, one process at a time, always with the same home."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.stack = ExitStack()
+        self.running: Running | None = None
+
+    def start(self) -> MemoryService:
+        self.stack.close()
+        self.running = self.stack.enter_context(
+            running_memplane(self.home, env={"MEMPLANE_SERVICE_TOKEN": TOKEN})
+        )
+        return MemoryService(self.running.address, TOKEN)
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    made = Processes(tmp_path / "home")
+    with made.stack:
+        yield made
+        made.stack.close()
+
+
+@pytest.fixture
+def service(processes: Processes) -> MemoryService:
+    return processes.start()
+
+
+@pytest.fixture
+def restarted(processes: Processes) -> Restart:
+    return processes.start
+
+
+class TestMemplane(ServiceContract):
+    """memplane keeps the contract of memory services."""
+
+
+def test_it_describes_itself(service: MemoryService) -> None:
+    reply = service.ask("GET", "/.claw-describe.json", headers={"Authorization": ""})
+    assert reply.status == 200
+    described = read_descriptor(reply.body)
+    assert described.memory is not None
+    assert (described.memory.recall, described.memory.forget) == ("/recall", "/forget")
+
+
+def test_retain_answers_with_a_receipt(service: MemoryService) -> None:
+    one = entry()
+    reply = service.post("/retain", {"agent_id": "a", "entry": one})
+    assert reply.status == 202
+    assert reply.json() == {
+        "id": one["id"],
+        "status": "retained",
+        "durable": True,
+        "searchable": True,
+        "redacted": 0,
+    }
+
+
+def test_the_service_token_reaches_memory_and_nothing_else(
+    service: MemoryService, processes: Processes
+) -> None:
+    service.retain("a", entry())
+    for path in ("/api/v1/status", "/api/v1/tokens", "/metrics"):
+        assert service.ask("GET", path).status == 403
+    assert service.ask("GET", "/history/a").status in {403, 404}
+    for path in ("/api/v1/memory/forget", "/api/v1/memory/rebuild"):
+        assert service.post(path, {"agent": "a", "ids": ["x"]}).status == 403
+
+
+def test_an_agents_token_needs_no_agent_and_reaches_no_other(
+    service: MemoryService, processes: Processes
+) -> None:
+    service.retain("a", entry())
+    made = memplane(
+        processes.home, *("token", "create", "--agent", "b", "--scope", "read", "--json")
+    )
+    token = json.loads(made.stdout)["token"]
+    of_b = MemoryService(service.base_url, token)
+    messages = [{"role": "user", "content": "When is the kestrel rollout?"}]
+    assert of_b.post("/recall", {"messages": messages}).json() == {"memories": []}
+    absent = of_b.post("/recall", {"agent_id": "nobody", "messages": messages})
+    other = of_b.post("/recall", {"agent_id": "a", "messages": messages})
+    assert (other.status, other.body) == (absent.status, absent.body) == (404, absent.body)
+    assert of_b.post("/retain", {"entry": entry()}).status == 403
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"limit": 0}, {"limit": 51}, {"limit": "3"}, {"max_bytes": 65537}, {"explain": "yes"}],
+)
+def test_what_cannot_be_asked_is_refused(service: MemoryService, more: dict[str, object]) -> None:
+    body = {"agent_id": "a", "messages": [], **more}
+    assert service.post("/recall", body).status == 400
+
+
+def test_the_command_line_asks_the_running_one(
+    service: MemoryService, processes: Processes
+) -> None:
+    said = memplane(processes.home, "retain", "--agent", "a", "The osprey lives in Lisbon.")
+    assert said.returncode == 0, said.stderr
+    assert "1 retained" in said.stdout
+    assert "Lisbon" in json.dumps(
+        service.post(
+            "/recall", {"agent_id": "a", "messages": [{"role": "user", "content": "osprey?"}]}
+        ).json()
+    )
+    found = memplane(processes.home, "recall", "--agent", "a", "--json", "where is the osprey")
+    assert found.returncode == 0
+    (memory,) = json.loads(found.stdout)["memories"]
+    assert memory["text"] == "The osprey lives in Lisbon."
+    rebuilt = memplane(processes.home, "rebuild")
+    assert rebuilt.returncode == 0, rebuilt.stdout
+    assert "memory is what the ledgers say" in rebuilt.stdout
+
+
+def test_the_command_line_needs_nothing_running(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert memplane(home, "retain", "--agent", "a", "The osprey lives in Lisbon.").returncode == 0
+    found = memplane(home, "recall", "--agent", "a", "--explain", "osprey")
+    assert "The osprey lives in Lisbon." in found.stdout
+    assert "why: match; ospr" in found.stdout
+    nothing = memplane(home, "recall", "--agent", "a", "penguins")
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+    assert "nothing is remembered" in nothing.stderr
+    assert "say which agent" in memplane(home, "recall", "osprey").stderr
