@@ -79,7 +79,9 @@ async def follow(records: Records, places: Places, ledger: str, agent: str) -> F
     entries = unreadable = 0
     more = True
     while more:
-        page = await records.read(lambda rows: _read_page(rows, places, ledger, agent))
+        page = await records.read(
+            lambda rows: _read_page(rows, places, ledger, agent), patient=True
+        )
         taken = await records.write(partial(_take_in, ledger=ledger, agent=agent, page=page))
         entries, unreadable = entries + taken, unreadable + page.unreadable
         more = page.has_more

@@ -312,7 +312,8 @@ class Memory:
                 self._follow_received()
                 await self._work()
                 await derive_all(again, self.places)
-                outcome = compared(await self._records.read(contents), await again.read(contents))
+                live = await self._records.read(contents, patient=True)
+                outcome = compared(live, await again.read(contents))
                 if not outcome.same:
                     await self._records.replace_by(again, table.TABLES)
                     await self._begin_index_anew()
@@ -499,7 +500,7 @@ class Memory:
         """Let the text index take in changed episodes; says whether there were any."""
         async with self._indexing:
             changed = await self._records.read(
-                lambda rows: table.unindexed(rows, _INDEXED_AT_ONCE)
+                lambda rows: table.unindexed(rows, _INDEXED_AT_ONCE), patient=True
             )
             if not changed:
                 return False

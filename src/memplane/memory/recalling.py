@@ -13,13 +13,14 @@ from memplane.memory.blocks import Findings, Match, Shares, Weighty, matches_onl
 from memplane.memory.contract import Ask, Recalled
 from memplane.memory.episode import Episode
 from memplane.memory.question import Question, question_of
-from memplane.memory.rows import About, Searchable
+from memplane.memory.rows import About
 from memplane.records.store import Connection
 from memplane.retrieval.index import TextIndex
 from memplane.retrieval.scoring import (
     Document,
     Scored,
     Statistics,
+    best_possible,
     idf,
     is_match,
     rank,
@@ -27,9 +28,10 @@ from memplane.retrieval.scoring import (
 )
 from memplane.retrieval.words import question_terms
 
-SCORED_EXACTLY: Final = 256
-_CANDIDATES: Final = 100
-_MATCHES: Final = 10
+SCORED_EXACTLY: Final = 24
+_CANDIDATES: Final = 24
+_MATCHES: Final = 8
+_LOOKED_INTO: Final = 5
 _FEW_TERMS: Final = 2
 _WEIGHTY_KINDS: Final = (Kind.AFFECT, Kind.DECISION, Kind.COMMITMENT, Kind.FACT)
 _WEIGHTY_FROM: Final = 60
@@ -45,7 +47,8 @@ def recalled(rows: Connection, index: TextIndex | None, ask: Ask, shares: Shares
     terms = _terms(question)
     if known is None or not known.episodes or not terms:
         return Recalled()
-    sought = _ranked(rows, index, known, terms)
+    likely = max(_CANDIDATES, 2 * (ask.limit or 0))
+    sought = _ranked(_Searching(rows, index, known, likely), terms)
     matched = _matches(rows, known, sought, ask.limit or _MATCHES)
     matches = [one.match for one in matched]
     if ask.limit is not None:
@@ -117,47 +120,62 @@ def _terms_in(text: str) -> Mapping[str, int]:
     return question_terms(text)
 
 
-def _ranked(
-    rows: Connection, index: TextIndex | None, known: About, terms: Mapping[str, int]
-) -> _Sought:
+@dataclass(frozen=True, slots=True)
+class _Searching:
+    """Where an agent's episodes are looked for, and how many of them are scored."""
+
+    rows: Connection
+    index: TextIndex | None
+    known: About
+    likely: int
+
+
+def _ranked(where: _Searching, terms: Mapping[str, int]) -> _Sought:
     """Score the agent's episodes: all of them when they are few, else the likely ones."""
+    rows, index, known = where.rows, where.index, where.known
     if index is None or known.episodes <= SCORED_EXACTLY:
         found = table.all_searchable(rows, known.number)
-        frequencies = _frequencies(terms, found)
+        counts = {one.key: table.counts_in(one.packed) for one in found}
+        frequencies = _frequencies(terms, counts.values())
     else:
         tail = {one.key: one for one in table.searchable_tail(rows, known.number)}
-        keys = index.candidates(known.number, list(terms), _CANDIDATES)
+        keys = index.candidates(known.number, list(terms), where.likely)
         indexed = [key for key in keys if key not in tail]
         found = [*table.searchable_in(rows, known.number, indexed), *tail.values()]
-        frequencies = _frequencies(terms, (one for one in tail.values() if not one.known))
+        counts = {one.key: table.counts_in(one.packed) for one in found}
+        new = (counts[one.key] for one in tail.values() if not one.known)
+        frequencies = _frequencies(terms, new)
         for term, count in index.frequencies(known.number, list(terms)).items():
             frequencies[term] += count
     statistics = Statistics(known.episodes, known.terms, frequencies)
-    documents = [Document(one.key, one.counts, one.length) for one in found]
+    documents = [Document(one.key, counts[one.key], one.length) for one in found]
     order = {one.key: (-one.at, one.id) for one in found}
     scored = rank(terms, documents, statistics, limit=len(documents))
     scored.sort(key=lambda one: (-one.score, order[one.key]))
-    return _Sought(terms, statistics, scored, {one.key: one.counts for one in found})
+    return _Sought(terms, statistics, scored, counts)
 
 
-def _frequencies(terms: Iterable[str], found: Iterable[Searchable]) -> dict[str, int]:
+def _frequencies(terms: Iterable[str], found: Iterable[Mapping[str, int]]) -> dict[str, int]:
     counted = dict.fromkeys(terms, 0)
-    for one in found:
-        for term in counted.keys() & one.counts.keys():
+    for counts in found:
+        for term in counted.keys() & counts.keys():
             counted[term] += 1
     return counted
 
 
 def _matches(rows: Connection, known: About, sought: _Sought, limit: int) -> list[_Matched]:
-    terms, statistics = sought.terms, sought.statistics
+    statistics = sought.statistics
+    best = best_possible(sought.terms, statistics)
     matching = [one for one in sought.scored if is_match(one, statistics)][:limit]
     episodes = table.episodes_by_key(rows, known.number, [one.key for one in matching])
     found: list[_Matched] = []
-    for one, turn in zip(matching, episodes, strict=True):
-        derived = table.derived_from(rows, known.number, (turn.at, turn.id))
+    for place, (one, turn) in enumerate(zip(matching, episodes, strict=True)):
+        derived: list[Artefact] = []
+        if place < _LOOKED_INTO:
+            derived = table.derived_from(rows, known.number, (turn.at, turn.id))
         match = Match(
             turn,
-            relative(one, terms, statistics),
+            relative(one, best),
             sought.held(one.key),
             one.parts["coverage"],
             _salience(derived, turn),

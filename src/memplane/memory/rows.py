@@ -6,8 +6,9 @@ Every statement names the agent that it is about.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cache
 from typing import Final, TypeAlias
 
 import msgspec
@@ -315,13 +316,14 @@ def artefacts(
     rows: Connection, number: int, kinds: Sequence[Kind], *, least: int, limit: int
 ) -> list[Artefact]:
     """Return what was derived, of some kinds, the most salient first, then the newest."""
-    found: list[Artefact] = []
-    sql = (
-        f"SELECT {_ARTEFACT} FROM artefacts WHERE agent = ? AND kind = ? AND salience >= ? "  # noqa: S608
-        "ORDER BY salience DESC, at DESC, stretch_id, position LIMIT ?"
+    one_kind = (
+        f"SELECT * FROM (SELECT {_ARTEFACT} FROM artefacts "  # noqa: S608
+        "WHERE agent = ? AND kind = ? AND salience >= ? "
+        "ORDER BY salience DESC, at DESC, stretch_id, position LIMIT ?)"
     )
-    for kind in kinds:
-        found += map(_artefact, rows.rows(sql, (number, kind, least, limit)))
+    sql = " UNION ALL ".join([one_kind] * len(kinds))
+    parameters = [value for kind in kinds for value in (number, kind, least, limit)]
+    found = list(map(_artefact, rows.rows(sql, parameters)))
     found.sort(key=lambda one: (-one.salience, -one.at, one.sources, one.text))
     return found[:limit]
 
@@ -337,14 +339,12 @@ def timeline(rows: Connection, number: int, limit: int) -> list[Artefact]:
 
 def derived_from(rows: Connection, number: int, key: Key) -> list[Artefact]:
     """Return what was derived from the stretch that a turn is in."""
-    stretch = stretch_at(rows, number, key)
-    if stretch is None:
-        return []
     sql = (
-        f"SELECT {_ARTEFACT} FROM artefacts WHERE agent = ? AND stretch_at = ? "  # noqa: S608
-        "AND stretch_id = ? ORDER BY position"
+        f"SELECT {_ARTEFACT} FROM artefacts WHERE agent = ? AND (stretch_at, stretch_id) = "  # noqa: S608
+        "(SELECT at, id FROM stretches WHERE agent = ? AND (at, id) <= (?, ?) "
+        "ORDER BY at DESC, id DESC LIMIT 1) ORDER BY position"
     )
-    return list(map(_artefact, rows.rows(sql, (number, *stretch.first))))
+    return list(map(_artefact, rows.rows(sql, (number, number, *key))))
 
 
 def _artefact(row: Row) -> Artefact:
@@ -364,14 +364,14 @@ class Searchable:
     at: int
     id: str
     length: int
-    counts: Mapping[str, int]
+    packed: bytes
     known: bool = True
 
 
 def all_searchable(rows: Connection, number: int) -> list[Searchable]:
     """Return what scoring needs of all of an agent's episodes."""
     sql = "SELECT key, at, id, length, counts FROM episodes WHERE agent = ? AND state = 0"
-    return [_searchable(row) for row in rows.rows(sql, (number,))]
+    return [Searchable(*row) for row in rows.rows(sql, (number,))]
 
 
 def searchable_in(rows: Connection, number: int, keys: Sequence[int]) -> list[Searchable]:
@@ -380,35 +380,41 @@ def searchable_in(rows: Connection, number: int, keys: Sequence[int]) -> list[Se
     for first in range(0, len(keys), _AT_ONCE):
         some = keys[first : first + _AT_ONCE]
         sql = (
-            "SELECT key, at, id, length, counts FROM episodes WHERE agent = ? AND state = 0 "  # noqa: S608
+            # The sign keeps the planner from walking over all of the agent's episodes.
+            "SELECT key, at, id, length, counts FROM episodes WHERE +agent = ? AND +state = 0 "  # noqa: S608
             f"AND key IN ({', '.join('?' * len(some))})"
         )
-        found += map(_searchable, rows.rows(sql, (number, *some)))
+        found += (Searchable(*row) for row in rows.rows(sql, (number, *some)))
     return found
 
 
 def searchable_tail(rows: Connection, number: int) -> list[Searchable]:
     """Return what scoring needs of the episodes that the text index has to look at yet."""
-    sql = (
-        "SELECT e.key, e.at, e.id, e.length, e.counts, u.known FROM unindexed u "
-        "JOIN episodes e ON e.key = u.key WHERE u.agent = ? AND e.agent = ? AND e.state = 0"
+    known: dict[int, int] = dict(
+        rows.rows("SELECT key, known FROM unindexed WHERE agent = ?", (number,))
     )
-    return [_searchable(row[:5], known=bool(row[5])) for row in rows.rows(sql, (number, number))]
+    found = searchable_in(rows, number, list(known)) if known else []
+    return [replace(one, known=bool(known[one.key])) for one in found]
 
 
-def _searchable(row: Row, *, known: bool = True) -> Searchable:
-    key, at, entry_id, length, counts = row
-    return Searchable(key, at, entry_id, length, _counts(counts), known)
+def counts_in(packed: bytes) -> dict[str, int]:
+    """Read the terms of an episode, and how often each is in it."""
+    return _decoder().decode(packed)
 
 
-def _counts(packed: bytes) -> dict[str, int]:
-    return msgspec.msgpack.decode(packed, type=dict[str, int])
+@cache
+def _decoder() -> msgspec.msgpack.Decoder[dict[str, int]]:
+    return msgspec.msgpack.Decoder(dict[str, int])
 
 
-def episodes_by_key(rows: Connection, number: int, keys: Iterable[int]) -> list[Episode]:
-    """Return episodes in the order of their keys; one that is gone is left out."""
-    sql = f"SELECT {_EPISODE} FROM episodes WHERE key = ? AND agent = ?"  # noqa: S608
-    return [_episode(row) for key in keys for row in rows.rows(sql, (key, number))]
+def episodes_by_key(rows: Connection, number: int, keys: Sequence[int]) -> list[Episode]:
+    """Return episodes in the order in which their keys are given."""
+    sql = (
+        f"SELECT {_EPISODE}, key FROM episodes WHERE +agent = ? "  # noqa: S608
+        f"AND key IN ({', '.join('?' * len(keys))})"
+    )
+    found = {row[-1]: _episode(row) for row in rows.rows(sql, (number, *keys))}
+    return [found[key] for key in keys if key in found]
 
 
 def newest(rows: Connection, number: int, limit: int) -> list[Episode]:
@@ -485,7 +491,7 @@ def unindexed(rows: Connection, limit: int) -> list[Unindexed]:
         "LEFT JOIN episodes e ON e.key = u.key AND e.agent = u.agent ORDER BY u.key LIMIT ?"
     )
     return [
-        Unindexed(key, agent, _counts(counts) if state == State.SEARCHABLE else None)
+        Unindexed(key, agent, counts_in(counts) if state == State.SEARCHABLE else None)
         for key, agent, state, counts in rows.rows(sql, (limit,))
     ]
 

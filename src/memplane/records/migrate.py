@@ -52,8 +52,8 @@ def migrate(connection: Connection, steps: list[Migration], *, where: str) -> No
     if taken != known[: len(taken)]:
         raise RecordsError(
             f"{where} was made by a newer version of memplane (its schema is {taken[-1]}, this "
-            f"version knows {known[-1]}). Install that version again, or `memplane rebuild` with "
-            "the file moved away"
+            f"version knows {known[-1]}). Install that version again, or move the file away: it "
+            "is made anew from the ledgers at the next start"
         )
     for step in steps[len(taken) :]:
         for statement in step.statements:

@@ -1,4 +1,4 @@
-"""Records in a SQLite file: one thread writes, several read.
+"""Records in a SQLite file: one thread writes, others read.
 
 A write is durable when it returns (synchronous=FULL). What is deleted is overwritten in the
 file, so that forgetting leaves no bytes behind.
@@ -22,7 +22,6 @@ from memplane.objects.files import holds
 from memplane.records.migrate import migrate, migrations
 from memplane.records.store import Connection, Database, Row, Value
 
-_READERS: Final = 4
 _BUSY_MS: Final = 10_000
 _WRITER: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 _SETTINGS: Final = (
@@ -78,20 +77,25 @@ class SqliteRecords:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="records-write")
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="records-read")
+        # One thread, because two would hand the interpreter's lock to and fro at every row.
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="records-read")
+        self._patient = ThreadPoolExecutor(1, thread_name_prefix="records-patient")
         self._mine = threading.local()
         self._writing: SqliteConnection | None = None
-        self._reading: list[SqliteConnection] = []
+        self._opened: list[SqliteConnection] = []
 
     async def open(self) -> None:
         """Open the file, make it when there is none, and bring its schema up to date."""
         await self._in(self._writer, self._open)
 
-    async def read(self, work: Callable[[Connection], _T], *, quick: bool = False) -> _T:
+    async def read(
+        self, work: Callable[[Connection], _T], *, quick: bool = False, patient: bool = False
+    ) -> _T:
         if quick:
             with self._explained():
                 return _in_transaction(self._reader(), work)
-        return await self._in(self._readers, lambda: _in_transaction(self._reader(), work))
+        pool = self._patient if patient else self._reading
+        return await self._in(pool, lambda: _in_transaction(self._reader(), work))
 
     async def write(self, work: Callable[[Connection], _T]) -> _T:
         return await self._in(self._writer, lambda: self._write(work))
@@ -131,8 +135,8 @@ class SqliteRecords:
             yield
         except apsw.Error as error:
             raise RecordsError(
-                f"{self.path} cannot be used: {error}. Is the disk full or the file damaged? "
-                "`memplane rebuild` makes it anew from the ledgers"
+                f"{self.path} cannot be used: {error}. Is the disk full? If the file is damaged, "
+                "move it away: it is made anew from the ledgers at the next start"
             ) from error
 
     def _open(self) -> None:
@@ -151,7 +155,7 @@ class SqliteRecords:
             self._mine.connection = SqliteConnection(
                 self.path, apsw.SQLITE_OPEN_READWRITE, _READ_SETTINGS
             )
-            self._reading.append(self._mine.connection)
+            self._opened.append(self._mine.connection)
         return cast("SqliteConnection", self._mine.connection)
 
     def _replace_by(self, other: Path, tables: Sequence[str]) -> None:
@@ -174,9 +178,9 @@ class SqliteRecords:
         self._writing.run("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _close(self) -> None:
-        self._readers.shutdown()
-        self._writer.shutdown()
-        for connection in (*self._reading, self._writing):
+        for pool in (self._reading, self._patient, self._writer):
+            pool.shutdown()
+        for connection in (*self._opened, self._writing):
             if connection is not None:
                 connection.close()
 

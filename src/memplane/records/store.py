@@ -34,10 +34,13 @@ class Connection(Protocol):
 class Records(Protocol):
     """Rows that stay. There is one writer at a time, and any number of readers."""
 
-    async def read(self, work: Callable[[Connection], T], *, quick: bool = False) -> T:
+    async def read(
+        self, work: Callable[[Connection], T], *, quick: bool = False, patient: bool = False
+    ) -> T:
         """Do work that only reads, on one state of the rows.
 
         A few lookups are `quick`: where rows are in this process, they are not worth a thread.
+        Work that is `patient` may take long; nobody who is in a hurry waits behind it.
 
         Raises:
             RecordsError: The store cannot be read.

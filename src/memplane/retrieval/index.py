@@ -34,6 +34,7 @@ _VERSION: Final = 1
 _LABEL: Final = "memplane.json"
 _HEAP: Final = 15_000_000  # the least that the library takes
 _MOST_REPEATS: Final = 32  # more of the same term changes no order
+_MOST_COUNTED: Final = 100_000
 _MOST_TERMS: Final = 64
 _CHUNK: Final = 1 << 20
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -65,6 +66,7 @@ class TextIndex:
         self._writing = threading.Lock()
         self._writer: tantivy.IndexWriter | None = None
         self._is_closed = False
+        self._counted: dict[str, int] = {}
 
     @classmethod
     def create(cls, folder: Path, generation: str) -> TextIndex:
@@ -107,6 +109,7 @@ class TextIndex:
             self._commit(old, new)
             sync_folder(self._folder)  # the library syncs it before it names the commit
             self._index.reload()
+            self._counted = {}
 
     def _commit(self, old: tantivy.Query, new: list[tantivy.Document]) -> None:
         if self._is_closed:
@@ -159,11 +162,19 @@ class TextIndex:
             IndexUnusable: The index cannot be read.
         """
         with _translated("read"):
+            # Taken before the searcher: what an older one counted never gets into newer figures.
+            counted = self._counted
             searcher = self._index.searcher()
             # The library's own figure counts deleted documents too, while their segment lives.
             is_exact = searcher.doc_freq(_TERMS, _EVERY_DOCUMENT) == searcher.num_docs
             count = _frequency if is_exact else _live_frequency
-            return {term: count(searcher, _own(agent, term)) for term in terms}
+            found: dict[str, int] = {}
+            for term in terms:
+                own = _own(agent, term)
+                if own not in counted and len(counted) < _MOST_COUNTED:
+                    counted[own] = count(searcher, own)
+                found[term] = counted[own] if own in counted else count(searcher, own)
+            return found
 
     def close(self) -> None:
         """Stop changing it, and let go of its lock. Searches go on over what was committed."""

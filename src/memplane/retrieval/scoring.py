@@ -66,7 +66,8 @@ def rank(
     limit: int,
 ) -> list[Scored]:
     """Return the documents that hold some of the question, the best first."""
-    weights = _weights(question, statistics)
+    weighed = _weights(question, statistics)
+    weights = {one.term: one for one in weighed}
     average = statistics.terms / statistics.documents if statistics.documents > 0 else 0.0
     found: list[tuple[float, int, float, int]] = []
     for document in documents:
@@ -76,7 +77,7 @@ def rank(
         if held > 0:
             found.append((-score, document.key, held, informative))
     found.sort()
-    mass = sum(one.weight for one in weights)
+    mass = sum(one.weight for one in weighed)
     return [
         Scored(
             key,
@@ -87,13 +88,14 @@ def rank(
     ]
 
 
-def relative(scored: Scored, question: Mapping[str, int], statistics: Statistics) -> float:
-    """Return a score between 0 and 1 for people.
+def best_possible(question: Mapping[str, int], statistics: Statistics) -> float:
+    """Return the score of a document of average length that holds the whole question once."""
+    return sum(one.weight for one in _weights(question, statistics))
 
-    It is 1 for what does as well as a document of average length that holds the whole question.
-    """
-    mass = sum(one.weight for one in _weights(question, statistics))
-    return min(1.0, scored.score / mass) if mass > 0 else 0.0
+
+def relative(scored: Scored, best: float) -> float:
+    """Return a score between 0 and 1 for people: how near it comes to the best possible one."""
+    return min(1.0, scored.score / best) if best > 0 else 0.0
 
 
 def is_match(scored: Scored, statistics: Statistics) -> bool:
@@ -134,13 +136,13 @@ def _weights(question: Mapping[str, int], statistics: Statistics) -> list[_Weigh
 
 
 def _scores(
-    counts: Mapping[str, int], weights: Iterable[_Weight], slowness: float
+    counts: Mapping[str, int], weights: Mapping[str, _Weight], slowness: float
 ) -> tuple[float, float, int]:
     """Return a document's score, the weight of the terms it holds, and how many tell it apart."""
     score = held = 0.0
     informative = 0
-    for term, weight, is_informative in weights:
-        count = counts.get(term, 0)
+    for term in sorted(weights.keys() & counts.keys()):
+        count, (_, weight, is_informative) = counts[term], weights[term]
         if count > 0:
             score += weight * _saturated(count, slowness)
             held += weight
