@@ -65,6 +65,17 @@ def test_exit_sends_what_was_batched(azurite: Azurite, container: str, tmp_path:
     assert count_waiting(tmp_path / "cache" / "outbox") == 0
 
 
+def the_rest_of(process: subprocess.Popen[str]) -> list[str]:
+    """Read what a process said after the lines that were read; `communicate` would lose some."""
+    assert process.stdout is not None
+    with process.stdout as said:
+        rest = said.read().splitlines()
+    process.wait(timeout=60)
+    if process.stderr is not None:
+        process.stderr.close()
+    return rest
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_sends_what_was_batched(
     number: signal.Signals, azurite: Azurite, container: str, tmp_path: Path
@@ -74,7 +85,7 @@ def test_a_signal_sends_what_was_batched(
     assert process.stdout is not None
     promised = [process.stdout.readline().strip() for _ in range(5)]
     process.send_signal(number)
-    promised += process.communicate(timeout=60)[0].splitlines()
+    promised += the_rest_of(process)
     assert process.returncode == -number
     with BlobBackend(azurite.by_key(container), cache=tmp_path / "other") as backend:
         found = lines_of(backend)
@@ -95,7 +106,7 @@ def test_a_kill_during_a_batch_loses_and_doubles_nothing(
         spoken = range(30 + 40 * (round_number % 7))
         promised += [process.stdout.readline().strip() for _ in spoken]
         process.kill()
-        promised += process.communicate(timeout=60)[0].splitlines()
+        promised += the_rest_of(process)
     assert count_waiting(tmp_path / "cache" / "outbox") > 0
     with CachedBlobBackend(azurite.by_key(container), cache=tmp_path / "cache") as backend:
         backend.append_text("log.txt", "last\n")

@@ -9,11 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from memplane.errors import IndexUnusable, InvalidRequest, UnknownAgent
+from memplane.errors import (
+    IndexUnusable,
+    InvalidRequest,
+    NotRecorded,
+    RecordsError,
+    UnknownAgent,
+)
 from memplane.ledger.anchors import read_anchors
 from memplane.ledger.checking import verify_ledger
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.tombstones import Tombstone, append_tombstones
+from memplane.memory import memory as memory_module
 from memplane.memory.contract import Ask, ForgetAsked
 from memplane.memory.episode import episode_of
 from memplane.memory.rebuilding import contents
@@ -70,6 +77,107 @@ async def test_opaque_ids_are_taken_and_none_is_not(tmp_path: Path) -> None:
                 await memory.retain("analyst", other)
         with pytest.raises(UnknownAgent):
             await memory.retain("../analyst", raw(KESTREL))
+
+
+ODD = [
+    {"ts": None},
+    {"ts": 5},
+    {"status": 3},
+    {"status": None},
+    {"occurrence": "2"},
+    {"occurrence": 2.5},
+    {"claw_id": 7},
+    {"usage": []},
+    {"response": 4},
+    {"request_original": "text"},
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+async def test_what_is_acknowledged_is_there_after_a_rebuild_however_odd_it_is(
+    tmp_path: Path, odd: dict[str, object]
+) -> None:
+    async with memory_in(tmp_path) as memory:
+        assert await give(memory, {**KESTREL, **odd}) == ["retained"]
+        assert (await memory.rebuild()).same
+        assert await give(memory, {**KESTREL, **odd}) == ["known"]
+
+
+async def test_what_could_not_be_read_again_is_not_acknowledged(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        with pytest.raises(InvalidRequest, match="read again"):
+            await memory.retain("analyst", b'{"version":1,"id":"q","status":"erased"}')
+
+
+async def test_an_id_stays_what_it_is(tmp_path: Path) -> None:
+    ids = [" x1 ", "sk-live-" + "123456789", "i" * 512, "ä" * 400, "turn_1", "turn-1"]
+    async with memory_in(tmp_path) as memory:
+        for number, identifier in enumerate(ids):
+            said = {**entry(f"Fact about bird{number}", id=identifier)}
+            del said["response"]
+            assert (await memory.retain("analyst", raw(said))).id == identifier
+        for number, identifier in enumerate(ids):
+            (found,) = await recall(memory, f"bird{number}", limit=1)
+            assert found.entry_ids == (identifier,)
+            asked = ForgetAsked(agent="analyst", ids=(identifier,), verify=True)
+            assert (await memory.forget_as_asked(asked)).clean
+            assert not await recall(memory, f"bird{number}", limit=1)
+
+
+async def test_ledgers_with_long_ids_are_followed_to_their_end(tmp_path: Path) -> None:
+    many = [entry(f"Fact about bird{n}", id=f"{n:04}" + "ä" * 400) for n in range(1001)]
+    async with memory_in(tmp_path) as memory:
+        await asyncio.gather(*(memory.retain("analyst", raw(one)) for one in many))
+    (tmp_path / "memplane.db").unlink()
+    async with memory_in(tmp_path) as memory:
+        assert (await memory.status()).episodes == 1001
+
+
+async def test_one_entry_that_cannot_be_kept_fails_alone(tmp_path: Path) -> None:
+    (tmp_path / "received").mkdir(mode=0o700)
+    (tmp_path / "received" / "broken").write_text("no folder")
+    async with memory_in(tmp_path) as memory:
+        given = [("broken", raw(KESTREL)), ("fine", raw(KESTREL)), ("fine", b"{no json")]
+        outcomes = await asyncio.gather(
+            *(memory.retain(*one) for one in given), return_exceptions=True
+        )
+        assert isinstance(outcomes[0], NotRecorded)
+        assert isinstance(outcomes[2], InvalidRequest)
+        assert getattr(outcomes[1], "status", "") == "retained"
+        assert await recall(memory, "kestrel", agent="fine")
+
+
+async def test_what_reached_the_ledger_but_not_the_database_comes_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> object:
+        raise RecordsError("the disk is full for a moment")
+
+    async with memory_in(tmp_path) as memory:
+        with monkeypatch.context() as patched:
+            patched.setattr(memory_module, "_take_in", fail)
+            with pytest.raises(RecordsError):
+                await give(memory, KESTREL)
+        await memory.settle()
+        assert await recall(memory, "kestrel")
+        assert await give(memory, KESTREL) == ["known"]
+
+
+async def test_a_follow_that_failed_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> object:
+        raise RecordsError("the disk is full for a moment")
+
+    async with memory_in(tmp_path) as memory:
+        await record(tmp_path / "ledger", [turn("The osprey lives in Lisbon")])
+        memory.recorded("analyst")
+        with monkeypatch.context() as patched:
+            patched.setattr(memory_module, "follow", fail)
+            with pytest.raises(RecordsError):
+                await memory.follow()
+        await memory.follow()
+        assert await recall(memory, "osprey")
 
 
 async def test_agents_do_not_see_each_other(tmp_path: Path) -> None:
@@ -158,6 +266,39 @@ async def test_a_tombstone_of_another_service_holds(tmp_path: Path) -> None:
     line = Tombstone("2026-01-02T03:04:05Z", "analyst", "another-service", KESTREL["id"])
     append_tombstones(tmp_path / "tombstones", "analyst", [line])
     async with memory_in(tmp_path) as memory:
+        assert await give(memory, KESTREL) == ["forgotten"]
+
+
+async def test_a_long_reason_hides_no_tombstone(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await give(memory, KESTREL)
+        await memory.forget("analyst", [KESTREL["id"]], reason="世" * 180_000)
+        outcome = await memory.rebuild()
+        assert outcome.same
+        assert await recall(memory, "kestrel rollout") == ()
+
+
+async def test_forgetting_again_writes_tombstones_that_were_lost(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await give(memory, KESTREL)
+        await memory.forget("analyst", [KESTREL["id"]])
+        shutil.rmtree(tmp_path / "tombstones")
+        assert (await memory.forget("analyst", [KESTREL["id"]])).already == 1
+    (tmp_path / "memplane.db").unlink()
+    async with memory_in(tmp_path) as memory:
+        assert await recall(memory, "kestrel rollout") == ()
+
+
+async def test_tombstones_that_the_database_knows_are_written_again(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await give(memory, KESTREL)
+        await memory.forget("analyst", [KESTREL["id"]])
+    shutil.rmtree(tmp_path / "tombstones")
+    async with memory_in(tmp_path) as memory:
+        assert (await memory.rebuild()).same
+    (tmp_path / "memplane.db").unlink()
+    async with memory_in(tmp_path) as memory:
+        assert await recall(memory, "kestrel rollout") == ()
         assert await give(memory, KESTREL) == ["forgotten"]
 
 

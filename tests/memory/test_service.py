@@ -75,6 +75,16 @@ def test_retain_answers_with_a_receipt(service: MemoryService) -> None:
     }
 
 
+def test_half_a_character_is_taken(service: MemoryService) -> None:
+    body = b'{"agent_id":"a","entry":{"id":"h","request_original":{"messages":[{"role":"user",'
+    body += b'"content":"The osprey \\ud800 lives in Lisbon"}]}}}'
+    assert service.ask("POST", "/retain", body).status == 202
+    asked = b'{"agent_id":"a","pod":null,"messages":"osprey \\ud83d"}'
+    reply = service.ask("POST", "/recall", asked)
+    assert reply.status == 200
+    assert "Lisbon" in reply.body.decode()
+
+
 def test_the_service_token_reaches_memory_and_nothing_else(
     service: MemoryService, processes: Processes
 ) -> None:

@@ -57,7 +57,7 @@ class RecallBody(msgspec.Struct, frozen=True, kw_only=True):
     messages: Any = None
     system: Any = None
     metadata: dict[str, Any] | None = None
-    pod: str = ""
+    pod: str | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_ASKED)] | None = None
     max_bytes: Annotated[int, msgspec.Meta(ge=1, le=MOST_BYTES_ASKED)] | None = None
     explain: bool = False
@@ -69,7 +69,7 @@ class RetainBody(msgspec.Struct, frozen=True, kw_only=True):
     agent_id: str = ""
     entry: msgspec.Raw
     metadata: dict[str, Any] | None = None
-    pod: str = ""
+    pod: str | None = None
 
 
 class ForgetBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,9 +77,9 @@ class ForgetBody(msgspec.Struct, frozen=True, kw_only=True):
 
     agent_id: str = ""
     entry_ids: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
-    reason: str = ""
+    reason: str | None = None
     metadata: dict[str, Any] | None = None
-    pod: str = ""
+    pod: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,9 @@ def service_endpoints(plane: Plane, telling: Telling) -> list[Endpoint]:
         agent = _agent(request, body.agent_id)
 
         async def forget() -> tuple[Response, _Told]:
-            await plane.forget(ForgetAsked(agent=agent, ids=body.entry_ids, reason=body.reason))
+            await plane.forget(
+                ForgetAsked(agent=agent, ids=body.entry_ids, reason=body.reason or "")
+            )
             return Response(status_code=204), _Told()
 
         return await telling.told(MemoryOperation.FORGET, agent, forget)
@@ -305,7 +307,8 @@ async def _read(request: Request, kind: type[_T]) -> _T:
         raise HTTPException(400, f"the body is of another type: {error}") from error
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass  # half a surrogate pair, which models do write, is taken the long way
-    value = json.dumps(parse_json(body)).encode()
+    text = json.dumps(parse_json(body), ensure_ascii=False)
+    value = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
     try:
         return msgspec.json.decode(value, type=kind)
     except msgspec.DecodeError as error:

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from memplane.clock import moment, stamp
 from memplane.errors import InvalidCursor
 
-_LONGEST: Final = 512
+_LONGEST: Final = 16_384
 _LARGEST: Final = 1 << 62
 
 

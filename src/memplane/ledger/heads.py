@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from functools import cache
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -41,14 +41,24 @@ def _decoder() -> msgspec.json.Decoder[Head]:
 
 
 def _tolerant(line: bytes) -> Head | None:
-    """Read what the strict decoder refuses: half a surrogate pair, bytes that are not UTF-8."""
+    """Read what the strict decoder refuses.
+
+    Other recorders write half a surrogate pair, bytes that are not UTF-8, or a time that is no
+    text. What is of another type counts as not said, and the line is an entry all the same.
+    """
     import json  # noqa: PLC0415 - hardly ever needed
 
     try:
         body: object = json.loads(line.decode("utf-8", "replace"))
-        return msgspec.convert(body, Head)
-    except (ValueError, RecursionError, msgspec.ValidationError):
+    except (ValueError, RecursionError):
         return None
+    if not isinstance(body, dict):
+        return None
+    members = cast("dict[str, object]", body)
+    texts = {name: members.get(name) for name in ("id", "ts", "status")}
+    said = {name: text for name, text in texts.items() if isinstance(text, str)}
+    occurrence = members.get("occurrence")
+    return Head(**said, occurrence=occurrence if type(occurrence) is int else 1)
 
 
 class _Remains(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

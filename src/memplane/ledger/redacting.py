@@ -70,15 +70,26 @@ def redact_line(redactor: Redactor, line: bytes) -> Redacted[bytes]:
 
     try:
         members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-        reply = msgspec.json.decode(members["response"], type=dict[str, msgspec.Raw])
-        for name, body in reply.items():
-            reply[name] = msgspec.Raw(kept(_redacted_reply(redactor, name, bytes(body))))
-    except (msgspec.DecodeError, UnicodeError, RecursionError, KeyError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return redactor.json(line)  # another shape, but secrets come out of it all the same
-    members["response"] = msgspec.Raw(msgspec.json.encode(reply))
-    for name in members.keys() - _AS_RECORDED - {"response"}:
-        members[name] = msgspec.Raw(kept(redactor.json(bytes(members[name]))))
+    for name in members.keys() - _AS_RECORDED:
+        body = bytes(members[name])
+        found = _redacted_response(redactor, body) if name == "response" else redactor.json(body)
+        members[name] = msgspec.Raw(kept(found))
     return Redacted(escaped(msgspec.json.encode(members)), counts)
+
+
+def _redacted_response(redactor: Redactor, body: bytes) -> Redacted[bytes]:
+    counts: Counter[str] = Counter()
+    try:
+        reply = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        for name, part in reply.items():
+            found = _redacted_reply(redactor, name, bytes(part))
+            counts.update(found.counts)
+            reply[name] = msgspec.Raw(found.value)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return redactor.json(body)
+    return Redacted(msgspec.json.encode(reply), counts)
 
 
 def _redacted_reply(redactor: Redactor, name: str, body: bytes) -> Redacted[bytes]:

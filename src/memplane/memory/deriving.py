@@ -19,6 +19,7 @@ from memplane.records.store import Connection
 LOOKS_BACK: Final = 10
 _CHANGES: Final = 32
 _PAGE: Final = 64
+_MADE: Final = 12
 _BEGINNING: Final[Key] = (-(1 << 62), "")
 _END: Final[Key] = (1 << 62, "")
 
@@ -79,6 +80,7 @@ def _runs(
 def _make_stretches(rows: Connection, number: int, changed: Sequence[Key]) -> None:
     """Make the stretches anew that changed turns are in, as far as their borders move."""
     left = deque(changed)
+    made = 0
     while left:
         key = left.popleft()
         old = table.stretch_at(rows, number, key)
@@ -89,6 +91,12 @@ def _make_stretches(rows: Connection, number: int, changed: Sequence[Key]) -> No
                 # From here on the borders are where they were.
                 table.drop_stretches(rows, number, edge, first)
                 break
+            if made >= _MADE and first > key:
+                # The rest is for another transaction: whoever retains waits for this one.
+                table.drop_stretches(rows, number, edge, first)
+                table.keep_underived(rows, number, first)
+                break
+            made += 1
             behind = turns[-1].at, turns[-1].id + "\0"
             table.drop_stretches(rows, number, edge, behind)
             table.keep_stretch(rows, number, turns, artefacts_of(turns))

@@ -13,7 +13,13 @@ from memplane.errors import InvalidCursor
 from memplane.ledger.cursor import BEGINNING, Cursor, decode_cursor, encode_cursor
 from memplane.ledger.folder import AgentFolder, agents_in
 from memplane.ledger.reader import LARGEST_PAGE, open_page
-from memplane.ledger.tombstones import agents_with_tombstones, tombstones_since
+from memplane.ledger.tombstones import (
+    Tombstone,
+    agents_with_tombstones,
+    append_tombstones,
+    read_tombstones,
+    tombstones_since,
+)
 from memplane.memory import rows as table
 from memplane.memory.retaining import Scrub, decoded, stored_of
 from memplane.memory.rows import Outcome, Stored
@@ -21,6 +27,7 @@ from memplane.records.store import Connection, Records
 
 _log = logging.getLogger(__name__)
 
+OURSELVES: Final = "memplane"
 OWN: Final = "ledger"
 RECEIVED: Final = "received"
 
@@ -61,10 +68,23 @@ async def bury_all(records: Records, places: Places) -> None:
     """Bury what tombstones say and the database does not know yet."""
     for agent in await asyncio.to_thread(agents_with_tombstones, places.tombstones):
         told = await asyncio.to_thread(tombstones_since, places.tombstones, agent)
+        if told.malformed:
+            _log.warning("%d tombstones of %s cannot be read", told.malformed, agent)
         ids = [one.entry_id for one in told.tombstones]
         new = await records.read(partial(not_buried, agent=agent, ids=ids))
         if new:
             await records.write(partial(table.bury, agent=agent, ids=new))
+
+
+async def keep_tombstones(records: Records, places: Places, now: str) -> None:
+    """Write the tombstones that the database knows and the files do not: they only ever grow."""
+    known = await records.read(table.buried, patient=True)
+    for agent, ids in known.items():
+        told = await asyncio.to_thread(read_tombstones, places.tombstones, agent)
+        missing = [Tombstone(now, agent, OURSELVES, one) for one in ids if one not in told]
+        if missing:
+            _log.warning("%d tombstones of %s were missing and are written", len(missing), agent)
+            await asyncio.to_thread(append_tombstones, places.tombstones, agent, missing)
 
 
 def not_buried(rows: Connection, agent: str, ids: list[str]) -> list[str]:
@@ -84,13 +104,14 @@ async def follow(records: Records, places: Places, ledger: str, agent: str) -> F
         )
         taken = await records.write(partial(_take_in, ledger=ledger, agent=agent, page=page))
         entries, unreadable = entries + taken, unreadable + page.unreadable
-        more = page.has_more
+        more = page.has_more and page.end != page.begin
     return Followed(entries, unreadable)
 
 
 @dataclass(slots=True)
 class _Page:
     new: list[Stored] = field(default_factory=list[Stored])
+    begin: str = ""
     end: str = ""
     has_more: bool = False
     unreadable: int = 0
@@ -111,7 +132,7 @@ def _read_page(rows: Connection, places: Places, ledger: str, agent: str) -> _Pa
 def _read_from(
     rows: Connection, folder: AgentFolder, cursor: Cursor, scrub: Scrub | None
 ) -> _Page:
-    read = _Page()
+    read = _Page(begin=encode_cursor(cursor) if cursor.id else "")
     known = table.about(rows, folder.agent)
     number = known.number if known else None
     with open_page(folder, cursor=cursor, limit=LARGEST_PAGE) as page:

@@ -19,10 +19,10 @@ from typing import Final
 from memplane.clock import Clock, stamp
 from memplane.errors import IndexUnusable, InvalidRequest, MemplaneError, NotRecorded
 from memplane.ids import new_id
-from memplane.ledger.entry import Received
+from memplane.ledger.entry import Entry, Received
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.sealing import Modes
-from memplane.ledger.tombstones import Tombstone, append_tombstones
+from memplane.ledger.tombstones import Tombstone, append_tombstones, read_tombstones
 from memplane.ledger.writer import Ledger
 from memplane.memory import purging, verifying
 from memplane.memory import rows as table
@@ -42,11 +42,13 @@ from memplane.memory.contract import (
 from memplane.memory.deriving import derive_some
 from memplane.memory.episode import Episode
 from memplane.memory.following import (
+    OURSELVES,
     OWN,
     RECEIVED,
     Places,
     bury_all,
     follow,
+    keep_tombstones,
     ledgers_in,
     not_buried,
 )
@@ -59,9 +61,10 @@ from memplane.retrieval.index import Change, TextIndex, erase, open_index
 
 _log = logging.getLogger(__name__)
 
-OURSELVES: Final = "memplane"
-
+_LONGEST_REASON: Final = 1000
+_COMPARED: Final = 5
 _BATCH: Final = 64
+_BATCH_BYTES: Final = 16 << 20
 _LONG: Final = 64 << 10
 _INDEXED_AT_ONCE: Final = 1000
 _FOLLOWED_AFTER: Final = 5000
@@ -143,6 +146,7 @@ class Memory:
         """Begin; what other processes or a crash left is taken in meanwhile, see `follow`."""
         self._index = await open_text_index(self._records, self._indexes)
         await bury_all(self._records, self.places)
+        await keep_tombstones(self._records, self.places, stamp(self._clock()))
         self._to_follow.update(dict.fromkeys(await ledgers_in(self.places)))
         self._woken.set()
         self._tasks = [
@@ -156,6 +160,7 @@ class Memory:
         await self._waiting.put(None)
         self._woken.set()
         await asyncio.gather(*self._tasks)
+        self._to_follow.clear()
         self._follow_received()
         await self._follow_all()
         if self._index is not None:
@@ -214,13 +219,16 @@ class Memory:
             RecordsError: The tombstones are kept, but rows may be there until the next start.
         """
         folder = AgentFolder(self.places.tombstones, agent)
-        wanted = _trimmed(ids)
+        wanted = _named(ids)
         if not wanted:
             raise InvalidRequest("say which entries to forget: at least one id")
         async with self._applying:
             new = await self._records.read(lambda rows: not_buried(rows, agent, wanted))
-            now = stamp(self._clock())
-            written = [Tombstone(now, agent, service, entry_id, reason) for entry_id in new]
+            # The file decides what is written: it may be older than the database.
+            told = await asyncio.to_thread(read_tombstones, folder.root, agent)
+            now, why = stamp(self._clock()), reason[:_LONGEST_REASON]
+            missing = [entry_id for entry_id in wanted if entry_id not in told]
+            written = [Tombstone(now, agent, service, entry_id, why) for entry_id in missing]
             await asyncio.to_thread(append_tombstones, folder.root, agent, written)
             await self._records.write(lambda rows: table.bury(rows, agent, wanted))
         await self._index_all()
@@ -234,8 +242,10 @@ class Memory:
             InvalidRequest: There is no id among them.
             UnknownAgent: That is no agent's name.
         """
-        ids, agent = _trimmed(asked.ids), asked.agent
-        left = await asyncio.to_thread(verifying.recorded, self.places, agent, ids)
+        ids, agent = _named(asked.ids), asked.agent
+        left: list[Episode] = []
+        if asked.verify:
+            left = await asyncio.to_thread(verifying.recorded, self.places, agent, ids)
         repeated: list[str] = []
         if asked.purge:
             repeated = await asyncio.to_thread(purging.repeats_of, self.places, agent, ids)
@@ -309,15 +319,25 @@ class Memory:
             await self._work()
             await derive_all(again, self.places)
             async with self._applying:
-                self._follow_received()
-                await self._work()
-                await derive_all(again, self.places)
-                live = await self._records.read(contents, patient=True)
-                outcome = compared(live, await again.read(contents))
+                outcome = await self._compared(again)
                 if not outcome.same:
                     await self._records.replace_by(again, table.TABLES)
                     await self._begin_index_anew()
         return outcome
+
+    async def _compared(self, again: Database) -> Rebuilt:
+        """Compare the two, once both have read as far: our own ledger may grow meanwhile."""
+        left = _COMPARED
+        while True:
+            await derive_all(again, self.places)
+            self._to_follow.update(dict.fromkeys(await ledgers_in(self.places)))
+            await self._work()
+            live = await self._records.read(contents, patient=True)
+            outcome = compared(live, await again.read(contents))
+            read = await self._records.read(table.cursors), await again.read(table.cursors)
+            left -= 1
+            if read[0] == read[1] or not left:
+                return outcome
 
     async def _wipe(self) -> None:
         """Let no bytes of what was forgotten stay in the database or the text index."""
@@ -362,12 +382,13 @@ class Memory:
 
     async def _apply_for_ever(self) -> None:
         while (one := await self._waiting.get()) is not None:
-            batch = [one]
-            while not self._waiting.empty() and len(batch) < _BATCH:
+            batch, size = [one], len(one.raw)
+            while not self._waiting.empty() and len(batch) < _BATCH and size < _BATCH_BYTES:
                 if (one := self._waiting.get_nowait()) is None:
                     self._waiting.put_nowait(None)
                     break
                 batch.append(one)
+                size += len(one.raw)
             try:
                 async with self._applying:
                     await self._apply(batch)
@@ -384,14 +405,33 @@ class Memory:
         new = [one for one in prepared if one.outcome is Outcome.RETAINED]
         taken: dict[int, Outcome] = {}
         if new:
-            keep = self._received.submit
-            await asyncio.gather(
-                *(keep(Received(one.waiting.agent, one.given.entry)) for one in new)
-            )
+            new = await self._keep(new)
+            # Whatever becomes of the rows, these are in the ledger and will be followed.
+            self._to_follow.update(((RECEIVED, one.waiting.agent), None) for one in new)
             taken = await self._records.write(lambda rows: _take_in(rows, new))
             self._note_received(new)
         for one in prepared:
-            self._tell(one, taken.get(id(one), one.outcome))
+            if not one.waiting.future.done():
+                self._tell(one, taken.get(id(one), one.outcome))
+
+    async def _keep(self, new: Sequence[_Prepared]) -> list[_Prepared]:
+        """Keep entries in the ledger; one that cannot be kept fails alone."""
+        kept: list[_Prepared] = []
+        submitted: list[tuple[_Prepared, asyncio.Future[Entry]]] = []
+        for one in new:
+            try:
+                received = Received(one.waiting.agent, one.given.entry)
+                submitted.append((one, self._received.submit(received)))
+            except MemplaneError as error:
+                _fail(one.waiting, error)
+        for one, future in submitted:
+            try:
+                await future
+            except MemplaneError as error:
+                _fail(one.waiting, error)
+            else:
+                kept.append(one)
+        return kept
 
     async def _given(self, batch: Sequence[_Waiting]) -> list[tuple[_Waiting, Given]]:
         """Make what is kept of each; one that is no entry fails alone."""
@@ -428,7 +468,9 @@ class Memory:
             one.waiting.future.set_result(receipt)
 
     def _note_received(self, new: Sequence[_Prepared]) -> None:
-        self._received_by.update((one.waiting.agent, None) for one in new)
+        for one in new:
+            self._to_follow.pop((RECEIVED, one.waiting.agent), None)
+            self._received_by[one.waiting.agent] = None
         self._since_followed += len(new)
         self._since_indexed += len(new)
         self._retained_at = asyncio.get_running_loop().time()
@@ -447,8 +489,13 @@ class Memory:
 
     async def _follow_all(self) -> None:
         while self._to_follow:
-            ledger, agent = self._to_follow.popitem()[0]
-            followed = await follow(self._records, self.places, ledger, agent)
+            # Taken off first: what is recorded meanwhile puts it there again.
+            ledger, agent = one = self._to_follow.popitem()[0]
+            try:
+                followed = await follow(self._records, self.places, ledger, agent)
+            except BaseException:
+                self._to_follow[one] = None
+                raise
             self.figures.followed += followed.entries
             self.figures.unreadable += followed.unreadable
 
@@ -491,16 +538,18 @@ class Memory:
         if self._index_is_broken:
             await self._begin_index_anew()
         try:
-            while await self._index_some():
+            # What comes meanwhile is for the next time, or this would never end.
+            until = await self._records.read(table.last_unindexed, quick=True)
+            while await self._index_some(until):
                 pass
         except IndexUnusable as error:
             self._give_up_index(error)
 
-    async def _index_some(self) -> bool:
+    async def _index_some(self, until: int) -> bool:
         """Let the text index take in changed episodes; says whether there were any."""
         async with self._indexing:
             changed = await self._records.read(
-                lambda rows: table.unindexed(rows, _INDEXED_AT_ONCE), patient=True
+                lambda rows: table.unindexed(rows, until, _INDEXED_AT_ONCE), patient=True
             )
             if not changed:
                 return False
@@ -510,8 +559,8 @@ class Memory:
             return True
 
 
-def _trimmed(ids: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(one.strip() for one in ids if one.strip()))
+def _named(ids: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(one for one in ids if one.strip()))
 
 
 def _prepared(rows: Connection, given: Iterable[tuple[_Waiting, Given]]) -> list[_Prepared]:

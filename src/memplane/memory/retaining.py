@@ -11,6 +11,7 @@ import msgspec
 from memplane.errors import InvalidRequest
 from memplane.ledger.canonical import compacted
 from memplane.ledger.entry import Entry
+from memplane.ledger.heads import head_of, is_erased
 from memplane.memory.episode import Episode, episode_of, is_error
 from memplane.memory.rows import State, Stored
 from memplane.redaction.redactor import Redacted
@@ -37,7 +38,10 @@ def given_of(raw: bytes, scrub: Scrub) -> Given:
     Raises:
         InvalidRequest: It is no entry.
     """
-    scrubbed = scrub(compacted(raw))
+    try:
+        scrubbed = scrub(compacted(raw))
+    except ValueError as error:
+        raise InvalidRequest(f"the entry is not JSON: {error}") from error
     members = decoded(scrubbed.value)
     if members is None:
         raise InvalidRequest("the entry is not a JSON object")
@@ -48,6 +52,10 @@ def given_of(raw: bytes, scrub: Scrub) -> Given:
         raise InvalidRequest(
             f"an entry's id has at most {_LONGEST_ID} characters, all of them printable"
         )
+    head = head_of(scrubbed.value)
+    if head is None or head.id != identifier or is_erased(scrubbed.value, head):
+        # What no reader would read again must not be acknowledged.
+        raise InvalidRequest("the entry could not be read again; send it as the format says")
     entry = Entry(identifier, scrubbed.value)
     return Given(entry, stored_of(members), sum(scrubbed.counts.values()))
 

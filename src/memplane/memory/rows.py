@@ -188,6 +188,17 @@ def bury(rows: Connection, agent: str, ids: Collection[str]) -> int:
     return buried
 
 
+def buried(rows: Connection) -> dict[str, list[str]]:
+    """Return what was forgotten, for each agent."""
+    sql = (
+        "SELECT a.agent, t.id FROM tombstones t JOIN agents a ON a.number = t.agent ORDER BY 1, 2"
+    )
+    found: dict[str, list[str]] = {}
+    for agent, entry_id in rows.rows(sql):
+        found.setdefault(agent, []).append(entry_id)
+    return found
+
+
 def _drop_artefacts(rows: Connection, number: int, key: Key) -> None:
     """Let go of what was derived from the stretch that a turn is in."""
     stretch = stretch_at(rows, number, key)
@@ -462,8 +473,8 @@ def markers_in(rows: Connection, agent: str) -> list[tuple[str, Marker]]:
 
 
 def agents_to_derive(rows: Connection) -> list[int]:
-    """Return the numbers of agents for which something is to be derived."""
-    return [number for (number,) in rows.rows("SELECT DISTINCT agent FROM underived")]
+    """Return the number of an agent for which something is to be derived, if there is any."""
+    return [number for (number,) in rows.rows("SELECT agent FROM underived LIMIT 1")]
 
 
 def take_underived(rows: Connection, number: int, limit: int) -> list[Key]:
@@ -484,15 +495,22 @@ class Unindexed:
     counts: Mapping[str, int] | None
 
 
-def unindexed(rows: Connection, limit: int) -> list[Unindexed]:
-    """Return what the text index has to look at, of any agent."""
+def last_unindexed(rows: Connection) -> int:
+    """Return the last key that the text index has to look at, of any agent; 0 for none."""
+    ((key,),) = rows.rows("SELECT COALESCE(MAX(key), 0) FROM unindexed")
+    return int(key)
+
+
+def unindexed(rows: Connection, until: int, limit: int) -> list[Unindexed]:
+    """Return what the text index has to look at, of any agent, up to a key."""
     sql = (
         "SELECT u.key, u.agent, e.state, e.counts FROM unindexed u "
-        "LEFT JOIN episodes e ON e.key = u.key AND e.agent = u.agent ORDER BY u.key LIMIT ?"
+        "LEFT JOIN episodes e ON e.key = u.key AND e.agent = u.agent "
+        "WHERE u.key <= ? ORDER BY u.key LIMIT ?"
     )
     return [
         Unindexed(key, agent, counts_in(counts) if state == State.SEARCHABLE else None)
-        for key, agent, state, counts in rows.rows(sql, (limit,))
+        for key, agent, state, counts in rows.rows(sql, (until, limit))
     ]
 
 
@@ -556,6 +574,17 @@ def keep_cursor(rows: Connection, ledger: str, agent: str, cursor: str) -> None:
         "ON CONFLICT (ledger, agent) DO UPDATE SET cursor = excluded.cursor"
     )
     rows.run(sql, (ledger, agent, cursor))
+
+
+def cursors(rows: Connection) -> list[Row]:
+    """Return how far each ledger was read."""
+    return list(rows.rows("SELECT ledger, agent, cursor FROM followed ORDER BY ledger, agent"))
+
+
+def keep_underived(rows: Connection, number: int, key: Key) -> None:
+    """Let deriving go on at a turn, another time."""
+    sql = "INSERT INTO underived VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+    rows.run(sql, (number, *key))
 
 
 def note(rows: Connection, name: str) -> str:

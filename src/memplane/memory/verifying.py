@@ -22,8 +22,7 @@ _ROWS_THAT_NAME_IT: Final[Mapping[str, str]] = {
     "markers": "SELECT COUNT(*) FROM markers WHERE agent = ? AND entry = ?",
     "artefacts": (
         "SELECT COUNT(*) FROM artefacts "
-        "WHERE agent = ? AND char(10) || sources || char(10) LIKE '%' || char(10) || ? "
-        "|| char(10) || '%'"
+        "WHERE agent = ? AND instr(char(10) || sources || char(10), char(10) || ? || char(10))"
     ),
 }
 
@@ -44,7 +43,8 @@ def _recorded(places: Places, agent: str, entry_id: str) -> Iterator[Episode]:
 
 def check_tombstones(places: Places, agent: str, ids: Sequence[str]) -> Checked:
     """Check that each entry has its tombstone, which every replay looks at."""
-    missing = [one for one in ids if one not in read_tombstones(places.tombstones, agent)]
+    told = read_tombstones(places.tombstones, agent)
+    missing = [one for one in ids if one not in told]
     note = f"no tombstone for {', '.join(missing)}" if missing else ""
     return Checked(place="tombstones", clean=not missing, note=note)
 

@@ -141,7 +141,9 @@ def test_nobody_can_ask_without_an_agent() -> None:
 # Every statement says whose rows it is about.
 
 _OF_EVERYBODY = (
-    "SELECT DISTINCT agent FROM underived",
+    "SELECT agent FROM underived LIMIT 1",
+    "SELECT a.agent, t.id FROM tombstones t JOIN agents a",
+    "SELECT COALESCE(MAX(key), 0) FROM unindexed",
     "SELECT (SELECT COUNT(*) FROM agents WHERE episodes > 0)",
     (
         "SELECT u.key, u.agent, e.state, e.counts FROM unindexed u LEFT JOIN episodes e "
