@@ -44,7 +44,8 @@ def _tolerant(line: bytes) -> Head | None:
     """Read what the strict decoder refuses.
 
     Other recorders write half a surrogate pair, bytes that are not UTF-8, or a time that is no
-    text. What is of another type counts as not said, and the line is an entry all the same.
+    text. What is of another type counts as not said, and the line is an entry all the same; but
+    an id that is no text makes it none.
     """
     import json  # noqa: PLC0415 - hardly ever needed
 
@@ -52,9 +53,9 @@ def _tolerant(line: bytes) -> Head | None:
         body: object = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(body, dict):
+    members = cast("dict[str, object]", body) if isinstance(body, dict) else {"id": None}
+    if not isinstance(members.get("id", ""), str):
         return None
-    members = cast("dict[str, object]", body)
     texts = {name: members.get(name) for name in ("id", "ts", "status")}
     said = {name: text for name, text in texts.items() if isinstance(text, str)}
     occurrence = members.get("occurrence")

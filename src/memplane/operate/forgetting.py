@@ -73,12 +73,12 @@ class Drained:
 
 
 def wanted_ids(given: Iterable[str]) -> tuple[str, ...]:
-    """Drop ids that are blank or named twice (pure); one is what it is, blanks at its ends too.
+    """Trim ids and drop those that are named twice (pure).
 
     Raises:
         InvalidRequest: There are none.
     """
-    ids = tuple(dict.fromkeys(one for one in given if one.strip()))
+    ids = tuple(dict.fromkeys(one.strip() for one in given if one.strip()))
     if not ids:
         raise InvalidRequest("at least one --entry-id is required")
     return ids
