@@ -531,6 +531,22 @@ async def test_any_order_of_arrival_gives_the_same_memory(tmp_path: Path, seed: 
     assert seen[0] == seen[1]
 
 
+async def test_a_history_without_a_pause_is_derived_in_parts_and_the_same(tmp_path: Path) -> None:
+    turns = [entry(f"What of bird{n}?", f"It is thing{n}.", minutes=n) for n in range(500)]
+    order = random.Random(3).sample(turns, len(turns))  # noqa: S311
+    async with memory_in(tmp_path) as memory:
+        for first in range(0, len(order), 100):
+            some = order[first : first + 100]
+            await asyncio.gather(*(memory.retain("analyst", raw(one)) for one in some))
+            await memory.settle()
+        assert (await memory.rebuild()).same
+        await memory.forget("analyst", [turns[3]["id"], turns[300]["id"]])
+        await memory.settle()
+        outcome = await memory.rebuild()
+    assert outcome.same
+    assert {one.name: one.rows for one in outcome.tables}["stretches"] == 25
+
+
 async def test_work_that_failed_is_tried_again_and_breaks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
