@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from functools import cache
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -41,25 +41,14 @@ def _decoder() -> msgspec.json.Decoder[Head]:
 
 
 def _tolerant(line: bytes) -> Head | None:
-    """Read what the strict decoder refuses.
-
-    Other recorders write half a surrogate pair, bytes that are not UTF-8, or a time that is no
-    text. What is of another type counts as not said, and the line is an entry all the same; but
-    an id that is no text makes it none.
-    """
+    """Read what the strict decoder refuses: half a surrogate pair, bytes that are not UTF-8."""
     import json  # noqa: PLC0415 - hardly ever needed
 
     try:
         body: object = json.loads(line.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
+        return msgspec.convert(body, Head)
+    except (ValueError, RecursionError, msgspec.ValidationError):
         return None
-    members = cast("dict[str, object]", body) if isinstance(body, dict) else {"id": None}
-    if not isinstance(members.get("id", ""), str):
-        return None
-    texts = {name: members.get(name) for name in ("id", "ts", "status")}
-    said = {name: text for name, text in texts.items() if isinstance(text, str)}
-    occurrence = members.get("occurrence")
-    return Head(**said, occurrence=occurrence if type(occurrence) is int else 1)
 
 
 class _Remains(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
