@@ -187,7 +187,7 @@ PASSWORD_HASHERS = [
 AUTH_PASSWORD_VALIDATORS = []
 passwd: files systemd
 pwd=/home/user/project
-PWD=/work/repo
+PWD=/srv/repo
 OLDPWD=/tmp
 the pwd command prints the working directory
 secret: /run/secrets/db_password

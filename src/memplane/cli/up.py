@@ -117,6 +117,8 @@ def _say_ready(address: str, claim: Claim, home: Home, status: Status) -> None:
         [
             (f"{program} status", "what is configured and what is pending"),
             (f"{program} doctor", "is this machine fit, and what to do if not"),
+            (f'{program} retain --agent me "I like tea"', "give an agent something to remember"),
+            (f'{program} recall --agent me "what to drink, tea?"', "and ask for it"),
         ]
     )
     token = f"$(cat {home.token_file})"
