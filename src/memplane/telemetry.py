@@ -229,6 +229,7 @@ class _EventFile:
         self._name = str(path)
         self._max_bytes = max_bytes
         self._descriptor: int | None = None
+        self._status: os.stat_result | None = None
         self._torn = False
 
     def append(self, line: bytes) -> None:
@@ -252,11 +253,12 @@ class _EventFile:
 
     def _current(self, following: int) -> int:
         """Return the descriptor of the file that has the name now and has room."""
-        if self._descriptor is None or not self._is_named(self._descriptor):
+        there = self._named()
+        if self._descriptor is None or there is None:
             self.close()
             self._descriptor = self._opened()
-        size = os.fstat(self._descriptor).st_size
-        if size and size + following > self._max_bytes:
+            there = os.fstat(self._descriptor)
+        if there.st_size and there.st_size + following > self._max_bytes:
             self._set_aside(self._descriptor)
             self.close()
             self._descriptor = self._opened()
@@ -266,19 +268,23 @@ class _EventFile:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(self._path, flags, 0o600)
-        size = os.fstat(descriptor).st_size
+        self._status = os.fstat(descriptor)
+        size = self._status.st_size
         self._torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
         return descriptor
 
     def _set_aside(self, descriptor: int) -> None:
         # Another process may have done it meanwhile; its new file must not replace the full one.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if self._is_named(descriptor):
+        if self._named() is not None:
             self._path.rename(self._path.with_name(self._path.name + ROTATED))
 
-    def _is_named(self, descriptor: int) -> bool:
+    def _named(self) -> os.stat_result | None:
+        """Return the status of what has the name, when that is the file that was opened."""
+        if self._status is None:
+            return None
         try:
             there = os.lstat(self._name)
         except FileNotFoundError:
-            return False
-        return os.path.samestat(there, os.fstat(descriptor))
+            return None
+        return there if os.path.samestat(there, self._status) else None

@@ -1,4 +1,4 @@
-"""The ASGI application: layers around a router, both made from one table of endpoints."""
+"""The ASGI application: layers around a table of endpoints."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from memplane.access.tokens import TokenStore
 from memplane.clock import Clock, system_clock
-from memplane.errors import MemplaneError
 from memplane.http.api import api_endpoints, door_endpoints
 from memplane.http.boundary import Boundary
+from memplane.http.dispatch import Dispatch
 from memplane.http.endpoints import AnyToken, Endpoint, Table
-from memplane.http.errors import answer_error, answer_refusal, answer_surprise
 from memplane.http.gate import Gate
 from memplane.http.limits import Buckets, WrongTokens
 from memplane.http.metrics import Figures, Measured, Metrics
@@ -54,7 +51,7 @@ def create_app(
     metrics = Metrics(figures)
     table = make_table([*door_endpoints(metrics), *api_endpoints(plane), *endpoints])
     gate = Gate(
-        app=make_router(table),
+        app=Dispatch(table),
         table=table,
         tokens=tokens,
         clock=clock,
@@ -88,18 +85,3 @@ def make_table(endpoints: Iterable[Endpoint]) -> Table:
     table = Table([*endpoints, described])
     description = describe(table)
     return table
-
-
-def make_router(table: Table) -> Starlette:
-    """Make the routes and the answers to errors."""
-    router = Starlette(
-        routes=table.routes(),
-        exception_handlers={
-            HTTPException: answer_refusal,
-            MemplaneError: answer_error,
-            Exception: answer_surprise,
-        },
-    )
-    # A redirect would be built from the Host header, and nobody needs one.
-    router.router.redirect_slashes = False
-    return router

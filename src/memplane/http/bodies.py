@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Final, NoReturn, TypeVar
 
@@ -22,6 +22,7 @@ DEFAULT_LIMIT: Final = 32 * 1024 * 1024
 DEEPEST: Final = 64
 
 _LONGEST_NUMBER: Final = 1000
+_OF_BODIES: Final = frozenset({b"content-length", b"content-encoding", b"content-type"})
 _PIECE: Final = 64 * 1024
 _LONG: Final = 256 * 1024
 _SIGNS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
@@ -30,16 +31,19 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
 _T = TypeVar("_T")
 
 
-def check_head(headers: Mapping[str, str], *, limit: int, json: bool, encoded: bool) -> None:
+def check_head(
+    raw: Iterable[tuple[bytes, bytes]], *, limit: int, json: bool, encoded: bool
+) -> None:
     """Refuse a body by what its headers say, before it is read."""
-    length = headers.get("content-length", "0")
+    headers = {name: value.decode("latin-1") for name, value in raw if name in _OF_BODIES}
+    length = headers.get(b"content-length", "0")
     if not length.isdecimal() or not length.isascii():
         raise HTTPException(400, "the Content-Length is no number")
     if len(length) > len(str(limit)) or int(length) > limit:
         raise _too_long(limit)
-    if not encoded and headers.get("content-encoding", "identity").strip().lower() != "identity":
+    if not encoded and headers.get(b"content-encoding", "identity").strip().lower() != "identity":
         raise HTTPException(415, "send the body without a Content-Encoding")
-    if json and not _is_json(headers.get("content-type", "")):
+    if json and not _is_json(headers.get(b"content-type", "")):
         raise HTTPException(415, "send the body as application/json")
 
 

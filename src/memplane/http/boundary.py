@@ -7,6 +7,7 @@ anything is routed. A request over the owner's socket names the host `localhost`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from starlette.responses import Response
@@ -29,6 +30,21 @@ def loopback_hosts(port: int) -> frozenset[str]:
     return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
 
 
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """The hosts that a request may name, and the origins of their own pages."""
+
+    hosts: frozenset[str]
+    origins: frozenset[str]
+
+    @classmethod
+    def at(cls, hosts: Iterable[str]) -> _Expected:
+        lower = frozenset(host.lower() for host in hosts)
+        return cls(
+            lower, frozenset(f"{way}://{host}" for way in ("http", "https") for host in lower)
+        )
+
+
 class Boundary:
     """Refuses foreign hosts and origins, and more requests at once than `most`.
 
@@ -39,7 +55,8 @@ class Boundary:
         self, app: ASGIApp, *, hosts: Iterable[str], most: int, refused: Callable[[str], None]
     ) -> None:
         self._app = app
-        self._hosts = frozenset(host.lower() for host in hosts)
+        self._by_port = _Expected.at(hosts)
+        self._by_socket = _Expected.at(("localhost",))
         self._most = most
         self._refused = refused
         self._answering = 0
@@ -63,11 +80,10 @@ class Boundary:
 
     def _refusal(self, scope: Scope) -> tuple[str, Response] | None:
         hosts = header_values(scope, b"host")
-        allowed = self._hosts if _came_by_port(scope) else frozenset({"localhost"})
-        if len(hosts) != 1 or hosts[0].lower() not in allowed:
+        expected = self._by_port if _came_by_port(scope) else self._by_socket
+        if len(hosts) != 1 or hosts[0].lower() not in expected.hosts:
             return "host", refusal(421, "this server does not answer for that host")
-        own = {f"http://{host}" for host in allowed} | {f"https://{host}" for host in allowed}
-        if any(origin not in own for origin in header_values(scope, b"origin")):
+        if any(one not in expected.origins for one in header_values(scope, b"origin")):
             return "origin", refusal(403, "that origin may not ask this server")
         if not scope["path"].startswith("/"):
             return "target", refusal(400, "ask for a path, not for a whole address")

@@ -1,4 +1,4 @@
-"""The table of endpoints, from which the routes and their description are both made.
+"""The table of endpoints, from which requests are answered and the description is made.
 
 An endpoint cannot be written down without saying who may ask.
 """
@@ -11,12 +11,10 @@ from typing import Any, Final, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, compile_path
+from starlette.routing import compile_path
 
 from memplane.access.grants import Scope
-from memplane.http.bodies import DEFAULT_LIMIT, check_head, counted
-from memplane.http.errors import out_of_scope
-from memplane.http.principals import grant_of
+from memplane.http.bodies import DEFAULT_LIMIT
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -87,14 +85,17 @@ class Table:
             if "GET" in place:
                 place.setdefault("HEAD", place["GET"])
         self.places: Final[Mapping[str, Place]] = places
-        self._patterns = [(compile_path(path)[0], path) for path in places if "{" in path]
+        self._patterns = [(path, compile_path(path)) for path in places if "{" in path]
 
-    def path_of(self, asked: str) -> str | None:
-        """Return the path in the table that an address is at."""
+    def find(self, asked: str) -> tuple[str | None, Mapping[str, Any]]:
+        """Return the path in the table that an address is at, and what stands for its names."""
         if asked in self.places and "{" not in asked:
-            return asked
-        found = (path for pattern, path in self._patterns if pattern.fullmatch(asked))
-        return next(found, None)
+            return asked, {}
+        for path, (pattern, _, convertors) in self._patterns:
+            if found := pattern.fullmatch(asked):
+                given = found.groupdict()
+                return path, {name: convertors[name].convert(given[name]) for name in given}
+        return None, {}
 
     def has_no_guard(self, path: str | None, method: str) -> bool:
         """Say whether a request without a token of ours goes on to the handler."""
@@ -108,37 +109,3 @@ class Table:
     def refuses_plainly(self, path: str | None) -> bool:
         """Say whether what is at a path is refused in plain text."""
         return any(one.plain_refusals for one in self.places.get(path or "", {}).values())
-
-    def routes(self) -> list[Route]:
-        """Make the routes."""
-        return [
-            Route(path, _answering(place), methods=list(place))
-            for path, place in self.places.items()
-        ]
-
-
-def _answering(place: Place) -> Handler:
-    async def answer(request: Request) -> Response:
-        endpoint = place[request.method]
-        _authorise(endpoint.needs, request)
-        check_head(
-            request.headers,
-            limit=endpoint.body_limit,
-            json=endpoint.takes is not None,
-            encoded=endpoint.encoded,
-        )
-        receive = counted(request.receive, endpoint.body_limit)
-        return await endpoint.handler(Request(request.scope, receive))
-
-    return answer
-
-
-def _authorise(needs: Access, request: Request) -> None:
-    match needs:
-        case Open() | OwnRules():
-            return
-        case AnyToken():
-            grant_of(request)
-        case Needs(scope):
-            if not grant_of(request).allows(scope):
-                raise out_of_scope(scope)

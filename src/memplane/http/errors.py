@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Scope
 
@@ -87,17 +86,8 @@ def answer_to(error: HTTPException, scope: Scope) -> Response:
     return refusal(error.status_code, error.detail, error.headers)
 
 
-async def answer_refusal(request: Request, error: Exception) -> Response:
-    """Answer what a handler or the router refused."""
-    assert isinstance(error, HTTPException)  # noqa: S101 - registered for these alone
-    if error.status_code == 404:  # noqa: PLR2004
-        error = absent()
-    return answer_to(error, request.scope)
-
-
-async def answer_error(_request: Request, error: Exception) -> Response:
+def answer_error(error: errors.MemplaneError) -> Response:
     """Answer an error of ours."""
-    assert isinstance(error, errors.MemplaneError)  # noqa: S101 - registered for these alone
     status = status_of(error)
     if status >= 500:  # noqa: PLR2004
         _log.error("%s: %s", type(error).__name__, error)
@@ -105,6 +95,6 @@ async def answer_error(_request: Request, error: Exception) -> Response:
     return JSONResponse(body, status)
 
 
-async def answer_surprise(_request: Request, _error: Exception) -> Response:
+def answer_surprise() -> Response:
     """Answer what nobody foresaw; the server logs it, the client learns nothing of it."""
     return refusal(500, "memplane failed; its log says why")

@@ -71,7 +71,7 @@ class Gate:
 
     def _admit(self, scope: Scope) -> bool:
         """Refuse whom the token does not let in; False leaves the token to the handler."""
-        path = self.table.path_of(scope["path"])
+        path, _ = self.table.find(scope["path"])
         scope[PATH_IN_TABLE] = path
         scope[PLAIN] = self.table.refuses_plainly(path)
         given = token_given(scope)

@@ -38,7 +38,9 @@ class AgentLog:
         self._modes = modes
         self._max_bytes = max_bytes
         self._lock = -1
+        self._lock_status: os.stat_result | None = None
         self._file = -1
+        self._file_status: os.stat_result | None = None
         self._chain: ChainFile | None = None
         self._unsynced_chain = False
         self._unsynced_lines = False
@@ -74,11 +76,7 @@ class AgentLog:
 
     def _is_the_lock(self) -> bool:
         """Say whether others would wait for this file; somebody may have put another there."""
-        try:
-            there = (self.folder.path / "lock").lstat()
-        except FileNotFoundError:
-            return False
-        return os.path.samestat(there, os.fstat(self._lock))
+        return _is_at(self.folder.path / "lock", self._lock_status) is not None
 
     def _open_lock(self) -> None:
         path = self.folder.path
@@ -94,18 +92,14 @@ class AgentLog:
             sync_folder(path.parent.parent)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         self._lock = self._opened(path / "lock", flags)
+        self._lock_status = os.fstat(self._lock)
 
     def _is_current(self) -> bool:
         if self._chain is None:
             return False
-        try:
-            there = (self.folder.path / OPEN).lstat()
-        except FileNotFoundError:
-            return False
+        there = _is_at(self.folder.path / OPEN, self._file_status)
         return (
-            os.path.samestat(there, os.fstat(self._file))
-            and there.st_size == self.end.place.offset
-            and self._chain.unchanged
+            there is not None and there.st_size == self.end.place.offset and self._chain.unchanged
         )
 
     @property
@@ -123,7 +117,7 @@ class AgentLog:
             recovered = recover(self.folder, chain, anchor, self._modes)
             chain.sync()
             self._sync_folders()
-            self._file = self._open_segment()
+            self._open_segment()
         except BaseException:
             chain.close()
             raise
@@ -144,9 +138,10 @@ class AgentLog:
             if folder.exists():
                 sync_folder(folder)
 
-    def _open_segment(self) -> int:
+    def _open_segment(self) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(self.folder.path / OPEN, flags)
+        self._file = os.open(self.folder.path / OPEN, flags)
+        self._file_status = os.fstat(self._file)
 
     def _learn(self, clock: Clock, before: Place | None) -> None:
         """Take in the ids of the last hour, or what others recorded since."""
@@ -207,7 +202,7 @@ class AgentLog:
         self._file = -1
         try:
             seal(self.folder, self._chain, self._modes, doubtful=True)
-            self._file = self._open_segment()
+            self._open_segment()
         except OSError:
             self._close_files()
             raise
@@ -242,7 +237,7 @@ class AgentLog:
         self._file = -1
         try:
             seal(self.folder, self._chain, self._modes)
-            self._file = self._open_segment()
+            self._open_segment()
         except OSError:
             self._close_files()
             raise
@@ -272,3 +267,12 @@ class AgentLog:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def _is_at(path: Path, opened: os.stat_result | None) -> os.stat_result | None:
+    """Return the status of what is at a path, when that is the file that was opened."""
+    try:
+        there = path.lstat()
+    except FileNotFoundError:
+        return None
+    return there if opened is not None and os.path.samestat(there, opened) else None

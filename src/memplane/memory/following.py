@@ -89,9 +89,9 @@ async def keep_tombstones(records: Records, places: Places, now: str) -> None:
 
 def not_buried(rows: Connection, agent: str, ids: list[str]) -> list[str]:
     """Return those entries that are not forgotten yet."""
-    known = table.about(rows, agent)
-    number = known.number if known else None
-    return [one for one in ids if table.outcome_of(rows, number, one) is not Outcome.FORGOTTEN]
+    number = table.numbers_of(rows, [agent]).get(agent)
+    outcomes = table.outcomes_of(rows, number, ids)
+    return [one for one in ids if outcomes.get(one) is not Outcome.FORGOTTEN]
 
 
 async def follow(records: Records, places: Places, ledger: str, agent: str) -> Followed:
@@ -149,7 +149,7 @@ def _read_from(
 
 def _take_in(rows: Connection, ledger: str, agent: str, page: _Page) -> int:
     if page.end and page.end != table.cursor_of(rows, ledger, agent):
-        outcomes = table.take_in(rows, agent, page.new)
+        outcomes = table.take_in(rows, [(agent, one) for one in page.new])
         table.keep_cursor(rows, ledger, agent, page.end)
         return outcomes.count(Outcome.RETAINED)
     return 0

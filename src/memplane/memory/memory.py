@@ -70,6 +70,7 @@ _INDEXED_AT_ONCE: Final = 1000
 _FOLLOWED_AFTER: Final = 5000
 _INDEXED_AFTER: Final = 4000
 _QUIET: Final = 0.2
+_QUIET_ROUNDS: Final = 3
 _LONGEST_DELAY: Final = 30.0
 _RETRY_SECONDS: Final = 5.0
 _GENERATION: Final = "generation of the text index"
@@ -90,7 +91,7 @@ class MemoryFigures:
 @dataclass(slots=True)
 class _Waiting:
     agent: str
-    raw: bytes
+    given: Given
     future: asyncio.Future[RetainReceipt]
 
 
@@ -99,8 +100,11 @@ class _Prepared:
     """An entry that waits, what is kept of it, and what will become of it."""
 
     waiting: _Waiting
-    given: Given
     outcome: Outcome
+
+    @property
+    def given(self) -> Given:
+        return self.waiting.given
 
 
 class Memory:
@@ -175,9 +179,14 @@ class Memory:
             RecordsError: It could not be made searchable; it will be, once the database works.
         """
         folder = AgentFolder(self.places.received, agent)
+        # Made here and not by the one who applies: it goes on while a batch before is synced.
+        if len(raw) > _LONG:
+            given = await asyncio.to_thread(given_of, raw, self._scrub)
+        else:
+            given = given_of(raw, self._scrub)
         if self._closing:
             raise NotRecorded(f"an entry of {agent} came after memory was closed")
-        waiting = _Waiting(folder.agent, raw, asyncio.get_running_loop().create_future())
+        waiting = _Waiting(folder.agent, given, asyncio.get_running_loop().create_future())
         self._waiting.put_nowait(waiting)
         return await waiting.future
 
@@ -382,13 +391,14 @@ class Memory:
 
     async def _apply_for_ever(self) -> None:
         while (one := await self._waiting.get()) is not None:
-            batch, size = [one], len(one.raw)
+            await self._let_others_come()
+            batch, size = [one], len(one.given.entry.line)
             while not self._waiting.empty() and len(batch) < _BATCH and size < _BATCH_BYTES:
                 if (one := self._waiting.get_nowait()) is None:
                     self._waiting.put_nowait(None)
                     break
                 batch.append(one)
-                size += len(one.raw)
+                size += len(one.given.entry.line)
             try:
                 async with self._applying:
                     await self._apply(batch)
@@ -398,10 +408,21 @@ class Memory:
                 for waiting in batch:
                     _fail(waiting, error)
 
+    async def _let_others_come(self) -> None:
+        """Wait as long as more arrive in each round of the loop.
+
+        They would wait for the next batch otherwise, and be read in a contest with the threads
+        that write this one, for the interpreter's lock.
+        """
+        quiet = seen = 0
+        while quiet < _QUIET_ROUNDS and self._waiting.qsize() < _BATCH:
+            await asyncio.sleep(0)
+            quiet = quiet + 1 if self._waiting.qsize() == seen else 0
+            seen = self._waiting.qsize()
+
     async def _apply(self, batch: Sequence[_Waiting]) -> None:
         """Keep what is new in the ledger of received entries, then in the database."""
-        given = await self._given(batch)
-        prepared = await self._records.read(lambda rows: _prepared(rows, given), quick=True)
+        prepared = await self._records.read(lambda rows: _prepared(rows, batch), quick=True)
         new = [one for one in prepared if one.outcome is Outcome.RETAINED]
         taken: dict[int, Outcome] = {}
         if new:
@@ -432,21 +453,6 @@ class Memory:
             else:
                 kept.append(one)
         return kept
-
-    async def _given(self, batch: Sequence[_Waiting]) -> list[tuple[_Waiting, Given]]:
-        """Make what is kept of each; one that is no entry fails alone."""
-        given: list[tuple[_Waiting, Given]] = []
-        for one in batch:
-            try:
-                if len(one.raw) > _LONG:
-                    made = await asyncio.to_thread(given_of, one.raw, self._scrub)
-                else:
-                    made = given_of(one.raw, self._scrub)
-            except InvalidRequest as error:
-                _fail(one, error)
-            else:
-                given.append((one, made))
-        return given
 
     def _tell(self, one: _Prepared, outcome: Outcome) -> None:
         match outcome:
@@ -563,36 +569,27 @@ def _named(ids: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(one for one in ids if one.strip()))
 
 
-def _prepared(rows: Connection, given: Iterable[tuple[_Waiting, Given]]) -> list[_Prepared]:
+def _prepared(rows: Connection, batch: Sequence[_Waiting]) -> list[_Prepared]:
     """Decide what becomes of each entry."""
+    ids: dict[str, list[str]] = {}
+    for waiting in batch:
+        ids.setdefault(waiting.agent, []).append(waiting.given.entry.id)
+    numbers = table.numbers_of(rows, ids)
+    outcomes = {
+        agent: table.outcomes_of(rows, numbers.get(agent), ours) for agent, ours in ids.items()
+    }
     prepared: list[_Prepared] = []
-    numbers: dict[str, int | None] = {}
-    seen: set[tuple[str, str]] = set()
-    for waiting, one in given:
-        key = waiting.agent, one.entry.id
-        if waiting.agent not in numbers:
-            known = table.about(rows, waiting.agent)
-            numbers[waiting.agent] = known.number if known else None
-        outcome = table.outcome_of(rows, numbers[waiting.agent], one.entry.id)
-        if outcome is Outcome.RETAINED and key in seen:
-            outcome = Outcome.KNOWN
-        seen.add(key)
-        prepared.append(_Prepared(waiting, one, outcome))
+    for waiting in batch:
+        ours, entry_id = outcomes[waiting.agent], waiting.given.entry.id
+        prepared.append(_Prepared(waiting, ours.get(entry_id, Outcome.RETAINED)))
+        ours.setdefault(entry_id, Outcome.KNOWN)
     return prepared
 
 
 def _take_in(rows: Connection, new: Sequence[_Prepared]) -> dict[int, Outcome]:
-    """Take in what is new, agent by agent; says what became of each."""
-    by_agent: dict[str, list[_Prepared]] = {}
-    for one in new:
-        by_agent.setdefault(one.waiting.agent, []).append(one)
-    return {
-        id(one): outcome
-        for agent, ours in by_agent.items()
-        for one, outcome in zip(
-            ours, table.take_in(rows, agent, [one.given.stored for one in ours]), strict=True
-        )
-    }
+    """Take in what is new; says what became of each."""
+    given = [(one.waiting.agent, one.given.stored) for one in new]
+    return dict(zip(map(id, new), table.take_in(rows, given), strict=True))
 
 
 def _fail(waiting: _Waiting, error: Exception) -> None:

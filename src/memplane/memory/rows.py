@@ -9,18 +9,25 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
 from memplane.memory.artefacts import Affect, Artefact, Kind
 from memplane.memory.episode import Episode
 from memplane.memory.markers import Marker
-from memplane.records.store import Connection, Row
+from memplane.records.store import Connection, Row, Value
+
+_T = TypeVar("_T")
 
 _AT_ONCE: Final = 100
 _EPISODE: Final = "id, at, question, answer, calls"
 _ARTEFACT: Final = "kind, text, at, sources, salience, valence, arousal, feeling"
+
+_INDEXED: Final = (
+    "DELETE FROM unindexed WHERE key IN ({keys}) AND {has} (SELECT 1 FROM episodes e "
+    "WHERE e.key = unindexed.key AND e.agent = unindexed.agent AND e.state = 0)"
+)
 
 TABLES: Final = (
     *("agents", "episodes", "markers", "tombstones", "stretches", "artefacts"),
@@ -92,64 +99,112 @@ def number_of(rows: Connection, agent: str) -> int:
     return number_of(rows, agent)
 
 
+def numbers_of(rows: Connection, agents: Collection[str]) -> dict[str, int]:
+    """Return the numbers of those agents that are known."""
+    found: dict[str, int] = {}
+    for some in _in_parts(list(agents)):
+        sql = f"SELECT agent, number FROM agents WHERE agent IN ({_marks(some)})"  # noqa: S608
+        found.update(rows.rows(sql, some))
+    return found
+
+
 def outcome_of(rows: Connection, number: int | None, entry_id: str) -> Outcome:
     """Say what would become of an entry with that id."""
-    sql = "SELECT 1 FROM tombstones WHERE agent = ? AND id = ?"
-    if number is not None and next(rows.rows(sql, (number, entry_id)), None):
-        return Outcome.FORGOTTEN
-    sql = "SELECT 1 FROM episodes WHERE agent = ? AND id = ?"
-    if number is not None and next(rows.rows(sql, (number, entry_id)), None):
-        return Outcome.KNOWN
-    return Outcome.RETAINED
+    return outcomes_of(rows, number, [entry_id]).get(entry_id, Outcome.RETAINED)
 
 
-def take_in(rows: Connection, agent: str, given: Iterable[Stored]) -> list[Outcome]:
-    """Take in episodes that are neither known nor forgotten; says what became of each."""
-    number = number_of(rows, agent)
+def outcomes_of(rows: Connection, number: int | None, ids: Sequence[str]) -> dict[str, Outcome]:
+    """Say of which entries something else would become than that they are retained."""
+    found: dict[str, Outcome] = {}
+    if number is None:
+        return found
+    for some in _in_parts(ids):
+        sql = (
+            f"SELECT id, 1 FROM episodes WHERE agent = ? AND id IN ({_marks(some)}) "  # noqa: S608
+            f"UNION ALL SELECT id, 2 FROM tombstones WHERE agent = ? AND id IN ({_marks(some)})"
+        )
+        known = rows.rows(sql, (number, *some, number, *some))
+        found.update((entry_id, Outcome(outcome)) for entry_id, outcome in known)
+    return found
+
+
+def take_in(rows: Connection, given: Sequence[tuple[str, Stored]]) -> list[Outcome]:
+    """Take in agents' episodes that are neither known nor forgotten; says what became of each.
+
+    They are written together: each statement hands the interpreter's lock to and fro.
+    """
+    by_agent: dict[str, list[Stored]] = {}
+    for agent, one in given:
+        by_agent.setdefault(agent, []).append(one)
+    numbers = numbers_of(rows, by_agent)
+    numbers.update((agent, number_of(rows, agent)) for agent in by_agent.keys() - numbers.keys())
+    known = {
+        (agent, entry_id): outcome
+        for agent, ours in by_agent.items()
+        for entry_id, outcome in outcomes_of(
+            rows, numbers[agent], [one.episode.id for one in ours]
+        ).items()
+    }
     outcomes: list[Outcome] = []
-    episodes = terms = 0
-    for one in given:
-        outcomes.append(outcome_of(rows, number, one.episode.id))
+    new: list[tuple[int, Stored]] = []
+    for agent, one in given:
+        outcomes.append(known.get((agent, one.episode.id), Outcome.RETAINED))
         if outcomes[-1] is Outcome.RETAINED:
-            _insert(rows, number, one)
-            if one.state is State.SEARCHABLE:
-                episodes, terms = episodes + 1, terms + sum(one.counts.values())
-    if episodes:
-        _count(rows, number, episodes, terms)
+            known[agent, one.episode.id] = Outcome.KNOWN
+            new.append((numbers[agent], one))
+    if new:
+        _insert(rows, new)
     return outcomes
 
 
-def _insert(rows: Connection, number: int, one: Stored) -> None:
-    said = one.episode
-    sql = (
-        "INSERT INTO episodes (agent, id, at, state, question, answer, calls, length, counts) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key"
-    )
-    ((key,),) = rows.rows(
-        sql,
-        (
-            number,
-            said.id,
-            said.at,
-            one.state,
-            said.question,
-            said.answer,
-            "\n".join(said.calls),
-            sum(one.counts.values()),
-            msgspec.msgpack.encode(one.counts, order="sorted"),
-        ),
-    )
-    if one.state is State.SEARCHABLE:
-        rows.run("INSERT INTO unindexed VALUES (?, ?, 0)", (key, number))
-        rows.run("INSERT INTO underived VALUES (?, ?, ?)", (number, said.at, said.id))
-    if said.markers:
-        rows.run_each(
-            "INSERT INTO markers VALUES (?, ?, ?, ?, ?, ?)",
-            [
-                (number, said.id, position, marker.category, marker.service, marker.text)
-                for position, marker in enumerate(said.markers)
-            ],
+def _insert(rows: Connection, new: Sequence[tuple[int, Stored]]) -> None:
+    ((before,),) = rows.rows("SELECT COALESCE(MAX(key), 0) FROM episodes")
+    for some in _in_parts(new):
+        sql = (
+            "INSERT INTO episodes (agent, id, at, state, question, answer, calls, length, counts) "  # noqa: S608
+            f"VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?, ?)'] * len(some))}"
         )
+        rows.run(sql, [value for number, one in some for value in _values(number, one)])
+    rows.run(
+        "INSERT INTO unindexed SELECT key, agent, 0 FROM episodes WHERE key > ? AND state = 0",
+        (before,),
+    )
+    rows.run(
+        "INSERT INTO underived SELECT agent, at, id FROM episodes WHERE key > ? AND state = 0 "
+        "ON CONFLICT DO NOTHING",
+        (before,),
+    )
+    for number in {number for number, _ in new}:
+        lengths = [
+            sum(one.counts.values())
+            for owner, one in new
+            if owner == number and one.state is State.SEARCHABLE
+        ]
+        _count(rows, number, len(lengths), sum(lengths))
+    markers = [
+        (number, one.episode.id, position, marker.category, marker.service, marker.text)
+        for number, one in new
+        for position, marker in enumerate(one.episode.markers)
+    ]
+    if markers:
+        rows.run_each("INSERT INTO markers VALUES (?, ?, ?, ?, ?, ?)", markers)
+
+
+def _values(number: int, one: Stored) -> tuple[Value, ...]:
+    said = one.episode
+    return (
+        *(number, said.id, said.at, one.state, said.question, said.answer),
+        *("\n".join(said.calls), sum(one.counts.values())),
+        msgspec.msgpack.encode(one.counts, order="sorted"),
+    )
+
+
+def _in_parts(many: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    return (many[first : first + _AT_ONCE] for first in range(0, len(many), _AT_ONCE))
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _count(rows: Connection, number: int, episodes: int, terms: int) -> None:
@@ -388,12 +443,11 @@ def all_searchable(rows: Connection, number: int) -> list[Searchable]:
 def searchable_in(rows: Connection, number: int, keys: Sequence[int]) -> list[Searchable]:
     """Return what scoring needs of those episodes that are there, and searchable."""
     found: list[Searchable] = []
-    for first in range(0, len(keys), _AT_ONCE):
-        some = keys[first : first + _AT_ONCE]
+    for some in _in_parts(keys):
         sql = (
             # The sign keeps the planner from walking over all of the agent's episodes.
             "SELECT key, at, id, length, counts FROM episodes WHERE +agent = ? AND +state = 0 "  # noqa: S608
-            f"AND key IN ({', '.join('?' * len(some))})"
+            f"AND key IN ({_marks(some)})"
         )
         found += (Searchable(*row) for row in rows.rows(sql, (number, *some)))
     return found
@@ -422,7 +476,7 @@ def episodes_by_key(rows: Connection, number: int, keys: Sequence[int]) -> list[
     """Return episodes in the order in which their keys are given."""
     sql = (
         f"SELECT {_EPISODE}, key FROM episodes WHERE +agent = ? "  # noqa: S608
-        f"AND key IN ({', '.join('?' * len(keys))})"
+        f"AND key IN ({_marks(keys)})"
     )
     found = {row[-1]: _episode(row) for row in rows.rows(sql, (number, *keys))}
     return [found[key] for key in keys if key in found]
@@ -514,21 +568,12 @@ def unindexed(rows: Connection, until: int, limit: int) -> list[Unindexed]:
     ]
 
 
-def mark_indexed(rows: Connection, seen: Iterable[Unindexed]) -> None:
+def mark_indexed(rows: Connection, seen: Sequence[Unindexed]) -> None:
     """Take off the list what the text index has looked at, unless it changed meanwhile."""
-    for one in seen:
-        state = "e.state = 0" if one.counts is not None else "e.state <> 0"
-        gone = (
-            ""
-            if one.counts is not None
-            else ("OR NOT EXISTS (SELECT 1 FROM episodes e WHERE e.key = ? AND e.agent = ?)")
-        )
-        sql = (
-            "DELETE FROM unindexed WHERE key = ? AND agent = ? AND (EXISTS "  # noqa: S608
-            f"(SELECT 1 FROM episodes e WHERE e.key = ? AND e.agent = ? AND {state}) {gone})"
-        )
-        which = (one.key, one.agent)
-        rows.run(sql, which * (3 if gone else 2))
+    for some in _in_parts([one.key for one in seen if one.counts is not None]):
+        rows.run(_INDEXED.format(has="EXISTS", keys=_marks(some)), some)
+    for some in _in_parts([one.key for one in seen if one.counts is None]):
+        rows.run(_INDEXED.format(has="NOT EXISTS", keys=_marks(some)), some)
 
 
 @dataclass(frozen=True, slots=True)

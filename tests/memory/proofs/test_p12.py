@@ -144,6 +144,8 @@ _OF_EVERYBODY = (
     "SELECT agent FROM underived LIMIT 1",
     "SELECT a.agent, t.id FROM tombstones t JOIN agents a",
     "SELECT COALESCE(MAX(key), 0) FROM unindexed",
+    "SELECT COALESCE(MAX(key), 0) FROM episodes",
+    "SELECT agent, number FROM agents WHERE agent IN",
     "SELECT (SELECT COUNT(*) FROM agents WHERE episodes > 0)",
     (
         "SELECT u.key, u.agent, e.state, e.counts FROM unindexed u LEFT JOIN episodes e "
