@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from bench import appends, ledger, manifest, memory, pull, redaction, start
+from bench import appends, ledger, manifest, memory, pull, recall, redaction, start
 
 BENCHES = {
     "start": start.run,
     "ledger": ledger.run,
     "redaction": redaction.run,
     "memory": memory.run,
+    "recall": recall.run,
     "pull": pull.run,
     "appends": appends.run,
     "manifest": manifest.run,

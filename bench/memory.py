@@ -99,7 +99,7 @@ def _backfilled(entries: int) -> tuple[int, float]:
         for home in (source, target):
             home.mkdir(0o700)
         for agent in range(4):
-            _write_ledger(source, talk, f"agent{agent}", entries // 4)
+            write_ledger(source, talk, f"agent{agent}", entries // 4)
         with serving(target) as service:
             command = [sys.executable, "-c", _REPLAY, str(service.port), service.token]
             environment = {"PATH": os.environ["PATH"], "HOME": folder}
@@ -115,7 +115,7 @@ def recalling(name: str, *, agents: int) -> Iterator[Row]:
     each = EPISODES // agents
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         for agent in range(agents):
-            _write_ledger(Path(folder), talk, f"agent{agent}", each)
+            write_ledger(Path(folder), talk, f"agent{agent}", each)
         started = time.perf_counter()
         with serving(Path(folder)) as service:
             _wait_until_settled(service)
@@ -147,7 +147,7 @@ def recalling(name: str, *, agents: int) -> Iterator[Row]:
     )
 
 
-def _write_ledger(home: Path, talk: Talk, agent: str, entries: int) -> None:
+def write_ledger(home: Path, talk: Talk, agent: str, entries: int) -> None:
     folder = home / "ledger" / agent
     folder.mkdir(parents=True, mode=0o700)
     (home / "ledger").chmod(0o700)

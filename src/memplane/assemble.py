@@ -21,7 +21,7 @@ import msgspec
 
 from memplane.access.tokens import TokenStore
 from memplane.clock import system_clock
-from memplane.errors import BackendMisconfigured, HomeError
+from memplane.errors import BackendMisconfigured, HomeError, SettingsError
 from memplane.home import Claim, Home
 from memplane.ids import new_id
 from memplane.ledger.entry import Turn
@@ -47,6 +47,7 @@ from memplane.settings import BlobSettings, Settings, environment, settings_from
 from memplane.telemetry import Telemetry
 
 if TYPE_CHECKING:
+    from memplane.embedding.contract import Embedder
     from memplane.memory.memory import Memory
     from memplane.objects.azure_access import Access
     from memplane.objects.store import ObjectStore
@@ -304,12 +305,43 @@ async def _open_memory(
                     salient=shares.salient_bytes,
                     matches=shares.match_bytes,
                 ),
+                embedder=_embedder(settings),
             )
         ) as memory,
     ):
         if not serving:
             await memory.follow()
         yield memory
+
+
+def _embedder(settings: Settings) -> Embedder | None:
+    """Choose what gives texts vectors; most installations have none.
+
+    Raises:
+        SettingsError: Something is missing for it.
+    """
+    chosen = settings.vectors
+    match chosen.source:
+        case "static":
+            from memplane.embedding.static import StaticEmbedder  # noqa: PLC0415
+
+            return StaticEmbedder()
+        case "folder":
+            from memplane.embedding.folder import FolderEmbedder  # noqa: PLC0415
+
+            if chosen.folder is None:
+                raise SettingsError("vectors.source is folder, and vectors.folder is not set")
+            return FolderEmbedder(chosen.folder)
+        case "endpoint":
+            from memplane.embedding.endpoint import EndpointEmbedder  # noqa: PLC0415
+
+            if not chosen.url or not chosen.model:
+                raise SettingsError(
+                    "vectors.source is endpoint, and vectors.url or vectors.model is not set"
+                )
+            return EndpointEmbedder(chosen.url, chosen.model, chosen.key or None)
+        case _:
+            return None
 
 
 @asynccontextmanager
@@ -391,7 +423,7 @@ def log_redactor(settings: Settings) -> Redactor:
 def _known_secrets(settings: Settings) -> list[Secret]:
     home, blob = Home(settings.home), settings.blob
     known = [blob.connection_string, blob.sas_url, blob.token, settings.admin_token]
-    known += [settings.service_token, settings.fill.token]
+    known += [settings.service_token, settings.fill.token, settings.vectors.key]
     with suppress(HomeError):
         known.append(home.existing_token())
     return [one for one in (*known, *known_secrets(environment())) if one]

@@ -15,6 +15,7 @@ MemplaneError
 │       └── LedgerFull         more entries wait than may, because the disk is too slow
 ├── RecordsError               the database of what was learned cannot be used
 ├── IndexUnusable              the text index cannot be used; it can be made again
+├── EmbeddingUnavailable       no vectors can be had now; what needs none works all the same
 ├── StorageError               an object store failed
 │   ├── InvalidKey             the key breaks the rules every store shares
 │   ├── InvalidText            the bytes at the key are not UTF-8
@@ -92,6 +93,10 @@ class RecordsError(MemplaneError):
 
 class IndexUnusable(MemplaneError):
     """The text index cannot be used; it can be made again."""
+
+
+class EmbeddingUnavailable(MemplaneError):
+    """No vectors can be had now; what needs none works all the same."""
 
 
 class StorageError(MemplaneError):

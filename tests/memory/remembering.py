@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from memplane.clock import system_clock
+from memplane.embedding.contract import Embedder
 from memplane.ledger.redacting import redact_line
 from memplane.ledger.writer import open_ledger
 from memplane.memory.contract import Ask, Block
@@ -30,7 +31,7 @@ def places_in(folder: Path) -> Places:
 
 
 @asynccontextmanager
-async def memory_in(folder: Path) -> AsyncIterator[Memory]:
+async def memory_in(folder: Path, embedder: Embedder | None = None) -> AsyncIterator[Memory]:
     """Open the memory that lies in a folder."""
     async with (
         open_sqlite(folder / "memplane.db") as records,
@@ -43,6 +44,7 @@ async def memory_in(folder: Path) -> AsyncIterator[Memory]:
                 places_in(folder),
                 scrub=lambda line: redact_line(REDACTOR, line),
                 clock=system_clock,
+                embedder=embedder,
             )
         ) as memory,
     ):

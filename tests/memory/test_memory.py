@@ -7,6 +7,7 @@ import random
 import shutil
 from pathlib import Path
 
+import apsw
 import pytest
 
 from memplane.errors import (
@@ -21,9 +22,12 @@ from memplane.ledger.checking import verify_ledger
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.tombstones import Tombstone, append_tombstones
 from memplane.memory import memory as memory_module
+from memplane.memory import rows as table
 from memplane.memory.contract import Ask, ForgetAsked
 from memplane.memory.episode import episode_of
 from memplane.memory.rebuilding import contents
+from memplane.records.migrate import migrate, migrations
+from memplane.records.sqlite import SqliteConnection
 from memplane.retrieval.index import TextIndex
 from tests.memory.remembering import entry, give, memory_in, raw, recall, texts
 from tests.support.turns import record, turn
@@ -576,3 +580,24 @@ async def test_messages_are_asked_about_their_last_question(tmp_path: Path) -> N
         ]
         found = await memory.recall(Ask(agent="analyst", messages=messages, limit=1))
     assert [one.id for one in found.memories] == [KESTREL["id"]]
+
+
+# Older databases
+
+
+async def test_a_database_of_an_older_schema_is_filled_anew(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await give(memory, KESTREL)
+    async with memory_in(tmp_path) as memory:
+        read = await memory._records.read(table.cursors)
+    path = tmp_path / "memplane.db"
+    path.unlink()
+    old = SqliteConnection(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE, ())
+    migrate(old, migrations("sqlite")[:1], where="here")
+    old.run_each("INSERT INTO followed VALUES (?, ?, ?)", read)
+    old.close()
+    assert read
+    async with memory_in(tmp_path) as memory:
+        await memory.settle()
+        assert [one.id for one in await recall(memory, "kestrel", limit=5)] == [KESTREL["id"]]
+        assert (await memory.rebuild()).same

@@ -117,12 +117,12 @@ async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> No
 
 
 async def test_steps_are_taken_once_and_in_order(tmp_path: Path) -> None:
-    more = Migration(2, "more", ("CREATE TABLE more (n INTEGER)", "INSERT INTO more VALUES (1)"))
+    known = migrations("sqlite")
+    statements = ("CREATE TABLE more (n INTEGER)", "INSERT INTO more VALUES (1)")
+    more = Migration(known[-1].number + 1, "more", statements)
     async with open_sqlite(tmp_path / "memplane.db") as records:
         for _ in range(2):
-            await records.write(
-                lambda rows: migrate(rows, [*migrations("sqlite")[:1], more], where="here")
-            )
+            await records.write(lambda rows: migrate(rows, [*known, more], where="here"))
         assert await records.read(lambda rows: list(rows.rows("SELECT n FROM more"))) == [(1,)]
 
 

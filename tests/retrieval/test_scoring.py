@@ -17,6 +17,7 @@ from memplane.retrieval.scoring import (
     best_possible,
     idf,
     is_match,
+    most_telling,
     rank,
     relative,
 )
@@ -252,3 +253,15 @@ def test_who_else_was_found_changes_no_score(
     among_all = rank(question, [*others_found, *some], statistics, 100)
     alone = rank(question, some, statistics, 100)
     assert [one for one in among_all if one.key <= 100] == alone
+
+
+def test_of_a_long_question_the_telling_terms_are_looked_for() -> None:
+    question = {f"word{number:02}": 1 for number in range(30)}
+    common = {f"word{number:02}": 90 for number in range(20)}
+    statistics = Statistics(100, 1000, {**dict.fromkeys(question, 1), **common})
+    telling = most_telling(question, statistics)
+    assert set(telling) >= {f"word{number:02}" for number in range(20, 30)}
+    assert len(telling) == 12
+    assert most_telling(dict(reversed(question.items())), statistics).keys() == telling.keys()
+    short = {"a": 1, "b": 2}
+    assert most_telling(short, statistics) == short

@@ -36,7 +36,7 @@ untimed = hypothesis_settings(deadline=None)
 CANARY = "canary-in-a-coal-mine"
 SECRETS = (
     *("admin_token", "blob.connection_string", "blob.sas_url", "blob.token"),
-    *("fill.token", "service_token"),
+    *("fill.token", "service_token", "vectors.key"),
 )
 
 

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "cloud": "move state to a container",
     "manifest": "check or rebuild the index of the container",
     "queue": "show or send what has not reached the container",
+    "bench": "measure how well recall finds what it should",
 }
 HIDDEN: Final = {"worker": "do the jobs that hooks left"}
 

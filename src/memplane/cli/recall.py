@@ -79,3 +79,7 @@ def _print_block(block: Block) -> None:
         covered = f"covers {block.why.coverage:.0%} of the question" if terms else ""
         why = "; ".join(part for part in (block.why.part, words, covered) if part)
         print(coloured(f"  why: {why}", "dim"))
+        signals = sorted(block.why.signals.items(), key=lambda one: -abs(one[1].added))
+        added = ", ".join(f"{name} {one.added:+.2f} (#{one.place})" for name, one in signals)
+        if added:
+            print(coloured(f"       {added}", "dim"))

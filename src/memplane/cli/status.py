@@ -52,7 +52,7 @@ def _print(status: Status, *, running: bool) -> None:
         secrets = sum(status.ledger.redacted.values())
         rows.append(("recorded", f"{status.ledger.recorded} turns, {secrets} secrets taken out"))
     if (memory := status.memory) is not None:
-        left = memory.underived + memory.unindexed
+        left = memory.underived + memory.unindexed + memory.unembedded
         behind = f", {left} still to be worked on" if left else ""
         rows.append(("memory", f"{memory.episodes} episodes of {_agents(memory.agents)}{behind}"))
     if storage.kind != "local":

@@ -32,6 +32,7 @@ STATUS_OF: Final[Mapping[type[errors.MemplaneError], int]] = {
     errors.LedgerFull: 503,
     errors.RecordsError: 500,
     errors.IndexUnusable: 503,
+    errors.EmbeddingUnavailable: 503,
     errors.StorageError: 500,
     errors.InvalidKey: 422,
     errors.InvalidText: 422,

@@ -14,11 +14,13 @@ from typing import Final
 
 import msgspec
 
+from memplane.memory import contract
 from memplane.memory.artefacts import Artefact
 from memplane.memory.contract import MOST_BLOCKS, MOST_BYTES, Block, Recalled, Why
 from memplane.memory.episode import Episode
 from memplane.memory.rows import Noise
 from memplane.memory.sanitising import sanitised
+from memplane.retrieval.ranking import Added
 
 SOURCE: Final = "memplane"
 _STALE: Final = timedelta(days=30) // timedelta(microseconds=1)
@@ -56,6 +58,7 @@ class Match:
     terms: Mapping[str, float]
     coverage: float
     salience: int = 0
+    signals: Mapping[str, Added] = field(default_factory=dict[str, Added])
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +159,15 @@ def _add_matches(
 
 def _match_block(match: Match, room: int, *, explain: bool) -> Block:
     episode = match.episode
-    why = Why(part="match", terms=dict(match.terms), coverage=round(match.coverage, 4))
+    why = Why(
+        part="match",
+        terms=dict(match.terms),
+        coverage=round(match.coverage, 4),
+        signals={
+            name: contract.Signal(added=one.added, place=one.place)
+            for name, one in match.signals.items()
+        },
+    )
     return Block(
         text=excerpt(episode, sorted(match.terms, key=lambda one: -match.terms[one]), room),
         score=round(match.score, 4),

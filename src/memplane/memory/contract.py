@@ -46,12 +46,23 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     explain: bool = False
 
 
+class Signal(msgspec.Struct, frozen=True, kw_only=True):
+    """What a signal added to a score, and the place that it alone would give."""
+
+    added: float
+    place: int
+
+
 class Why(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a block was chosen: the part that it stands in, and what each word added."""
+    """Why a block was chosen: the part that it stands in, and what each word added.
+
+    `signals` says for each signal of the ranking what it added, and the block's place by it alone.
+    """
 
     part: str
     terms: dict[str, float] = {}
     coverage: float = 0.0
+    signals: dict[str, Signal] = {}
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -93,6 +104,7 @@ class MemoryStatus(msgspec.Struct, frozen=True, kw_only=True):
     busy: bool
     unreadable: int = 0
     degraded: str = ""
+    unembedded: int = 0
 
 
 class RebuiltTable(msgspec.Struct, frozen=True, kw_only=True):

@@ -74,4 +74,9 @@ def capped(text: str) -> str:
 
 def _at(ts: object) -> int:
     moment = instant(ts) if isinstance(ts, str) else None
-    return 0 if moment is None else (moment - _EPOCH) // _MICROSECOND
+    return 0 if moment is None else microseconds(moment)
+
+
+def microseconds(moment: datetime) -> int:
+    """Write a moment as episodes do: microseconds since 1970."""
+    return (moment - _EPOCH) // _MICROSECOND

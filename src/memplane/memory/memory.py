@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from memplane.clock import Clock, stamp
+from memplane.embedding.contract import Embedder
 from memplane.errors import IndexUnusable, InvalidRequest, MemplaneError, NotRecorded
 from memplane.ids import new_id
 from memplane.ledger.entry import Entry, Received
@@ -40,7 +41,7 @@ from memplane.memory.contract import (
     RetainReceipt,
 )
 from memplane.memory.deriving import derive_some
-from memplane.memory.episode import Episode
+from memplane.memory.episode import Episode, microseconds
 from memplane.memory.following import (
     OURSELVES,
     OWN,
@@ -52,8 +53,9 @@ from memplane.memory.following import (
     ledgers_in,
     not_buried,
 )
+from memplane.memory.meaning import Meaning
 from memplane.memory.rebuilding import compared, contents, derive_all
-from memplane.memory.recalling import recalled
+from memplane.memory.recalling import Now, asked_in, recalled
 from memplane.memory.retaining import Given, Scrub, given_of
 from memplane.memory.rows import Outcome, State
 from memplane.records.store import Connection, Database, Records
@@ -121,6 +123,7 @@ class Memory:
         clock: Clock,
         shares: Shares | None = None,
         modes: Modes | None = None,
+        embedder: Embedder | None = None,
     ) -> None:
         self.figures = MemoryFigures()
         self.places = places
@@ -132,6 +135,7 @@ class Memory:
         self._clock = clock
         self._shares = shares or Shares()
         self._modes = modes or Modes()
+        self._meaning = Meaning(records, embedder) if embedder is not None else None
         self._waiting: asyncio.Queue[_Waiting | None] = asyncio.Queue()
         self._to_follow: dict[tuple[str, str], None] = {}
         self._received_by: dict[str, None] = {}
@@ -139,8 +143,10 @@ class Memory:
         self._closing = False
         self._since_indexed = 0
         self._index_is_broken = False
+        self._unembedded = ""
         self._retained_at = 0.0
         self._woken = asyncio.Event()
+        self._to_embed = asyncio.Event()
         self._indexing = asyncio.Lock()
         self._working = asyncio.Lock()
         self._applying = asyncio.Lock()
@@ -157,13 +163,19 @@ class Memory:
             asyncio.create_task(self._apply_for_ever(), name="memory-apply"),
             asyncio.create_task(self._work_for_ever(), name="memory-work"),
         ]
+        if self._meaning is not None:
+            embedding = self._embed_for_ever(self._meaning)
+            self._tasks.append(asyncio.create_task(embedding, name="memory-embed"))
 
     async def close(self) -> None:
         """Finish what was asked; work that is left is done after the next start."""
         self._closing = True
         await self._waiting.put(None)
         self._woken.set()
+        self._to_embed.set()
         await asyncio.gather(*self._tasks)
+        if self._meaning is not None:
+            await self._meaning.close()
         self._to_follow.clear()
         self._follow_received()
         await self._follow_all()
@@ -198,12 +210,23 @@ class Memory:
             RecordsError: The database cannot be read.
         """
         AgentFolder(self.places.ledger, ask.agent)
-        index = self._opened_index()
+        index, now = self._opened_index(), await self._now(ask)
         try:
-            return await self._records.read(lambda rows: recalled(rows, index, ask, self._shares))
+            return await self._records.read(
+                lambda rows: recalled(rows, index, ask, shares=self._shares, now=now)
+            )
         except IndexUnusable as error:
             self._give_up_index(error)
-            return await self._records.read(lambda rows: recalled(rows, None, ask, self._shares))
+            return await self._records.read(
+                lambda rows: recalled(rows, None, ask, shares=self._shares, now=now)
+            )
+
+    async def _now(self, ask: Ask) -> Now:
+        at = microseconds(self._clock())
+        text = asked_in(ask).text if self._meaning is not None else ""
+        if self._meaning is None or not text.strip():
+            return Now(at)
+        return Now(at, await self._meaning.question(text))
 
     def _give_up_index(self, error: IndexUnusable) -> None:
         """Let a new index be made; until then everything is scored."""
@@ -372,6 +395,7 @@ class Memory:
     async def status(self) -> MemoryStatus:
         """Say how much is remembered, and how much work is left."""
         totals = await self._records.read(table.totals)
+        unembedded = await self._meaning.left() if self._meaning is not None else 0
         return MemoryStatus(
             agents=totals.agents,
             episodes=totals.episodes,
@@ -379,7 +403,8 @@ class Memory:
             unindexed=totals.unindexed,
             busy=self._working.locked() or bool(self._to_follow) or not self._waiting.empty(),
             unreadable=self.figures.unreadable,
-            degraded=self.figures.degraded,
+            degraded=self.figures.degraded or self._unembedded,
+            unembedded=unembedded,
         )
 
     async def settle(self) -> None:
@@ -538,6 +563,27 @@ class Memory:
         while not self._closing and await self._records.write(derive_some):
             pass
         await self._index_all()
+        self._to_embed.set()
+
+    async def _embed_for_ever(self, meaning: Meaning) -> None:
+        """Give episodes vectors; what cannot be had now is tried again later."""
+        while not self._closing:
+            await self._to_embed.wait()
+            self._to_embed.clear()
+            try:
+                await self._embed_all(meaning)
+                self._unembedded = ""
+            except MemplaneError as error:
+                self._unembedded = f"episodes wait for their vectors: {error}"
+                _log.warning("%s", self._unembedded)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_RETRY_SECONDS):
+                        await self._to_embed.wait()
+                self._to_embed.set()
+
+    async def _embed_all(self, meaning: Meaning) -> None:
+        while not self._closing and await meaning.embed_some():
+            pass
 
     async def _index_all(self) -> None:
         self._since_indexed = 0

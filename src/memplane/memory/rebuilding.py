@@ -15,7 +15,8 @@ from memplane.records.store import Connection, Records
 # What is derived, without the numbers that say in which order it came.
 _CONTENTS: Final[Mapping[str, str]] = {
     "episodes": """
-        SELECT a.agent, e.id, e.at, e.state, e.question, e.answer, e.calls, e.length, e.counts
+        SELECT a.agent, e.id, e.at, e.state, e.question, e.answer, e.calls, e.length,
+            e.speaker, e.signs, e.asked, e.told
         FROM episodes e JOIN agents a ON a.number = e.agent ORDER BY a.agent, e.id
     """,
     "markers": """

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
 
 from memplane.memory import rows as table
 from memplane.memory.artefacts import Artefact, Kind
@@ -16,6 +16,7 @@ from memplane.memory.question import Question, question_of
 from memplane.memory.rows import About
 from memplane.records.store import Connection
 from memplane.retrieval.index import TextIndex
+from memplane.retrieval.ranking import Asked, answers, explained, rank_turns
 from memplane.retrieval.scoring import (
     Document,
     Scored,
@@ -23,15 +24,19 @@ from memplane.retrieval.scoring import (
     best_possible,
     idf,
     is_match,
+    most_telling,
     rank,
     relative,
 )
+from memplane.retrieval.times import asks_when, periods_in
+from memplane.retrieval.turns import Turn, held_by_each, names_in, words_of
 from memplane.retrieval.words import question_terms
 
 SCORED_EXACTLY: Final = 24
-_CANDIDATES: Final = 24
+_CANDIDATES: Final = 32
+_WITH_NEIGHBOURS: Final = 8
 _MATCHES: Final = 8
-_LOOKED_INTO: Final = 5
+_LOOKED_INTO: Final = 3
 _FEW_TERMS: Final = 2
 _WEIGHTY_KINDS: Final = (Kind.AFFECT, Kind.DECISION, Kind.COMMITMENT, Kind.FACT)
 _WEIGHTY_FROM: Final = 60
@@ -40,16 +45,19 @@ _LINES: Final = 8
 _RECENT: Final = 4
 
 
-def recalled(rows: Connection, index: TextIndex | None, ask: Ask, shares: Shares) -> Recalled:
+def recalled(
+    rows: Connection, index: TextIndex | None, ask: Ask, *, shares: Shares, now: Now
+) -> Recalled:
     """Answer a question from the rows and the index; without an index it takes longer."""
     known = table.about(rows, ask.agent)
-    question = Question(ask.text, ()) if ask.text else question_of(ask.messages)
+    question = asked_in(ask)
     terms = _terms(question)
     if known is None or not known.episodes or not terms:
         return Recalled()
-    likely = max(_CANDIDATES, 2 * (ask.limit or 0))
-    sought = _ranked(_Searching(rows, index, known, likely), terms)
-    matched = _matches(rows, known, sought, ask.limit or _MATCHES)
+    likely = max(_CANDIDATES, ask.limit or 0)
+    sought = _sought(_Searching(rows, index, known, likely), terms)
+    asked = _asked(question, sought.terms, now.at)
+    matched = _matches(_Ranking(rows, known, sought, now.meant), asked, ask)
     matches = [one.match for one in matched]
     if ask.limit is not None:
         found = Findings(matches=matches)
@@ -71,6 +79,27 @@ def recalled(rows: Connection, index: TextIndex | None, ask: Ask, shares: Shares
     return mixed(found, shares, max_bytes=ask.max_bytes, explain=ask.explain)
 
 
+def asked_in(ask: Ask) -> Question:
+    """Return what is asked: a text, or the end of a conversation."""
+    return Question(ask.text, ()) if ask.text else question_of(ask.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """When a question is asked, and what it means, where that is known."""
+
+    at: int
+    meant: Meant | None = None
+
+
+class Meant(Protocol):
+    """A question that can be compared with turns by meaning."""
+
+    def likeness(self, rows: Connection, number: int, keys: list[int]) -> dict[int, float]:
+        """Return how alike turns are to it, from 0 to 1; those that can be compared only."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Matched:
     """A match, and the line of the timeline for the stretch that it is in."""
@@ -88,23 +117,30 @@ def _terms(question: Question) -> Mapping[str, int]:
     return terms
 
 
+def _asked(question: Question, terms: Mapping[str, int], now: int) -> Asked:
+    return Asked(
+        terms=terms,
+        words=words_of(question.text),
+        names=names_in(question.text),
+        periods=periods_in(question.text, now),
+        wants_time=asks_when(question.text),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Sought:
-    """The words that were looked for, what they are worth here, and what has them."""
+    """The words that were looked for, what they are worth here, and the turns that have them."""
 
     terms: Mapping[str, int]
     statistics: Statistics
-    scored: Sequence[Scored]
-    counts: Mapping[int, Mapping[str, int]]
+    matching: Sequence[Scored]
+    turns: Mapping[int, Turn]
 
-    def held(self, key: int) -> dict[str, float]:
-        """Return the words that an episode has of the question, and what each says."""
+    def held(self, turns: Sequence[Turn]) -> list[dict[str, float]]:
+        """Return for each turn the words that it has of the question, and what each says."""
         documents, frequencies = self.statistics.documents, self.statistics.frequencies
-        return {
-            term: round(idf(documents, frequencies[term]), 4)
-            for term in self.terms
-            if term in self.counts[key]
-        }
+        weights = {term: round(idf(documents, frequencies[term]), 4) for term in self.terms}
+        return [{term: weights[term] for term in held} for held in held_by_each(turns, weights)]
 
     def coverage(self, text: str) -> float:
         """Return how much of the question a text has, from 0 to 1."""
@@ -130,55 +166,87 @@ class _Searching:
     likely: int
 
 
-def _ranked(where: _Searching, terms: Mapping[str, int]) -> _Sought:
-    """Score the agent's episodes: all of them when they are few, else the likely ones."""
+def _sought(where: _Searching, terms: Mapping[str, int]) -> _Sought:
+    """Find the turns that have words of the question: the likely ones of all that there are."""
     rows, index, known = where.rows, where.index, where.known
     if index is None or known.episodes <= SCORED_EXACTLY:
         found = table.all_searchable(rows, known.number)
-        counts = {one.key: table.counts_in(one.packed) for one in found}
-        frequencies = _frequencies(terms, counts.values())
+        statistics = _statistics(known, terms, {}, found)
+        telling = most_telling(terms, statistics)
     else:
-        tail = {one.key: one for one in table.searchable_tail(rows, known.number)}
-        keys = index.candidates(known.number, list(terms), where.likely)
-        indexed = [key for key in keys if key not in tail]
-        found = [*table.searchable_in(rows, known.number, indexed), *tail.values()]
-        counts = {one.key: table.counts_in(one.packed) for one in found}
-        new = (counts[one.key] for one in tail.values() if not one.known)
-        frequencies = _frequencies(terms, new)
-        for term, count in index.frequencies(known.number, list(terms)).items():
-            frequencies[term] += count
-    statistics = Statistics(known.episodes, known.terms, frequencies)
-    documents = [Document(one.key, counts[one.key], one.length) for one in found]
-    order = {one.key: (-one.at, one.id) for one in found}
-    scored = rank(terms, documents, statistics, limit=len(documents))
-    scored.sort(key=lambda one: (-one.score, order[one.key]))
-    return _Sought(terms, statistics, scored, counts)
+        tail = table.searchable_tail(rows, known.number)
+        uncounted = [turn for turn, is_counted in tail if not is_counted]
+        counted = index.frequencies(known.number, list(terms))
+        statistics = _statistics(known, terms, counted, uncounted)
+        telling = most_telling(terms, statistics)
+        new = {turn.key for turn, _ in tail}
+        keys = index.candidates(known.number, list(telling), where.likely)
+        indexed = [key for key in keys if key not in new]
+        found = [*table.searchable_in(rows, known.number, indexed), *(turn for turn, _ in tail)]
+    held = held_by_each(found, telling)
+    documents = [
+        Document(turn.key, counts, turn.length) for turn, counts in zip(found, held, strict=True)
+    ]
+    turns = {turn.key: turn for turn in found}
+    scored = rank(telling, documents, statistics, limit=len(documents))
+    matching = [one for one in scored if is_match(one, statistics)]
+    matching.sort(key=lambda one: (-one.score, -turns[one.key].at, turns[one.key].id))
+    return _Sought(telling, statistics, matching[: where.likely], turns)
 
 
-def _frequencies(terms: Iterable[str], found: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    counted = dict.fromkeys(terms, 0)
-    for counts in found:
-        for term in counted.keys() & counts.keys():
-            counted[term] += 1
-    return counted
+def _statistics(
+    known: About,
+    terms: Mapping[str, int],
+    counted: Mapping[str, int],
+    uncounted: Sequence[Turn],
+) -> Statistics:
+    """Count who has which term: what the index counted, and the turns that it did not."""
+    held = held_by_each(uncounted, terms)
+    frequencies = {
+        term: counted.get(term, 0) + sum(term in counts for counts in held) for term in terms
+    }
+    return Statistics(known.episodes, known.terms, frequencies)
 
 
-def _matches(rows: Connection, known: About, sought: _Sought, limit: int) -> list[_Matched]:
-    statistics = sought.statistics
-    best = best_possible(sought.terms, statistics)
-    matching = [one for one in sought.scored if is_match(one, statistics)][:limit]
-    episodes = table.episodes_by_key(rows, known.number, [one.key for one in matching])
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """The turns that were found, and what the question means, where that is known."""
+
+    rows: Connection
+    known: About
+    sought: _Sought
+    meant: Meant | None
+
+
+def _matches(where: _Ranking, asked: Asked, ask: Ask) -> list[_Matched]:
+    """Rank the turns that have words of the question, and those around them."""
+    rows, known, sought = where.rows, where.known, where.sought
+    if not sought.matching:
+        return []
+    having = [sought.turns[one.key] for one in sought.matching]
+    runs = table.around(rows, known.number, having, _WITH_NEIGHBOURS)
+    if where.meant is not None:
+        keys = [turn.key for run in runs for turn in run]
+        asked = replace(asked, likeness=where.meant.likeness(rows, known.number, keys))
+    ranked = rank_turns(asked, runs, sought.statistics)
+    if not answers(asked, ranked, sought.statistics):
+        return []
+    shown = ranked[: ask.limit or _MATCHES]
+    best = relative(sought.matching[0], best_possible(sought.terms, sought.statistics))
+    episodes = table.episodes_by_key(rows, known.number, [one.turn.key for one in shown])
+    held = sought.held([one.turn for one in shown])
     found: list[_Matched] = []
-    for place, (one, turn) in enumerate(zip(matching, episodes, strict=True)):
+    for place, (one, episode) in enumerate(zip(shown, episodes, strict=True)):
         derived: list[Artefact] = []
-        if place < _LOOKED_INTO:
-            derived = table.derived_from(rows, known.number, (turn.at, turn.id))
+        if place < _LOOKED_INTO and ask.limit is None:
+            derived = table.derived_from(rows, known.number, (episode.at, episode.id))
         match = Match(
-            turn,
-            relative(one, best),
-            sought.held(one.key),
-            one.parts["coverage"],
-            _salience(derived, turn),
+            episode,
+            best * one.score / ranked[0].score,
+            held[place],
+            one.coverage,
+            _salience(derived, episode),
+            explained(one, ranked) if ask.explain else {},
         )
         found.append(_Matched(match, [one for one in derived if one.kind is Kind.TIMELINE]))
     return found

@@ -15,7 +15,7 @@ from memplane.ledger.heads import head_of, is_erased
 from memplane.memory.episode import Episode, episode_of, is_error
 from memplane.memory.rows import State, Stored
 from memplane.redaction.redactor import Redacted
-from memplane.retrieval.words import terms_of
+from memplane.retrieval.turns import Spoken, spoken_of
 
 _LONGEST_ID: Final = 512
 
@@ -97,9 +97,9 @@ def stored_of(members: Mapping[str, Any]) -> Stored:
     """Make the episode of an entry, and what search needs of it."""
     episode = episode_of(members)
     if is_error(members) or not _says_anything(episode):
-        return Stored(episode, State.SILENT, {})
-    counts = terms_of("\n".join((episode.question, episode.answer, *episode.calls)))
-    return Stored(episode, State.SEARCHABLE, counts)
+        return Stored(episode, State.SILENT, Spoken())
+    spoken = spoken_of(episode.question, episode.answer, "\n".join(episode.calls))
+    return Stored(episode, State.SEARCHABLE, spoken)
 
 
 def _says_anything(episode: Episode) -> bool:

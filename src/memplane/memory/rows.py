@@ -6,17 +6,16 @@ Every statement names the agent that it is about.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
+from itertools import starmap
 from typing import Final, TypeAlias, TypeVar
-
-import msgspec
 
 from memplane.memory.artefacts import Affect, Artefact, Kind
 from memplane.memory.episode import Episode
 from memplane.memory.markers import Marker
 from memplane.records.store import Connection, Row, Value
+from memplane.retrieval.turns import Spoken, Turn, counts_in
 
 _T = TypeVar("_T")
 
@@ -24,6 +23,16 @@ _AT_ONCE: Final = 100
 _EPISODE: Final = "id, at, question, answer, calls"
 _ARTEFACT: Final = "kind, text, at, sources, salience, valence, arousal, feeling"
 
+_SEARCHABLE: Final = "key, at, id, length, speaker, signs, asked, told"
+_VALUES: Final = f"({', '.join('?' * 12)})"
+_TWO_BEFORE: Final = (
+    f"SELECT {_SEARCHABLE} FROM episodes WHERE agent = ? AND state = 0 "  # noqa: S608
+    "AND (at, id) < (?, ?) ORDER BY at DESC, id DESC LIMIT 2"
+)
+_TWO_BEHIND: Final = (
+    f"SELECT {_SEARCHABLE} FROM episodes WHERE agent = ? AND state = 0 "  # noqa: S608
+    "AND (at, id) > (?, ?) ORDER BY at, id LIMIT 2"
+)
 _INDEXED: Final = (
     "DELETE FROM unindexed WHERE key IN ({keys}) AND {has} (SELECT 1 FROM episodes e "
     "WHERE e.key = unindexed.key AND e.agent = unindexed.agent AND e.state = 0)"
@@ -61,7 +70,7 @@ class Stored:
 
     episode: Episode
     state: State
-    counts: Mapping[str, int]
+    spoken: Spoken
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +170,8 @@ def _insert(rows: Connection, new: Sequence[tuple[int, Stored]]) -> None:
     ((before,),) = rows.rows("SELECT COALESCE(MAX(key), 0) FROM episodes")
     for some in _in_parts(new):
         sql = (
-            "INSERT INTO episodes (agent, id, at, state, question, answer, calls, length, counts) "  # noqa: S608
-            f"VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?, ?)'] * len(some))}"
+            "INSERT INTO episodes (agent, id, at, state, question, answer, calls, length, "  # noqa: S608
+            f"speaker, signs, asked, told) VALUES {', '.join([_VALUES] * len(some))}"
         )
         rows.run(sql, [value for number, one in some for value in _values(number, one)])
     rows.run(
@@ -176,7 +185,7 @@ def _insert(rows: Connection, new: Sequence[tuple[int, Stored]]) -> None:
     )
     for number in {number for number, _ in new}:
         lengths = [
-            sum(one.counts.values())
+            one.spoken.length
             for owner, one in new
             if owner == number and one.state is State.SEARCHABLE
         ]
@@ -191,11 +200,11 @@ def _insert(rows: Connection, new: Sequence[tuple[int, Stored]]) -> None:
 
 
 def _values(number: int, one: Stored) -> tuple[Value, ...]:
-    said = one.episode
+    said, spoken = one.episode, one.spoken
     return (
         *(number, said.id, said.at, one.state, said.question, said.answer),
-        *("\n".join(said.calls), sum(one.counts.values())),
-        msgspec.msgpack.encode(one.counts, order="sorted"),
+        *("\n".join(said.calls), spoken.length, spoken.speaker, spoken.signs),
+        *(spoken.asked, spoken.told),
     )
 
 
@@ -422,54 +431,69 @@ def _artefact(row: Row) -> Artefact:
 # What search reads.
 
 
-@dataclass(frozen=True, slots=True)
-class Searchable:
-    """What scoring needs of an episode; `known` says that the text index counts it."""
-
-    key: int
-    at: int
-    id: str
-    length: int
-    packed: bytes
-    known: bool = True
+def all_searchable(rows: Connection, number: int) -> list[Turn]:
+    """Return what ranking needs of all of an agent's episodes, in their order."""
+    sql = (
+        f"SELECT {_SEARCHABLE} FROM episodes WHERE agent = ? AND state = 0 "  # noqa: S608
+        "ORDER BY at, id"
+    )
+    return list(starmap(Turn, rows.rows(sql, (number,))))
 
 
-def all_searchable(rows: Connection, number: int) -> list[Searchable]:
-    """Return what scoring needs of all of an agent's episodes."""
-    sql = "SELECT key, at, id, length, counts FROM episodes WHERE agent = ? AND state = 0"
-    return [Searchable(*row) for row in rows.rows(sql, (number,))]
-
-
-def searchable_in(rows: Connection, number: int, keys: Sequence[int]) -> list[Searchable]:
-    """Return what scoring needs of those episodes that are there, and searchable."""
-    found: list[Searchable] = []
+def searchable_in(rows: Connection, number: int, keys: Sequence[int]) -> list[Turn]:
+    """Return what ranking needs of those episodes that are there, and searchable."""
+    found: list[Turn] = []
     for some in _in_parts(keys):
         sql = (
             # The sign keeps the planner from walking over all of the agent's episodes.
-            "SELECT key, at, id, length, counts FROM episodes WHERE +agent = ? AND +state = 0 "  # noqa: S608
+            f"SELECT {_SEARCHABLE} FROM episodes WHERE +agent = ? AND +state = 0 "  # noqa: S608
             f"AND key IN ({_marks(some)})"
         )
-        found += (Searchable(*row) for row in rows.rows(sql, (number, *some)))
+        found += starmap(Turn, rows.rows(sql, (number, *some)))
     return found
 
 
-def searchable_tail(rows: Connection, number: int) -> list[Searchable]:
-    """Return what scoring needs of the episodes that the text index has to look at yet."""
+def around(rows: Connection, number: int, turns: Sequence[Turn], first: int) -> list[list[Turn]]:
+    """Return runs of turns that follow each other: those given, and two beside the first ones."""
+    known = {one.key: one for one in turns}
+    behind: dict[int, int] = {}
+    for one in turns[:first]:
+        key = one.key
+        for turn in _two(rows, _TWO_BEFORE, number, one):
+            known[turn.key] = turn
+            behind[turn.key] = key
+            key = turn.key
+        key = one.key
+        for turn in _two(rows, _TWO_BEHIND, number, one):
+            known[turn.key] = turn
+            behind[key] = turn.key
+            key = turn.key
+    return _runs(known, behind)
+
+
+def _two(rows: Connection, sql: str, number: int, turn: Turn) -> Iterator[Turn]:
+    return starmap(Turn, rows.rows(sql, (number, turn.at, turn.id)))
+
+
+def _runs(known: Mapping[int, Turn], behind: Mapping[int, int]) -> list[list[Turn]]:
+    """Put turns into runs, by what comes behind each."""
+    runs: list[list[Turn]] = []
+    for first in known.keys() - {*behind.values()}:
+        run, key = [known[first]], first
+        while (following := behind.get(key)) is not None:
+            run.append(known[following])
+            key = following
+        runs.append(run)
+    return sorted(runs, key=lambda run: (run[0].at, run[0].id))
+
+
+def searchable_tail(rows: Connection, number: int) -> list[tuple[Turn, bool]]:
+    """Return the turns that the text index has to look at yet, and whether it counts them."""
     known: dict[int, int] = dict(
         rows.rows("SELECT key, known FROM unindexed WHERE agent = ?", (number,))
     )
     found = searchable_in(rows, number, list(known)) if known else []
-    return [replace(one, known=bool(known[one.key])) for one in found]
-
-
-def counts_in(packed: bytes) -> dict[str, int]:
-    """Read the terms of an episode, and how often each is in it."""
-    return _decoder().decode(packed)
-
-
-@cache
-def _decoder() -> msgspec.msgpack.Decoder[dict[str, int]]:
-    return msgspec.msgpack.Decoder(dict[str, int])
+    return [(one, bool(known[one.key])) for one in found]
 
 
 def episodes_by_key(rows: Connection, number: int, keys: Sequence[int]) -> list[Episode]:
@@ -558,13 +582,17 @@ def last_unindexed(rows: Connection) -> int:
 def unindexed(rows: Connection, until: int, limit: int) -> list[Unindexed]:
     """Return what the text index has to look at, of any agent, up to a key."""
     sql = (
-        "SELECT u.key, u.agent, e.state, e.counts FROM unindexed u "
+        "SELECT u.key, u.agent, e.state, e.asked, e.told FROM unindexed u "
         "LEFT JOIN episodes e ON e.key = u.key AND e.agent = u.agent "
         "WHERE u.key <= ? ORDER BY u.key LIMIT ?"
     )
     return [
-        Unindexed(key, agent, counts_in(counts) if state == State.SEARCHABLE else None)
-        for key, agent, state, counts in rows.rows(sql, (until, limit))
+        Unindexed(
+            key,
+            agent,
+            counts_in(asked, told) if state == State.SEARCHABLE else None,
+        )
+        for key, agent, state, asked, told in rows.rows(sql, (until, limit))
     ]
 
 
@@ -601,6 +629,63 @@ def everything_to_index(rows: Connection) -> None:
     """Let the text index look at every episode of every agent, since it is new."""
     rows.run("DELETE FROM unindexed")
     rows.run("INSERT INTO unindexed SELECT key, agent, 0 FROM episodes WHERE state = 0")
+
+
+# Vectors.
+
+
+@dataclass(frozen=True, slots=True)
+class Unembedded:
+    """An episode that has no vector of a model, and what the vector is to be of."""
+
+    key: int
+    agent: int
+    text: str
+
+
+def unembedded(rows: Connection, model: str, behind: int, limit: int) -> list[Unembedded]:
+    """Return searchable episodes behind a key that have no vector of a model, of any agent."""
+    sql = (
+        "SELECT e.key, e.agent, e.question, e.answer FROM episodes e LEFT JOIN vectors v "
+        "ON v.key = e.key AND v.agent = e.agent AND v.model = ? "
+        "WHERE e.key > ? AND e.state = 0 AND v.key IS NULL ORDER BY e.key LIMIT ?"
+    )
+    return [
+        Unembedded(key, agent, f"{question}\n{answer}")
+        for key, agent, question, answer in rows.rows(sql, (model, behind, limit))
+    ]
+
+
+def count_unembedded(rows: Connection, model: str) -> int:
+    """Count the searchable episodes of any agent that have no vector of a model."""
+    sql = (
+        "SELECT (SELECT COALESCE(SUM(episodes), 0) FROM agents) - (SELECT COUNT(*) FROM vectors v "
+        "JOIN episodes e ON e.key = v.key AND e.agent = v.agent "
+        "WHERE v.model = ? AND e.state = 0)"
+    )
+    ((left,),) = rows.rows(sql, (model,))
+    return int(left)
+
+
+def keep_vectors(rows: Connection, model: str, made: Iterable[tuple[Unembedded, bytes]]) -> None:
+    """Keep vectors of episodes that are still there."""
+    sql = (
+        "INSERT INTO vectors SELECT key, agent, ?, ? FROM episodes WHERE key = ? AND agent = ? "
+        "ON CONFLICT (key) DO UPDATE SET model = excluded.model, vector = excluded.vector"
+    )
+    rows.run_each(sql, [(model, vector, one.key, one.agent) for one, vector in made])
+
+
+def vectors_of(rows: Connection, number: int, model: str, keys: Sequence[int]) -> dict[int, bytes]:
+    """Return the vectors of those episodes that have one of a model."""
+    found: dict[int, bytes] = {}
+    for some in _in_parts(keys):
+        sql = (
+            "SELECT key, vector FROM vectors WHERE agent = ? AND model = ? "  # noqa: S608
+            f"AND key IN ({_marks(some)})"
+        )
+        found.update(rows.rows(sql, (number, model, *some)))
+    return found
 
 
 # How far the ledgers were read, and other notes.

@@ -130,7 +130,8 @@ class TextIndex:
     def candidates(self, agent: int, terms: Sequence[str], limit: int) -> list[int]:
         """Return the keys of documents that have some of the terms, the likely ones first.
 
-        Of more than 64 terms the rarest are looked for.
+        Those that are as likely as the last one come too, up to as many again: which of them
+        were written first must not decide. Of more than 64 terms the rarest are looked for.
 
         Raises:
             IndexUnusable: The index cannot be read.
@@ -141,7 +142,7 @@ class TextIndex:
             known = {own: searcher.doc_freq(_TERMS, own) for own in owned}
             rarest = sorted((count, own) for own, count in known.items() if count)[:_MOST_TERMS]
             documents = searcher.doc_freq(_TERMS, _number(agent))
-            most = min(limit, documents)
+            most = min(2 * limit, documents)
             if not rarest or most < 1:
                 return []
             of_all = searcher.doc_freq(_TERMS, _EVERY_DOCUMENT)
@@ -151,8 +152,10 @@ class TextIndex:
                     for count, own in rarest
                 ]
             )
-            hits = searcher.search(query, limit=most, count=False).hits
-            keys = searcher.fast_field_values(_KEY, [address for _, address in hits])
+            hits = cast("_Hits", searcher.search(query, limit=most, count=False)).hits
+            least = hits[limit - 1][0] if len(hits) > limit else 0.0
+            likely = [address for score, address in hits if score >= least]
+            keys = searcher.fast_field_values(_KEY, likely)
             return cast("list[int]", keys)
 
     def frequencies(self, agent: int, terms: Sequence[str]) -> dict[str, int]:
@@ -277,6 +280,12 @@ def _weighed(own: str, frequency: int, documents: int, of_all: int) -> tantivy.Q
     among_all = math.log1p((of_all - frequency + 0.5) / (frequency + 0.5))
     query = tantivy.Query.term_query(_schema(), _TERMS, own, "freq")
     return tantivy.Query.boost_query(query, idf(documents, frequency) / among_all)
+
+
+class _Hits(Protocol):
+    """What the library's types leave open."""
+
+    hits: list[tuple[float, tantivy.DocAddress]]
 
 
 class _Found(Protocol):

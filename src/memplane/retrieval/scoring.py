@@ -15,11 +15,13 @@ from typing import Final, NamedTuple
 _SATURATION: Final = 1.2
 _LENGTH_COUNTS: Final = 0.75
 # Among fewer documents than these, how many of them hold a term says nothing yet.
-_FEW: Final = 20
+FEW: Final = 20
 # The share of a question that a document must hold. Of 760 questions about five conversations,
 # a document for each turn, it loses nobody a right answer among the first ten.
 _ENOUGH: Final = 0.125
 _ALL: Final = 1.0 - 1e-9
+# What a long question asks for beside these is in most turns.
+_MOST_TERMS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,9 @@ class Scored:
     parts: Mapping[str, float]
 
 
-class _Weight(NamedTuple):
+class Weight(NamedTuple):
+    """A term of a question, and how much it says."""
+
     term: str
     weight: float
     is_informative: bool
@@ -66,13 +70,12 @@ def rank(
     limit: int,
 ) -> list[Scored]:
     """Return the documents that hold some of the question, the best first."""
-    weighed = _weights(question, statistics)
+    weighed = weights_of(question, statistics)
     weights = {one.term: one for one in weighed}
     average = statistics.terms / statistics.documents if statistics.documents > 0 else 0.0
     found: list[tuple[float, int, float, int]] = []
     for document in documents:
-        share = document.length / average if average > 0 else 1.0
-        slowness = _SATURATION * (1.0 - _LENGTH_COUNTS + _LENGTH_COUNTS * share)
+        slowness = slowness_of(document.length, average)
         score, held, informative = _scores(document.counts, weights, slowness)
         if held > 0:
             found.append((-score, document.key, held, informative))
@@ -88,9 +91,17 @@ def rank(
     ]
 
 
+def most_telling(question: Mapping[str, int], statistics: Statistics) -> dict[str, int]:
+    """Return the terms of a question that say most; of a short one all."""
+    if len(question) <= _MOST_TERMS:
+        return dict(question)
+    weighed = sorted(weights_of(question, statistics), key=lambda one: (-one.weight, one.term))
+    return {one.term: question[one.term] for one in weighed[:_MOST_TERMS]}
+
+
 def best_possible(question: Mapping[str, int], statistics: Statistics) -> float:
     """Return the score of a document of average length that holds the whole question once."""
-    return sum(one.weight for one in _weights(question, statistics))
+    return sum(one.weight for one in weights_of(question, statistics))
 
 
 def relative(scored: Scored, best: float) -> float:
@@ -109,34 +120,34 @@ def is_match(scored: Scored, statistics: Statistics) -> bool:
         return True
     if scored.parts["informative"] < 1:
         return False
-    return statistics.documents < _FEW or scored.parts["coverage"] >= _ENOUGH
+    return statistics.documents < FEW or scored.parts["coverage"] >= _ENOUGH
 
 
 def idf(documents: int, frequency: int) -> float:
     """Return how much a term says that so many of the documents hold; it is never negative."""
-    documents = max(documents, _FEW)
+    documents = max(documents, FEW)
     frequency = min(max(frequency, 0), documents)
     return math.log1p((documents - frequency + 0.5) / (frequency + 0.5))
 
 
-def _weights(question: Mapping[str, int], statistics: Statistics) -> list[_Weight]:
+def weights_of(question: Mapping[str, int], statistics: Statistics) -> list[Weight]:
     """Weigh the terms of a question, in an order that does not depend on the mapping's."""
-    weights: list[_Weight] = []
+    weights: list[Weight] = []
     for term in sorted(question):
         frequency = statistics.frequencies.get(term, 0)
-        said = _saturated(question[term], _SATURATION)
+        said = saturated(question[term], _SATURATION)
         weights.append(
-            _Weight(
+            Weight(
                 term,
                 idf(statistics.documents, frequency) * said,
-                statistics.documents < _FEW or frequency * 2 <= statistics.documents,
+                statistics.documents < FEW or frequency * 2 <= statistics.documents,
             )
         )
     return weights
 
 
 def _scores(
-    counts: Mapping[str, int], weights: Mapping[str, _Weight], slowness: float
+    counts: Mapping[str, int], weights: Mapping[str, Weight], slowness: float
 ) -> tuple[float, float, int]:
     """Return a document's score, the weight of the terms it holds, and how many tell it apart."""
     score = held = 0.0
@@ -144,12 +155,18 @@ def _scores(
     for term in sorted(weights.keys() & counts.keys()):
         count, (_, weight, is_informative) = counts[term], weights[term]
         if count > 0:
-            score += weight * _saturated(count, slowness)
+            score += weight * saturated(count, slowness)
             held += weight
             informative += is_informative
     return score, held, informative
 
 
-def _saturated(count: int, slowness: float) -> float:
+def slowness_of(length: float, average: float) -> float:
+    """Return how slowly more of the same adds to the score of a text of that length."""
+    share = length / average if average > 0 else 1.0
+    return _SATURATION * (1.0 - _LENGTH_COUNTS + _LENGTH_COUNTS * share)
+
+
+def saturated(count: float, slowness: float) -> float:
     """Return what a count is worth: 1 for the first in a text of average length, then less."""
     return count * (_SATURATION + 1.0) / (count + slowness)

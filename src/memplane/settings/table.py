@@ -19,6 +19,7 @@ from memplane.settings.values import (
     positive,
     segment_size,
     syncing,
+    vector_source,
     whole,
     words,
     zone,
@@ -163,6 +164,26 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class VectorSettings:
+    """Vectors for what texts mean, which recall may look at beside their words."""
+
+    source: str = _option(
+        "",
+        vector_source,
+        "Where they come from: `static`, the table in `memplane[semantic]`; `folder`, a model in "
+        "a folder; `endpoint`, an OpenAI-compatible address. Empty is none.",
+    )
+    folder: Path | None = _option(
+        None,
+        optional_path,
+        "The folder, with `tokenizer.json` and `model.safetensors` or `model.onnx`.",
+    )
+    url: str = _option("", str, "The address, to which `/embeddings` is added.")
+    model: str = _option("", str, "The model to ask for at that address.")
+    key: Secret = _option(Secret(""), Secret, "The key for that address.")
+
+
+@dataclass(frozen=True, slots=True)
 class FillSettings:
     """Another recorder's history, from which memory fills itself at the start."""
 
@@ -273,6 +294,7 @@ class Settings:
     http: HttpSettings = field(default_factory=HttpSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    vectors: VectorSettings = field(default_factory=VectorSettings)
     fill: FillSettings = field(default_factory=FillSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     persona: PersonaSettings = field(default_factory=PersonaSettings)

@@ -76,6 +76,14 @@ def syncing(text: str) -> str:
     return word
 
 
+def vector_source(text: str) -> str:
+    """Read where vectors come from; empty is nowhere."""
+    word = text.strip().lower()
+    if word not in {"", "static", "folder", "endpoint"}:
+        raise ValueError("expected static, folder, endpoint or nothing")
+    return word
+
+
 def file_mode(text: str) -> int:
     """Read permissions in octal, such as 600 or 0660; the owner must be able to read and write."""
     try:

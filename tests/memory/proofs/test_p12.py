@@ -18,6 +18,7 @@ from memplane.memory import rows as table
 from memplane.memory.contract import Ask
 from memplane.memory.episode import Episode
 from memplane.records.store import Connection
+from memplane.retrieval.turns import Turn
 from tests.memory.remembering import entry, give, memory_in
 from tests.pod.service_contract import MemoryService
 from tests.support.running import running_memplane
@@ -148,7 +149,7 @@ _OF_EVERYBODY = (
     "SELECT agent, number FROM agents WHERE agent IN",
     "SELECT (SELECT COUNT(*) FROM agents WHERE episodes > 0)",
     (
-        "SELECT u.key, u.agent, e.state, e.counts FROM unindexed u LEFT JOIN episodes e "
+        "SELECT u.key, u.agent, e.state, e.asked, e.told FROM unindexed u LEFT JOIN episodes e "
         "ON e.key = u.key AND e.agent = u.agent"
     ),
     "DELETE FROM unindexed",
@@ -187,7 +188,7 @@ async def test_one_predicate_less_is_found(
 ) -> None:
     everything = table.all_searchable
 
-    def of_everybody(rows: Connection, _number: int) -> list[table.Searchable]:
+    def of_everybody(rows: Connection, _number: int) -> list[Turn]:
         return [one for number in (1, 2) for one in everything(rows, number)]
 
     def by_key(rows: Connection, _number: int, keys: object) -> list[Episode]:

@@ -1,0 +1,86 @@
+"""Vectors of turns and questions, where somebody wants them: what is alike in meaning.
+
+Vectors are made behind the verbs, from the database, and made again for another model: what has
+none yet is ranked by its words alone. A question that cannot be compared in time is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from memplane.embedding.contract import Embedder
+from memplane.embedding.vectors import similarities
+from memplane.errors import EmbeddingUnavailable
+from memplane.memory import rows as table
+from memplane.records.store import Connection, Records
+
+_log = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 64
+_DEADLINE: Final = 0.15
+
+
+class Meaning:
+    """Gives the episodes of all agents their vectors, and compares questions with them."""
+
+    def __init__(self, records: Records, embedder: Embedder) -> None:
+        self._records = records
+        self._embedder = embedder
+        self._done = 0
+        self.late = 0
+
+    async def embed_some(self) -> bool:
+        """Give some episodes that have none their vectors; says whether there were any.
+
+        Raises:
+            EmbeddingUnavailable: It cannot be done now. What was done is kept.
+        """
+        model = self._embedder.name
+        found = await self._records.read(
+            lambda rows: table.unembedded(rows, model, self._done, _AT_ONCE), patient=True
+        )
+        if not found:
+            # A pass is over. The next one looks at all again, since rows come and go.
+            self._done = 0
+            return False
+        vectors = await self._embedder.embed([one.text for one in found])
+        made = list(zip(found, vectors, strict=True))
+        await self._records.write(lambda rows: table.keep_vectors(rows, model, made))
+        self._done = found[-1].key
+        return True
+
+    async def left(self) -> int:
+        """Count the episodes that have no vector yet."""
+        model = self._embedder.name
+        return await self._records.read(lambda rows: table.count_unembedded(rows, model))
+
+    async def question(self, text: str) -> Question | None:
+        """Return the vector of a question; None when it cannot be had in time."""
+        try:
+            async with asyncio.timeout(_DEADLINE):
+                (vector,) = await self._embedder.embed([text])
+        except (TimeoutError, EmbeddingUnavailable) as error:
+            self.late += 1
+            _log.info("a question is not compared by meaning: %r", error)
+            return None
+        return Question(self._embedder.name, vector) if vector else None
+
+    async def close(self) -> None:
+        """Let go of the model."""
+        await self._embedder.close()
+
+
+class Question:
+    """The vector of a question, and of which model it is."""
+
+    def __init__(self, model: str, vector: bytes) -> None:
+        self._model = model
+        self._vector = vector
+
+    def likeness(self, rows: Connection, number: int, keys: list[int]) -> dict[int, float]:
+        """Return how alike turns are to the question, from 0 to 1; those with vectors only."""
+        found = table.vectors_of(rows, number, self._model, keys)
+        alike = similarities(self._vector, list(found.values()))
+        return dict(zip(found, alike, strict=True))

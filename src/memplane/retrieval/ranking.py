@@ -1,0 +1,279 @@
+"""Which turns answer a question, out of what each says, and what was said around it (pure).
+
+A turn alone often has none of the question's words: they stand in the question before it, or in
+what was said next. So each is scored with its neighbours, weighed by how far away they are, and
+with how much else was said about the question at that time. Whoever found the turns, and in
+whatever order, the outcome is the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import mul
+from typing import Final, NamedTuple
+
+from memplane.retrieval.scoring import FEW, Statistics, saturated, slowness_of, weights_of
+from memplane.retrieval.times import Period, nearness
+from memplane.retrieval.turns import (
+    ASKS,
+    DATED,
+    NO_TERMS,
+    Turn,
+    held_in_each,
+    is_named,
+    total_of,
+)
+
+# How much the words of each utterance count: three before what was told, that itself, and two
+# behind it. In tenths, so that sums are exact.
+_AROUND: Final = (2, 4, 7, 10, 6, 2)
+_BEFORE: Final = 3
+_BEHIND: Final = 2
+_TENTHS: Final = 10
+_SILENCE: Final = (NO_TERMS,) * max(_BEFORE, _BEHIND)
+# A turn alone is two utterances.
+_LONGER: Final = sum(_AROUND) / (2 * _TENTHS)
+_GAP: Final = 30 * 60 * 1_000_000
+_BEST_OF_A_SESSION: Final = 3
+_LONG: Final = math.log1p(40)
+# The share of a question that one of the first turns must have. What is lost and what is won
+# with it is in docs/recall.md.
+_ENOUGH: Final = 0.15
+_STRANGE: Final = 0.5
+_LOOKED_AT: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question.
+
+    Args:
+        terms: What it looks for.
+        words: Its words, as they are written.
+        names: The terms of those that look like names.
+        periods: The times that it names.
+        wants_time: Whether it asks for a time.
+        likeness: How alike turns are to it in meaning, by key, where that is known.
+    """
+
+    terms: Mapping[str, int]
+    words: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    periods: Sequence[Period] = ()
+    wants_time: bool = False
+    likeness: Mapping[int, float] = field(default_factory=dict[int, float])
+
+
+class Signals(NamedTuple):
+    """What each signal gives to a turn, from 0 to 1.
+
+    Args:
+        words: How many of the question's words it has, with what was said around it.
+        session: How much was said about the question at that time.
+        speaker: Whether the question names who said it.
+        length: How much it tells.
+        asks: Whether it asks something itself.
+        dated: Whether it tells a time, when a time is asked for.
+        period: Whether it was said at a time that the question names, or soon after.
+        meaning: How alike it is to the question, where a model compares them.
+    """
+
+    words: float
+    session: float
+    speaker: float
+    length: float
+    asks: float
+    dated: float
+    period: float
+    meaning: float
+
+
+_WEIGHTS: Final = Signals(
+    words=0.7,
+    session=0.3,
+    speaker=0.3,
+    length=0.2,
+    asks=-0.1,
+    dated=0.25,
+    period=0.4,
+    meaning=0.35,
+)
+
+
+class Ranked(NamedTuple):
+    """A turn and what it is worth.
+
+    `coverage` is the share of the question's weight that it has with what was said around it.
+    """
+
+    turn: Turn
+    score: float
+    coverage: float
+    signals: Signals
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What a signal added to a turn's score, and how many turns had more of it, plus one."""
+
+    added: float
+    place: int
+
+
+class _Utterance(NamedTuple):
+    """The question's terms in something that was said, and how long it was."""
+
+    held: Mapping[str, int]
+    length: int
+
+
+class _Heard(NamedTuple):
+    """How well a turn answers with what was said around it, and its share of the question.
+
+    `has_words` says whether the turn itself has any of it.
+    """
+
+    score: float
+    coverage: float
+    has_words: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Sought:
+    """What is looked for: how much each term says, and all of them; how long texts are here."""
+
+    weights: Mapping[str, float]
+    whole: float
+    average: float
+
+    @classmethod
+    def of(cls, terms: Mapping[str, int], statistics: Statistics) -> _Sought:
+        weights = {one.term: one.weight for one in weights_of(terms, statistics)}
+        average = statistics.terms / statistics.documents if statistics.documents > 0 else 0.0
+        return cls(weights, sum(weights.values()), average * _LONGER)
+
+
+def rank_turns(
+    asked: Asked, runs: Sequence[Sequence[Turn]], statistics: Statistics
+) -> list[Ranked]:
+    """Return the turns that have words of the question, the best first.
+
+    Args:
+        asked: What is looked for.
+        runs: The turns to rank. The turns of a run follow each other without a gap in the
+            agent's order; between runs there are others.
+        statistics: Of all of the agent's turns, each with what was asked and told.
+    """
+    turns = [turn for run in runs for turn in run]
+    heard = _heard_in(runs, _Sought.of(asked.terms, statistics))
+    sessions = _sessions(turns, heard)
+    best = max((one.score for one in heard), default=0.0) or 1.0
+    most = max(sessions, default=0.0) or 1.0
+    alike = max(asked.likeness.values(), default=0.0) or 1.0
+    ranked: list[Ranked] = []
+    for turn, one, session in zip(turns, heard, sessions, strict=True):
+        if one.has_words:
+            signs = _signs(asked, turn)
+            likeness = asked.likeness.get(turn.key, 0.0) / alike
+            signals = Signals(one.score / best, session / most, *signs, likeness)
+            score = sum(map(mul, _WEIGHTS, signals))
+            ranked.append(Ranked(turn, score, one.coverage, signals))
+    ranked.sort(key=lambda one: (-one.score, -one.turn.at, one.turn.id))
+    return ranked
+
+
+def answers(asked: Asked, ranked: Sequence[Ranked], statistics: Statistics) -> bool:
+    """Tell whether the best turns have enough of the question to be worth showing at all.
+
+    A question about names that were never heard must have half of it there.
+    """
+    known = (statistics.frequencies.get(name, 0) for name in asked.names)
+    enough = _STRANGE if asked.names and not any(known) else _ENOUGH
+    few = statistics.documents < FEW
+    return few or any(one.coverage >= enough for one in ranked[:_LOOKED_AT])
+
+
+def explained(one: Ranked, ranked: Sequence[Ranked]) -> dict[str, Added]:
+    """Explain a turn's place: for each signal what it gave, and its place by that alone."""
+    return {
+        name: Added(round(value * weight, 4), 1 + sum(all_[at] > value for all_ in signals))
+        for signals in ([other.signals for other in ranked],)
+        for at, (name, value, weight) in enumerate(
+            zip(Signals._fields, one.signals, _WEIGHTS, strict=True)
+        )
+        if value
+    }
+
+
+def _signs(asked: Asked, turn: Turn) -> tuple[float, float, float, float, float]:
+    """Return the signals from `speaker` to `period`."""
+    return (
+        1.0 if is_named(turn.speaker, asked.words) else 0.0,
+        min(1.0, math.log1p(total_of(turn.told)) / _LONG),
+        1.0 if turn.signs & ASKS else 0.0,
+        1.0 if asked.wants_time and turn.signs & DATED else 0.0,
+        nearness(turn.at, asked.periods) if asked.periods else 0.0,
+    )
+
+
+def _heard_in(runs: Iterable[Sequence[Turn]], sought: _Sought) -> list[_Heard]:
+    """Score each turn with what was said around it."""
+    texts: list[str] = list(_SILENCE)
+    places: list[int] = []
+    for run in runs:
+        before: Turn | None = None
+        for turn in run:
+            if before is not None and turn.at - before.at >= _GAP:
+                texts += _SILENCE
+                before = None
+            # Where programs pass on a talk, the question is what was told last.
+            if before is None or turn.asked != before.told:
+                texts.append(turn.asked)
+            places.append(len(texts))
+            texts.append(turn.told)
+            before = turn
+        texts += _SILENCE
+    held = held_in_each(texts, sought.weights)
+    said = [_Utterance(one, total_of(text)) for one, text in zip(held, texts, strict=True)]
+    return [_heard_at(said[place - _BEFORE : place + _BEHIND + 1], sought) for place in places]
+
+
+def _heard_at(around: Sequence[_Utterance], sought: _Sought) -> _Heard:
+    """Return the BM25 of an utterance and those around it, as if they were one text."""
+    counts: dict[str, int] = {}
+    length = 0
+    for share, utterance in zip(_AROUND, around, strict=True):
+        length += share * utterance.length
+        for term, count in utterance.held.items():
+            counts[term] = counts.get(term, 0) + share * count
+    if not counts:
+        return _Heard(0.0, 0.0, has_words=False)
+    slowness = slowness_of(length / _TENTHS, sought.average)
+    weights = sought.weights
+    score = covered = 0.0
+    for term in sorted(counts):
+        score += weights[term] * saturated(counts[term] / _TENTHS, slowness)
+        covered += weights[term]
+    has_words = bool(around[_BEFORE].held or around[_BEFORE - 1].held)
+    return _Heard(score, covered / sought.whole if sought.whole > 0 else 0.0, has_words)
+
+
+def _sessions(turns: Sequence[Turn], heard: Sequence[_Heard]) -> list[float]:
+    """Return for each turn how much was said about the question around that time.
+
+    It is the sum of the best few scores among turns that are not half an hour apart.
+    """
+    order = sorted(range(len(turns)), key=lambda place: (turns[place].at, turns[place].id))
+    together: list[list[int]] = []
+    for place in order:
+        if not together or turns[place].at - turns[together[-1][-1]].at >= _GAP:
+            together.append([])
+        together[-1].append(place)
+    found = [0.0] * len(turns)
+    for places in together:
+        best = sorted((heard[place].score for place in places), reverse=True)
+        for place in places:
+            found[place] = sum(best[:_BEST_OF_A_SESSION])
+    return found

@@ -1,0 +1,130 @@
+"""What ranking knows of a turn: its terms as they are written down, its speaker, its signs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memplane.retrieval.turns import (
+    ASKS,
+    DATED,
+    NO_TERMS,
+    Turn,
+    counts_in,
+    held_by_each,
+    held_in_each,
+    is_named,
+    names_in,
+    speaker_of,
+    spoken_of,
+    total_of,
+    words_of,
+    write_down,
+)
+from memplane.retrieval.words import terms_of
+
+TERMS = st.text(alphabet="abcäß7.|字", min_size=1, max_size=4)
+COUNTS = st.dictionaries(TERMS, st.integers(1, 12), max_size=8)
+
+
+def turn_of(asked: str, told: str, key: int = 1) -> Turn:
+    one = spoken_of(asked, told)
+    return Turn(key, 0, str(key), one.length, one.speaker, one.signs, one.asked, one.told)
+
+
+@given(COUNTS)
+def test_counts_are_read_as_they_were_written(counts: dict[str, int]) -> None:
+    written = write_down(counts)
+    assert counts_in(written) == counts
+    assert total_of(written) == sum(counts.values())
+    assert counts_in(written, written) == {term: 2 * count for term, count in counts.items()}
+    assert write_down(dict(reversed(counts.items()))) == written
+
+
+@given(st.lists(COUNTS, max_size=6), st.sets(TERMS, max_size=6))
+def test_what_is_looked_for_is_found_in_the_text_that_has_it(
+    texts: list[dict[str, int]], wanted: set[str]
+) -> None:
+    held = held_in_each([write_down(one) for one in texts], wanted)
+    expected = [{term: one[term] for term in one if term in wanted} for one in texts]
+    assert held == expected
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_what_any_text_says_can_be_found_in_it(asked: str, told: str) -> None:
+    turn = turn_of(asked, told)
+    both = Counter(terms_of(asked)) + Counter(terms_of(told))
+    assert held_by_each([turn], both) == [dict(both)]
+    assert turn.length == sum(both.values())
+
+
+def test_a_text_without_terms_is_written_as_such() -> None:
+    assert spoken_of("", "the of and").told == NO_TERMS
+    assert held_in_each([NO_TERMS, NO_TERMS], ["kestrel"]) == [{}, {}]
+    assert held_in_each(["1\nkestrel 1\n"], []) == [{}]
+
+
+def test_a_part_of_a_term_is_not_that_term() -> None:
+    written = write_down({"kestrel": 2, "kes": 1})
+    assert held_in_each([written], ["kestr", "trel", "2", "kes"]) == [{"kes": 1}]
+
+
+@pytest.mark.parametrize(
+    ("told", "speaker"),
+    [
+        ("Ada: good morning", "Ada"),
+        ("Ada Byron: good morning", "Ada Byron"),
+        ("  Jean-Luc: bonjour", "Jean-Luc"),
+        ("Anaïs: bonjour", "Anaïs"),
+        ("good morning", ""),
+        ("https://example.org: a page", ""),
+        ("12:30 is fine", ""),
+        ("The plan is this one: first we rest", ""),
+        ("Ada:no blank", ""),
+        ("", ""),
+        ("A" * 200 + ": long", ""),
+    ],
+)
+def test_who_speaks_stands_before_what_is_told(told: str, speaker: str) -> None:
+    assert speaker_of(told) == speaker
+
+
+def test_a_speaker_is_named_by_a_part_of_the_name() -> None:
+    words = words_of("Where did Ada's brother go with Jean-Luc?")
+    assert is_named("Ada Byron", words)
+    assert is_named("Jean-Luc", words)
+    assert not is_named("Bo", words)
+    assert not is_named("", words)
+    assert not is_named("ada", words)
+
+
+@pytest.mark.parametrize(
+    ("told", "signs"),
+    [
+        ("We met yesterday.", DATED),
+        ("Shall we meet?", ASKS),
+        ("Shall we meet on Monday? ", ASKS | DATED),
+        ("We met.", 0),
+        ("行きますか\uff1f", ASKS),
+    ],
+)
+def test_signs_say_how_something_was_told(told: str, signs: int) -> None:
+    assert spoken_of("", told).signs == signs
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("Where does Caroline live?", {"carolin"}),
+        ("What did we say to Ada and Bo?", {"ada", "bo"}),
+        ("Where is it? Nobody knows.", set[str]()),
+        ("Kestrel or osprey?", set[str]()),
+        ("where is the key", set[str]()),
+        ("In July, Ada left", {"ada", "juli"}),
+    ],
+)
+def test_names_are_capitals_inside_a_sentence(question: str, names: set[str]) -> None:
+    assert names_in(question) == names
