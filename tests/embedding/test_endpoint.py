@@ -232,6 +232,7 @@ GOOD = [1.0, 0.5]
         {"data": [{"index": number, "embedding": GOOD} for number in range(3)]},
         {"data": [{"index": 0, "embedding": GOOD}, {"index": 0, "embedding": GOOD}]},
         {"data": [{"index": 1, "embedding": GOOD}, {"index": 2, "embedding": GOOD}]},
+        {"data": [{"index": number, "embedding": GOOD} for number in (0, 1, 1)]},
         {"data": [{"index": -1, "embedding": GOOD}, {"index": 0, "embedding": GOOD}]},
         {"data": [{"index": 0, "embedding": GOOD}, {"index": 1, "embedding": [1.0]}]},
         {"data": [{"index": 0, "embedding": []}, {"index": 1, "embedding": []}]},
@@ -361,6 +362,14 @@ async def test_the_key_is_taken_out_of_what_the_service_says(
     said = await refusal(service, waits)
     assert "answered 401 no: " in said
     assert "nobody" not in said
+    assert "k3y" not in said
+
+
+async def test_a_short_key_is_taken_out_too(service: Service, waits: Waits) -> None:
+    service.answers(lambda: web.Response(status=401, text="k3y is wrong"))
+    async with embedder_for(service, waits, Secret("k3y")) as embedder:
+        with pytest.raises(EmbeddingUnavailable, match=r"answered 401 \[redacted\] is wrong"):
+            await embedder.embed(["dog"])
 
 
 async def test_a_redirect_is_not_followed(service: Service, waits: Waits) -> None:
@@ -382,9 +391,11 @@ async def test_a_service_that_takes_too_long_is_given_up(service: Service, waits
 
     service.answer = answer
     async with embedder_for(service, waits, seconds=0.2) as embedder:
-        with pytest.raises(EmbeddingUnavailable, match="does not answer"):
-            await embedder.embed(["dog"])
-    never.set()
+        try:
+            with pytest.raises(EmbeddingUnavailable, match="does not answer"):
+                await asyncio.wait_for(embedder.embed(["dog"]), 30)
+        finally:
+            never.set()
     assert len(service.posts) == 1
 
 

@@ -98,6 +98,7 @@ def test_similarities_of_many_dimensions_are_exact() -> None:
     found = similarities(vectors[0], vectors)
     assert found[0] == 1.0
     assert found == [similarities(vectors[0], [one])[0] for one in vectors]
+    assert found == [similarities(one, vectors[:1])[0] for one in vectors]
     assert found[::-1] == similarities(vectors[0], vectors[::-1])
 
 

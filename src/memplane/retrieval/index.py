@@ -19,6 +19,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Final, Protocol, cast
 
@@ -35,7 +36,8 @@ _LABEL: Final = "memplane.json"
 _HEAP: Final = 15_000_000  # the least that the library takes
 _MOST_REPEATS: Final = 32  # more of the same term changes no order
 _MOST_COUNTED: Final = 100_000
-_MOST_TERMS: Final = 64
+_FEW_TERMS: Final = 3
+_MOST_READ: Final = 150_000
 _CHUNK: Final = 1 << 20
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -131,7 +133,8 @@ class TextIndex:
         """Return the keys of documents that have some of the terms, the likely ones first.
 
         Those that are as likely as the last one come too, up to as many again: which of them
-        were written first must not decide. Of more than 64 terms the rarest are looked for.
+        were written first must not decide. Terms that very many documents have are left out
+        where there are rarer ones.
 
         Raises:
             IndexUnusable: The index cannot be read.
@@ -140,7 +143,7 @@ class TextIndex:
             searcher = self._index.searcher()
             owned = {_own(agent, term) for term in terms}
             known = {own: searcher.doc_freq(_TERMS, own) for own in owned}
-            rarest = sorted((count, own) for own, count in known.items() if count)[:_MOST_TERMS]
+            rarest = _within_reach(sorted((n, own) for own, n in known.items() if n))
             documents = searcher.doc_freq(_TERMS, _number(agent))
             most = min(2 * limit, documents)
             if not rarest or most < 1:
@@ -280,6 +283,14 @@ def _weighed(own: str, frequency: int, documents: int, of_all: int) -> tantivy.Q
     among_all = math.log1p((of_all - frequency + 0.5) / (frequency + 0.5))
     query = tantivy.Query.term_query(_schema(), _TERMS, own, "freq")
     return tantivy.Query.boost_query(query, idf(documents, frequency) / among_all)
+
+
+def _within_reach(rarest: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Take terms as long as not too many documents have them; a few in any case."""
+    read = list(accumulate(count for count, _ in rarest))
+    return [
+        one for place, one in enumerate(rarest) if place < _FEW_TERMS or read[place] <= _MOST_READ
+    ]
 
 
 class _Hits(Protocol):

@@ -92,9 +92,9 @@ class Signals(NamedTuple):
 
 _WEIGHTS: Final = Signals(
     words=0.7,
-    session=0.3,
+    session=0.2,
     speaker=0.3,
-    length=0.2,
+    length=0.3,
     asks=-0.1,
     dated=0.25,
     period=0.4,
