@@ -35,7 +35,7 @@ class Meanings:
             raise EmbeddingUnavailable("the model is away")
         if self.stuck:
             await asyncio.Event().wait()
-        self.texts += texts
+        self.texts += [text for text in texts if text != "memory"]
         return [_vector(text) for text in texts]
 
     async def close(self) -> None:

@@ -31,6 +31,14 @@ class Meaning:
         self._done = 0
         self.late = 0
 
+    async def warm(self) -> None:
+        """Let the model be loaded, or the first question would not wait for it.
+
+        Raises:
+            EmbeddingUnavailable: It cannot be had now.
+        """
+        await self._embedder.embed(["memory"])
+
     async def embed_some(self) -> bool:
         """Give some episodes that have none their vectors; says whether there were any.
 

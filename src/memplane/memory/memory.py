@@ -144,6 +144,7 @@ class Memory:
         self._since_indexed = 0
         self._index_is_broken = False
         self._unembedded = ""
+        self._is_warm = False
         self._retained_at = 0.0
         self._woken = asyncio.Event()
         self._to_embed = asyncio.Event()
@@ -582,6 +583,9 @@ class Memory:
                 self._to_embed.set()
 
     async def _embed_all(self, meaning: Meaning) -> None:
+        if not self._is_warm:
+            await meaning.warm()
+            self._is_warm = True
         while not self._closing and await meaning.embed_some():
             pass
 
