@@ -569,9 +569,9 @@ CARRIED_ON: Final = {
     # The writer's thread tells those who wait, and goes on for every other agent.
     ("ledger/writer.py", "_failing: except Exception"),
     # Those who wait for a batch are told; the next one is tried all the same.
-    ("memory/memory.py", "_apply_for_ever: except Exception"),
+    ("memory/applying.py", "run: except Exception"),
     # The work stays where it is kept, status says so, and it is tried again.
-    ("memory/memory.py", "_work_for_ever: except Exception"),
+    ("memory/upkeep.py", "run: except Exception"),
     # The thread of a pool hands whatever happened to the future that somebody waits for.
     ("objects/background.py", "work: except BaseException"),
     # The process is leaving: each thing gets its chance, and what went wrong is printed.

@@ -11,17 +11,19 @@ import apsw
 import pytest
 
 from memplane.errors import (
+    EntryTooLarge,
     IndexUnusable,
     InvalidRequest,
     NotRecorded,
     RecordsError,
     UnknownAgent,
 )
+from memplane.ledger import writer
 from memplane.ledger.anchors import read_anchors
 from memplane.ledger.checking import verify_ledger
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.tombstones import Tombstone, append_tombstones
-from memplane.memory import memory as memory_module
+from memplane.memory import applying, upkeep
 from memplane.memory import rows as table
 from memplane.memory.contract import Ask, ForgetAsked
 from memplane.memory.episode import episode_of
@@ -151,6 +153,19 @@ async def test_one_entry_that_cannot_be_kept_fails_alone(tmp_path: Path) -> None
         assert await recall(memory, "kestrel", agent="fine")
 
 
+async def test_the_same_entry_again_fails_with_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with memory_in(tmp_path) as memory:
+        with monkeypatch.context() as patched:
+            patched.setattr(writer, "LONGEST", 100)
+            outcomes = await asyncio.gather(
+                *(memory.retain("analyst", raw(KESTREL)) for _ in range(3)), return_exceptions=True
+            )
+        assert all(isinstance(one, EntryTooLarge) for one in outcomes)
+        assert await give(memory, KESTREL) == ["retained"]
+
+
 async def test_what_reached_the_ledger_but_not_the_database_comes_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +174,7 @@ async def test_what_reached_the_ledger_but_not_the_database_comes_later(
 
     async with memory_in(tmp_path) as memory:
         with monkeypatch.context() as patched:
-            patched.setattr(memory_module, "_take_in", fail)
+            patched.setattr(applying, "_take_in", fail)
             with pytest.raises(RecordsError):
                 await give(memory, KESTREL)
         await memory.settle()
@@ -177,7 +192,7 @@ async def test_a_follow_that_failed_is_tried_again(
         await record(tmp_path / "ledger", [turn("The osprey lives in Lisbon")])
         memory.recorded("analyst")
         with monkeypatch.context() as patched:
-            patched.setattr(memory_module, "follow", fail)
+            patched.setattr(upkeep, "follow", fail)
             with pytest.raises(RecordsError):
                 await memory.follow()
         await memory.follow()

@@ -14,6 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from memplane.memory import applying
 from memplane.memory import memory as memory_module
 from memplane.memory import rows as table
 from memplane.memory.contract import Ask
@@ -195,7 +196,7 @@ async def test_a_forget_that_leaves_the_rows_is_found(
 async def test_a_retain_that_answers_before_it_is_searchable_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_module, "_take_in", lambda *_: dict[int, object]())
+    monkeypatch.setattr(applying, "_take_in", lambda *_: dict[int, object]())
     async with memory_in(tmp_path) as memory:
         checker = Checker(asked_in(memory))
         await checker.retain(1)

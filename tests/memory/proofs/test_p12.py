@@ -153,9 +153,17 @@ _OF_EVERYBODY = (
         "ON e.key = u.key AND e.agent = u.agent"
     ),
     "DELETE FROM unindexed",
+    (
+        "SELECT e.key, e.agent, e.question, e.answer FROM episodes e LEFT JOIN vectors v "
+        "ON v.key = e.key AND v.agent = e.agent"
+    ),
+    (
+        "SELECT (SELECT COALESCE(SUM(episodes), 0) FROM agents) - (SELECT COUNT(*) FROM vectors v "
+        "JOIN episodes e ON e.key = v.key AND e.agent = v.agent"
+    ),
     "INSERT INTO",
 )
-_TABLES = "episodes|markers|tombstones|stretches|artefacts|underived|unindexed|agents"
+_TABLES = "episodes|markers|tombstones|stretches|artefacts|underived|unindexed|vectors|agents"
 
 
 def statements() -> list[str]:

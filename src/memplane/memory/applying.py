@@ -1,0 +1,207 @@
+"""Keeping what is retained: one task takes all that waits, so that one sync serves many."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from memplane.errors import MemplaneError
+from memplane.ledger.entry import Entry, Received
+from memplane.ledger.writer import Ledger
+from memplane.memory import rows as table
+from memplane.memory.contract import RetainReceipt
+from memplane.memory.retaining import Given
+from memplane.memory.rows import Outcome, State
+from memplane.records.store import Connection, Records
+
+_log = logging.getLogger(__name__)
+
+_BATCH: Final = 64
+_BATCH_BYTES: Final = 16 << 20
+_QUIET_ROUNDS: Final = 3
+
+
+class Watching(Protocol):
+    """Is told how far entries of agents have come."""
+
+    def in_ledger(self, agents: Iterable[str]) -> None:
+        """Entries are durable in the ledger; whether the database has them is open."""
+        ...
+
+    def in_database(self, agents: Sequence[str]) -> None:
+        """As many entries are in the database now, in the agents' order."""
+        ...
+
+
+@dataclass(slots=True)
+class _Waiting:
+    agent: str
+    given: Given
+    future: asyncio.Future[RetainReceipt]
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """An entry that waits, and what will become of it; `repeats` came before it in its batch."""
+
+    waiting: _Waiting
+    outcome: Outcome
+    repeats: _Waiting | None = None
+
+    @property
+    def given(self) -> Given:
+        return self.waiting.given
+
+
+class Applying:
+    """Takes entries into the ledger of what was received, and then into the database.
+
+    Nothing is taken in while `pausing` is held.
+    """
+
+    def __init__(self, records: Records, received: Ledger, watching: Watching) -> None:
+        self.pausing = asyncio.Lock()
+        self._records = records
+        self._received = received
+        self._watching = watching
+        self._waiting: asyncio.Queue[_Waiting | None] = asyncio.Queue()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for the next batch."""
+        return self._waiting.empty()
+
+    def give(self, agent: str, given: Given) -> asyncio.Future[RetainReceipt]:
+        """Let an entry be taken in; the future is its receipt."""
+        waiting = _Waiting(agent, given, asyncio.get_running_loop().create_future())
+        self._waiting.put_nowait(waiting)
+        return waiting.future
+
+    def end(self) -> None:
+        """Let `run` return when it has taken in what waits."""
+        self._waiting.put_nowait(None)
+
+    async def run(self) -> None:
+        """Take in what is given until the end."""
+        while (one := await self._waiting.get()) is not None:
+            await self._let_others_come()
+            batch = self._batch_of(one)
+            try:
+                async with self.pausing:
+                    await self._apply(batch)
+            except Exception as error:  # noqa: BLE001 - told to those who wait; others go on
+                if not isinstance(error, MemplaneError):
+                    _log.exception("entries could not be retained")
+                for waiting in batch:
+                    _fail(waiting, error)
+
+    async def _let_others_come(self) -> None:
+        """Wait as long as more arrive in each round of the loop.
+
+        They would wait for the next batch otherwise, and be read in a contest with the threads
+        that write this one, for the interpreter's lock.
+        """
+        quiet = seen = 0
+        while quiet < _QUIET_ROUNDS and self._waiting.qsize() < _BATCH:
+            await asyncio.sleep(0)
+            quiet = quiet + 1 if self._waiting.qsize() == seen else 0
+            seen = self._waiting.qsize()
+
+    def _batch_of(self, one: _Waiting) -> list[_Waiting]:
+        batch, size = [one], len(one.given.entry.line)
+        while not self._waiting.empty() and len(batch) < _BATCH and size < _BATCH_BYTES:
+            following = self._waiting.get_nowait()
+            if following is None:
+                self._waiting.put_nowait(None)
+                break
+            batch.append(following)
+            size += len(following.given.entry.line)
+        return batch
+
+    async def _apply(self, batch: Sequence[_Waiting]) -> None:
+        """Keep what is new in the ledger of received entries, then in the database."""
+        prepared = await self._records.read(lambda rows: _prepared(rows, batch), quick=True)
+        new = [one for one in prepared if one.outcome is Outcome.RETAINED]
+        taken: dict[int, Outcome] = {}
+        if new:
+            new = await self._keep(new)
+            # Whatever becomes of the rows, these are in the ledger and will be followed.
+            self._watching.in_ledger(one.waiting.agent for one in new)
+            taken = await self._records.write(lambda rows: _take_in(rows, new))
+            self._watching.in_database([one.waiting.agent for one in new])
+        for one in prepared:
+            if not one.waiting.future.done():
+                _tell(one, taken.get(id(one), one.outcome))
+
+    async def _keep(self, new: Sequence[_Prepared]) -> list[_Prepared]:
+        """Keep entries in the ledger; one that cannot be kept fails alone."""
+        kept: list[_Prepared] = []
+        submitted: list[tuple[_Prepared, asyncio.Future[Entry]]] = []
+        for one in new:
+            try:
+                received = Received(one.waiting.agent, one.given.entry)
+                submitted.append((one, self._received.submit(received)))
+            except MemplaneError as error:
+                _fail(one.waiting, error)
+        for one, future in submitted:
+            try:
+                await future
+            except MemplaneError as error:
+                _fail(one.waiting, error)
+            else:
+                kept.append(one)
+        return kept
+
+
+def _prepared(rows: Connection, batch: Sequence[_Waiting]) -> list[_Prepared]:
+    """Decide what becomes of each entry."""
+    ids: dict[str, list[str]] = {}
+    for waiting in batch:
+        ids.setdefault(waiting.agent, []).append(waiting.given.entry.id)
+    numbers = table.numbers_of(rows, ids)
+    known = {
+        agent: table.outcomes_of(rows, numbers.get(agent), ours) for agent, ours in ids.items()
+    }
+    first: dict[tuple[str, str], _Waiting] = {}
+    prepared: list[_Prepared] = []
+    for waiting in batch:
+        entry_id = waiting.given.entry.id
+        outcome = known[waiting.agent].get(entry_id, Outcome.RETAINED)
+        before = first.setdefault((waiting.agent, entry_id), waiting)
+        if outcome is Outcome.RETAINED and before is not waiting:
+            prepared.append(_Prepared(waiting, Outcome.KNOWN, repeats=before))
+        else:
+            prepared.append(_Prepared(waiting, outcome))
+    return prepared
+
+
+def _take_in(rows: Connection, new: Sequence[_Prepared]) -> dict[int, Outcome]:
+    """Take in what is new; says what became of each."""
+    given = [(one.waiting.agent, one.given.stored) for one in new]
+    return dict(zip(map(id, new), table.take_in(rows, given), strict=True))
+
+
+def _tell(one: _Prepared, outcome: Outcome) -> None:
+    """Tell who waits what became of an entry; what repeats one that failed has failed, too."""
+    failed = one.repeats.future.exception() if one.repeats is not None else None
+    if isinstance(failed, Exception):
+        _fail(one.waiting, failed)
+        return
+    kept = outcome is not Outcome.FORGOTTEN
+    one.waiting.future.set_result(
+        RetainReceipt(
+            id=one.given.entry.id,
+            status=outcome.name.lower(),
+            durable=kept,
+            searchable=kept and one.given.stored.state is State.SEARCHABLE,
+            redacted=one.given.redacted,
+        )
+    )
+
+
+def _fail(waiting: _Waiting, error: Exception) -> None:
+    if not waiting.future.done():
+        waiting.future.set_exception(error)

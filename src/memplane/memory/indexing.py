@@ -1,0 +1,110 @@
+"""The text index of a database: it catches up with the episodes, and is made anew when it breaks.
+
+Which index belongs to a database stands in the database; any other is erased.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Final
+
+from memplane.errors import IndexUnusable
+from memplane.ids import new_id
+from memplane.memory import rows as table
+from memplane.records.store import Connection, Records
+from memplane.retrieval.index import Change, TextIndex, erase, open_index
+
+_log = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 1000
+_GENERATION: Final = "generation of the text index"
+
+
+class Indexing:
+    """Holds the text index, and keeps it up with the database."""
+
+    def __init__(self, records: Records, folder: Path) -> None:
+        self.is_broken = False
+        self._records = records
+        self._folder = folder
+        self._index: TextIndex | None = None
+        self._changing = asyncio.Lock()
+
+    @property
+    def current(self) -> TextIndex:
+        """The index to search in."""
+        assert self._index is not None  # noqa: S101 - it was opened first
+        return self._index
+
+    async def open(self) -> None:
+        """Open the index that belongs to the database; when there is none it is made anew."""
+        wanted = await self._records.read(lambda rows: table.note(rows, _GENERATION))
+        index = await asyncio.to_thread(open_index, self._folder / wanted) if wanted else None
+        if index is None or index.generation != wanted:
+            index = await self._new()
+        await asyncio.to_thread(_erase_others, self._folder, index.generation)
+        self._index = index
+
+    async def close(self) -> None:
+        """Let go of it."""
+        if self._index is not None:
+            await asyncio.to_thread(self._index.close)
+
+    def give_up(self, error: IndexUnusable) -> None:
+        """Let a new index be made when it is to catch up; until then everything is scored."""
+        _log.warning("the text index is made anew: %s", error)
+        self.is_broken = True
+
+    async def begin_anew(self) -> None:
+        """Make an index that has to take in everything."""
+        async with self._changing:
+            old, self._index = self._index, await self._new()
+            self.is_broken = False
+            if old is not None:
+                await asyncio.to_thread(old.close)
+            await asyncio.to_thread(_erase_others, self._folder, self._index.generation)
+
+    async def catch_up(self) -> None:
+        """Let the index take in what changed up to now."""
+        if self.is_broken:
+            await self.begin_anew()
+        try:
+            # What comes meanwhile is for the next time, or this would never end.
+            until = await self._records.read(table.last_unindexed, quick=True)
+            while await self._take_in_some(until):
+                pass
+        except IndexUnusable as error:
+            self.give_up(error)
+
+    async def _take_in_some(self, until: int) -> bool:
+        """Let the index take in changed episodes; says whether there were any."""
+        async with self._changing:
+            changed = await self._records.read(
+                lambda rows: table.unindexed(rows, until, _AT_ONCE), patient=True
+            )
+            if not changed:
+                return False
+            changes = [Change(one.key, one.agent, one.counts) for one in changed]
+            await asyncio.to_thread(self.current.apply, changes)
+            await self._records.write(lambda rows: table.mark_indexed(rows, changed))
+            return True
+
+    async def _new(self) -> TextIndex:
+        generation = new_id()
+
+        def begin_anew(rows: Connection) -> None:
+            table.everything_to_index(rows)
+            table.keep_note(rows, _GENERATION, generation)
+
+        index = await asyncio.to_thread(TextIndex.create, self._folder / generation, generation)
+        await self._records.write(begin_anew)
+        return index
+
+
+def _erase_others(folder: Path, generation: str) -> None:
+    """Erase the indexes that belong to no database any more."""
+    for one in folder.iterdir():
+        if one.name != generation:
+            erase(one)

@@ -1,0 +1,190 @@
+"""The work behind the verbs: following ledgers, deriving, indexing, embedding.
+
+It waits while entries are retained, goes on after a failure, and keeps nothing of its own: what
+is left to do stands in the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from memplane.errors import MemplaneError
+from memplane.memory.deriving import derive_some
+from memplane.memory.following import OWN, RECEIVED, Places, follow, ledgers_in
+from memplane.memory.indexing import Indexing
+from memplane.memory.meaning import Meaning
+from memplane.records.store import Records
+
+_log = logging.getLogger(__name__)
+
+_FOLLOWED_AFTER: Final = 5000
+_INDEXED_AFTER: Final = 4000
+_QUIET: Final = 0.2
+_LONGEST_DELAY: Final = 30.0
+_RETRY_SECONDS: Final = 5.0
+
+
+class Upkeep:
+    """Does the work that is left, whenever there is some."""
+
+    def __init__(self, records: Records, places: Places, indexing: Indexing) -> None:
+        self.unreadable = 0
+        """How many lines of ledgers could not be read."""
+        self.working = asyncio.Lock()
+        """Held by whoever does the work."""
+        self._records = records
+        self._places = places
+        self._indexing = indexing
+        self._underived = ""
+        self._unembedded = ""
+        self._is_warm = False
+        self._to_follow: dict[tuple[str, str], None] = {}
+        self._received_by: dict[str, None] = {}
+        self._since_followed = 0
+        self._since_indexed = 0
+        self._retained_at = 0.0
+        self._closing = False
+        self._woken = asyncio.Event()
+        self._to_embed = asyncio.Event()
+
+    @property
+    def degraded(self) -> str:
+        """What an operator should know, although retaining and recalling go on."""
+        return self._underived or self._unembedded
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it works, or has something to follow."""
+        return self.working.locked() or bool(self._to_follow)
+
+    def wake(self) -> None:
+        """Let it look for work."""
+        self._woken.set()
+
+    def end(self) -> None:
+        """Let `run` and `run_embedding` return; what is left is done after the next start."""
+        self._closing = True
+        self._woken.set()
+        self._to_embed.set()
+
+    # What it is told.
+
+    def recorded(self, agent: str) -> None:
+        """Be told that our own ledger has a new turn of an agent."""
+        self._to_follow[OWN, agent] = None
+        self._woken.set()
+
+    def in_ledger(self, agents: Iterable[str]) -> None:
+        """Be told that the ledger of received entries has new ones."""
+        self._to_follow.update(((RECEIVED, agent), None) for agent in agents)
+
+    def in_database(self, agents: Sequence[str]) -> None:
+        """Be told that these entries need not be followed."""
+        for agent in agents:
+            self._to_follow.pop((RECEIVED, agent), None)
+            self._received_by[agent] = None
+        self._since_followed += len(agents)
+        self._since_indexed += len(agents)
+        self._retained_at = asyncio.get_running_loop().time()
+        if self._since_followed >= _FOLLOWED_AFTER:
+            self._follow_received()
+        if agents:
+            self._woken.set()
+
+    def _follow_received(self) -> None:
+        """Move on with the cursors of received entries, so that the next start is short."""
+        self.in_ledger(self._received_by)
+        self._received_by.clear()
+        self._since_followed = 0
+
+    # What it does.
+
+    async def run(self) -> None:
+        """Follow, derive and index, until the end."""
+        while not self._closing:
+            await self._woken.wait()
+            self._woken.clear()
+            try:
+                await self._let_retaining_go_first()
+                async with self.working:
+                    await self.work()
+            except Exception as error:  # noqa: BLE001 - the work is kept, and tried again
+                self._underived = f"what was retained is not derived: {error}"
+                _log.warning("%s", self._underived, exc_info=True)
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._woken.set()
+                continue
+            self._underived = ""
+
+    async def _let_retaining_go_first(self) -> None:
+        """Wait until nothing is retained, but not for ever; the index does not wait so long."""
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + _LONGEST_DELAY
+        while not self._closing and loop.time() < min(self._retained_at + _QUIET, latest):
+            if self._since_indexed >= _INDEXED_AFTER:
+                await self._index_all()
+            await asyncio.sleep(_QUIET / 4)
+
+    async def work(self) -> None:
+        """Do all that is left now. Whoever calls it holds `working`."""
+        await self.follow_all()
+        await self._index_all()
+        while not self._closing and await self._records.write(derive_some):
+            pass
+        await self._index_all()
+        self._to_embed.set()
+
+    async def look_again(self) -> None:
+        """Follow every ledger when there is work next, as at the start."""
+        self._to_follow.update(dict.fromkeys(await ledgers_in(self._places)))
+
+    async def follow_all(self) -> None:
+        """Take in what ledgers have and the database does not."""
+        while self._to_follow:
+            # Taken off first: what is recorded meanwhile puts it there again.
+            ledger, agent = one = self._to_follow.popitem()[0]
+            try:
+                followed = await follow(self._records, self._places, ledger, agent)
+            except BaseException:
+                self._to_follow[one] = None
+                raise
+            self.unreadable += followed.unreadable
+
+    async def follow_received(self) -> None:
+        """At the end: move on with the cursors of what was received, and do no more."""
+        self._to_follow.clear()
+        self._follow_received()
+        await self.follow_all()
+
+    async def _index_all(self) -> None:
+        self._since_indexed = 0
+        await self._indexing.catch_up()
+        if self._indexing.is_broken:
+            self._woken.set()
+
+    async def run_embedding(self, meaning: Meaning) -> None:
+        """Give episodes vectors, until the end; what cannot be had now is tried again later."""
+        while not self._closing:
+            await self._to_embed.wait()
+            self._to_embed.clear()
+            try:
+                await self._embed_all(meaning)
+                self._unembedded = ""
+            except MemplaneError as error:
+                self._unembedded = f"episodes wait for their vectors: {error}"
+                _log.warning("%s", self._unembedded)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_RETRY_SECONDS):
+                        await self._to_embed.wait()
+                self._to_embed.set()
+
+    async def _embed_all(self, meaning: Meaning) -> None:
+        if not self._is_warm:
+            await meaning.warm()
+            self._is_warm = True
+        while not self._closing and await meaning.embed_some():
+            pass
