@@ -16,6 +16,7 @@ MemplaneError
 ├── RecordsError               the database of what was learned cannot be used
 ├── IndexUnusable              the text index cannot be used; it can be made again
 ├── EmbeddingUnavailable       no vectors can be had now; what needs none works all the same
+│   └── TextRefused            the model will never take one of these texts
 ├── StorageError               an object store failed
 │   ├── InvalidKey             the key breaks the rules every store shares
 │   ├── InvalidText            the bytes at the key are not UTF-8
@@ -97,6 +98,10 @@ class IndexUnusable(MemplaneError):
 
 class EmbeddingUnavailable(MemplaneError):
     """No vectors can be had now; what needs none works all the same."""
+
+
+class TextRefused(EmbeddingUnavailable):
+    """The model will never take one of these texts; others may be fine."""
 
 
 class StorageError(MemplaneError):

@@ -572,6 +572,10 @@ CARRIED_ON: Final = {
     ("memory/applying.py", "run: except Exception"),
     # The work stays where it is kept, status says so, and it is tried again.
     ("memory/upkeep.py", "run: except Exception"),
+    # Models are other people's code: status says what went wrong, and it is tried again.
+    ("memory/upkeep.py", "run_embedding: except Exception"),
+    # A question that cannot be compared by meaning is answered by its words.
+    ("memory/meaning.py", "question: except Exception"),
     # The thread of a pool hands whatever happened to the future that somebody waits for.
     ("objects/background.py", "work: except BaseException"),
     # The process is leaving: each thing gets its chance, and what went wrong is printed.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from memplane.embedding.vectors import stored
-from memplane.errors import EmbeddingUnavailable
+from memplane.errors import EmbeddingUnavailable, TextRefused
+from memplane.memory import rows as table
 from memplane.memory.memory import Memory
 from tests.memory.remembering import entry, give, memory_in, recall
 from tests.pod.service_contract import MemoryService
@@ -27,6 +29,7 @@ class Meanings:
         self.name = name
         self.broken = broken
         self.stuck = stuck
+        self.longest = 1000
         self.texts: list[str] = []
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
@@ -35,6 +38,8 @@ class Meanings:
             raise EmbeddingUnavailable("the model is away")
         if self.stuck:
             await asyncio.Event().wait()
+        if any(len(text) > self.longest for text in texts):
+            raise TextRefused("that is too long")
         self.texts += [text for text in texts if text != "memory"]
         return [_vector(text) for text in texts]
 
@@ -138,6 +143,74 @@ async def test_a_model_that_does_not_answer_holds_nobody_up(tmp_path: Path) -> N
         model.stuck = True
         assert await recall(memory, "Is the plan to swim?", limit=5)
         model.stuck = False
+
+
+async def test_a_text_that_the_model_refuses_is_left_out_alone(tmp_path: Path) -> None:
+    long = entry("Tell me everything", "The plan: " + "sail on " * 200, minutes=2)
+    async with memory_in(tmp_path, Meanings()) as memory:
+        await give(memory, SEA, long, HILL)
+        await embedded(memory)
+        assert await first(memory, "Is the plan to swim?") == SEA["id"]
+        assert len(await vectors(memory)) == 3
+
+
+async def test_a_model_that_refuses_all_texts_is_told_of(tmp_path: Path) -> None:
+    model = Meanings()
+    model.longest = 10
+    async with memory_in(tmp_path, model) as memory:
+        await give(memory, *(entry(f"Fact {n}", f"The plan {n}.", minutes=n) for n in range(9)))
+        await memory.settle()
+        while not (await memory.status()).degraded:  # noqa: ASYNC110 - another task tries
+            await asyncio.sleep(0)
+        assert "takes none of the texts" in (await memory.status()).degraded
+        assert (await memory.status()).unembedded == 9
+
+
+async def test_a_model_that_raises_anything_harms_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def surprise(*_: object) -> list[bytes]:
+        raise ZeroDivisionError("a surprise")
+
+    model = Meanings()
+    monkeypatch.setattr(model, "embed", surprise)
+    async with memory_in(tmp_path, model) as memory:
+        await give(memory, SEA)
+        await memory.settle()
+        assert await recall(memory, "Is the plan to swim?", limit=5)
+        while not (await memory.status()).degraded:  # noqa: ASYNC110 - another task tries
+            await asyncio.sleep(0)
+        assert "a surprise" in (await memory.status()).degraded
+
+
+async def test_closing_does_not_wait_for_a_model(tmp_path: Path) -> None:
+    model = Meanings(stuck=True)
+    async with memory_in(tmp_path, model) as memory:
+        await give(memory, SEA)
+        await memory.settle()
+    assert model.texts == []
+
+
+async def test_a_rebuild_that_changed_rows_gives_them_vectors_again(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, Meanings()) as memory:
+        await give(memory, SEA, HILL)
+        await embedded(memory)
+        change = "UPDATE episodes SET answer = 'something else'"
+        await memory._records.write(lambda rows: rows.run(change))
+        assert not (await memory.rebuild()).same
+        while (await memory.status()).unembedded:  # noqa: ASYNC110 - another task makes them
+            await asyncio.sleep(0)
+        assert await first(memory, "Is the plan to swim?") == SEA["id"]
+
+
+async def test_a_vector_is_never_kept_for_another_text(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, Meanings()) as memory:
+        await give(memory, SEA)
+        await embedded(memory)
+        (one,) = await memory._records.read(lambda rows: table.unembedded(rows, "new", 0, 5))
+        other = replace(one, text="what was here before a rebuild")
+        await memory._records.write(lambda rows: table.keep_vectors(rows, "new", [(other, b"x")]))
+        assert await memory._records.read(lambda rows: table.count_unembedded(rows, "new")) == 1
 
 
 # As a user meets it

@@ -265,3 +265,8 @@ def test_of_a_long_question_the_telling_terms_are_looked_for() -> None:
     assert most_telling(dict(reversed(question.items())), statistics).keys() == telling.keys()
     short = {"a": 1, "b": 2}
     assert most_telling(short, statistics) == short
+
+
+def test_what_nobody_ever_said_does_not_hide_what_is_asked() -> None:
+    question = {"database": 1, **{f"unheard{number}": 1 for number in range(20)}}
+    assert "database" in most_telling(question, Statistics(100, 1000, {"database": 3}))

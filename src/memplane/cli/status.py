@@ -52,8 +52,9 @@ def _print(status: Status, *, running: bool) -> None:
         secrets = sum(status.ledger.redacted.values())
         rows.append(("recorded", f"{status.ledger.recorded} turns, {secrets} secrets taken out"))
     if (memory := status.memory) is not None:
-        left = memory.underived + memory.unindexed + memory.unembedded
+        left = memory.underived + memory.unindexed
         behind = f", {left} still to be worked on" if left else ""
+        behind += f", {memory.unembedded} without a vector yet" if memory.unembedded else ""
         rows.append(("memory", f"{memory.episodes} episodes of {_agents(memory.agents)}{behind}"))
     if storage.kind != "local":
         rows += [

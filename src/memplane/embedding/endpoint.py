@@ -13,7 +13,7 @@ import msgspec
 
 from memplane.embedding.texts import beginning
 from memplane.embedding.vectors import stored
-from memplane.errors import EmbeddingUnavailable, SettingsError
+from memplane.errors import EmbeddingUnavailable, SettingsError, TextRefused
 from memplane.objects.pacing import Pacing
 from memplane.redaction.redactor import Redactor
 from memplane.secret import Secret
@@ -26,6 +26,7 @@ _CONNECT_SECONDS: Final = 5.0
 _PACING: Final = Pacing()
 _OK: Final = 200
 _REDIRECTS: Final = range(300, 400)
+_OF_TEXTS: Final = frozenset({400, 413, 422})
 _TOO_MANY: Final = 429
 _FAULTS: Final = 500
 _READ: Final = 4_096
@@ -39,6 +40,7 @@ class _Refused:
     why: str
     may_pass: bool = False
     pause: float = 0.0
+    of_text: bool = False
 
 
 _Answer: TypeAlias = bytes | _Refused
@@ -116,7 +118,8 @@ class EndpointEmbedder:
             if isinstance(answer, bytes):
                 break
             if not answer.may_pass or not await attempts.another(at_least=answer.pause):
-                raise EmbeddingUnavailable(f"{self._address} {answer.why}")
+                refused = TextRefused if answer.of_text else EmbeddingUnavailable
+                raise refused(f"{self._address} {answer.why}")
         try:
             return await asyncio.to_thread(_vectors_in, answer, len(texts))
         except (ValueError, msgspec.MsgspecError) as error:
@@ -155,6 +158,7 @@ class EndpointEmbedder:
         return _Refused(
             f"answered {reply.status} {said}".strip(),
             may_pass=reply.status == _TOO_MANY or reply.status >= _FAULTS,
+            of_text=reply.status in _OF_TEXTS,
             pause=_pause(reply.headers.get("Retry-After", "")),
         )
 

@@ -33,6 +33,7 @@ STATUS_OF: Final[Mapping[type[errors.MemplaneError], int]] = {
     errors.RecordsError: 500,
     errors.IndexUnusable: 503,
     errors.EmbeddingUnavailable: 503,
+    errors.TextRefused: 502,
     errors.StorageError: 500,
     errors.InvalidKey: 422,
     errors.InvalidText: 422,

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from memplane.embedding.contract import Embedder
 from memplane.embedding.vectors import similarities
-from memplane.errors import EmbeddingUnavailable
+from memplane.errors import TextRefused
 from memplane.memory import rows as table
 from memplane.records.store import Connection, Records
 
@@ -20,6 +21,7 @@ _log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 64
 _DEADLINE: Final = 0.15
+_MANY: Final = 8
 
 
 class Meaning:
@@ -50,26 +52,42 @@ class Meaning:
             lambda rows: table.unembedded(rows, model, self._done, _AT_ONCE), patient=True
         )
         if not found:
-            # A pass is over. The next one looks at all again, since rows come and go.
-            self._done = 0
             return False
-        vectors = await self._embedder.embed([one.text for one in found])
-        made = list(zip(found, vectors, strict=True))
+        vectors = await self._vectors_of([one.text for one in found])
+        if len(found) >= _MANY and all(vector is None for vector in vectors):
+            raise TextRefused("the model takes none of the texts; is it the right one?")
+        made = [(one, vector or b"") for one, vector in zip(found, vectors, strict=True)]
         await self._records.write(lambda rows: table.keep_vectors(rows, model, made))
         self._done = found[-1].key
         return True
 
+    async def _vectors_of(self, texts: Sequence[str]) -> list[bytes | None]:
+        """Return a vector for each text; None for one that the model will not take."""
+        try:
+            return [*await self._embedder.embed(texts)]
+        except TextRefused:
+            if len(texts) == 1:
+                return [None]
+            half = len(texts) // 2
+            return [*await self._vectors_of(texts[:half]), *await self._vectors_of(texts[half:])]
+
+    def look_again(self) -> None:
+        """Begin at the first episode next time: rows were numbered anew, or came back."""
+        self._done = 0
+
     async def left(self) -> int:
         """Count the episodes that have no vector yet."""
         model = self._embedder.name
-        return await self._records.read(lambda rows: table.count_unembedded(rows, model))
+        return await self._records.read(
+            lambda rows: table.count_unembedded(rows, model), patient=True
+        )
 
     async def question(self, text: str) -> Question | None:
         """Return the vector of a question; None when it cannot be had in time."""
         try:
             async with asyncio.timeout(_DEADLINE):
                 (vector,) = await self._embedder.embed([text])
-        except (TimeoutError, EmbeddingUnavailable) as error:
+        except Exception as error:  # noqa: BLE001 - a model may raise anything; words will do
             self.late += 1
             _log.info("a question is not compared by meaning: %r", error)
             return None

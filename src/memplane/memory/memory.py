@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -86,6 +86,7 @@ class Memory:
         self._applying = Applying(records, received, self._upkeep)
         self._closing = False
         self._tasks: list[asyncio.Task[None]] = []
+        self._embedding: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Begin; what other processes or a crash left is taken in meanwhile, see `follow`."""
@@ -100,7 +101,7 @@ class Memory:
         ]
         if self._meaning is not None:
             embedding = self._upkeep.run_embedding(self._meaning)
-            self._tasks.append(asyncio.create_task(embedding, name="memory-embed"))
+            self._embedding = asyncio.create_task(embedding, name="memory-embed")
 
     async def close(self) -> None:
         """Finish what was asked; work that is left is done after the next start."""
@@ -108,7 +109,11 @@ class Memory:
         self._applying.end()
         self._upkeep.end()
         await asyncio.gather(*self._tasks)
-        if self._meaning is not None:
+        if self._meaning is not None and self._embedding is not None:
+            # Nobody waits for a model that takes its time.
+            self._embedding.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._embedding
             await self._meaning.close()
         await self._upkeep.follow_received()
         await self._indexing.close()
@@ -184,6 +189,7 @@ class Memory:
             await asyncio.to_thread(append_tombstones, folder.root, agent, written)
             await self._records.write(lambda rows: table.bury(rows, agent, wanted))
         await self._indexing.catch_up()
+        self._look_at_meaning_again()
         self._upkeep.wake()
         return Forgotten(forgotten=len(new), already=len(wanted) - len(new))
 
@@ -274,7 +280,13 @@ class Memory:
                 if not outcome.same:
                     await self._records.replace_by(again, table.TABLES)
                     await self._indexing.begin_anew()
+                    self._look_at_meaning_again()
+        self._upkeep.wake()
         return outcome
+
+    def _look_at_meaning_again(self) -> None:
+        if self._meaning is not None:
+            self._meaning.look_again()
 
     async def _compared(self, again: Database) -> Rebuilt:
         """Compare the two, once both have read as far: our own ledger may grow meanwhile."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from typing import Final, Protocol
 
 from memplane.memory import rows as table
@@ -38,6 +39,7 @@ _WITH_NEIGHBOURS: Final = 8
 _MATCHES: Final = 8
 _LOOKED_INTO: Final = 3
 _FEW_TERMS: Final = 2
+_MOST_TERMS: Final = 256
 _WEIGHTY_KINDS: Final = (Kind.AFFECT, Kind.DECISION, Kind.COMMITMENT, Kind.FACT)
 _WEIGHTY_FROM: Final = 60
 _WEIGHTY_LOOKED_AT: Final = 32
@@ -114,7 +116,7 @@ def _terms(question: Question) -> Mapping[str, int]:
     if len(terms) < _FEW_TERMS:
         for earlier in question.context[-1:]:
             terms = {**question_terms(earlier), **terms}
-    return terms
+    return dict(islice(terms.items(), _MOST_TERMS))
 
 
 def _asked(question: Question, terms: Mapping[str, int], now: int) -> Asked:

@@ -668,12 +668,13 @@ def count_unembedded(rows: Connection, model: str) -> int:
 
 
 def keep_vectors(rows: Connection, model: str, made: Iterable[tuple[Unembedded, bytes]]) -> None:
-    """Keep vectors of episodes that are still there."""
+    """Keep vectors of episodes that are still there; a rebuild may have numbered them anew."""
     sql = (
         "INSERT INTO vectors SELECT key, agent, ?, ? FROM episodes WHERE key = ? AND agent = ? "
+        "AND question || char(10) || answer = ? "
         "ON CONFLICT (key) DO UPDATE SET model = excluded.model, vector = excluded.vector"
     )
-    rows.run_each(sql, [(model, vector, one.key, one.agent) for one, vector in made])
+    rows.run_each(sql, [(model, vector, one.key, one.agent, one.text) for one, vector in made])
 
 
 def vectors_of(rows: Connection, number: int, model: str, keys: Sequence[int]) -> dict[int, bytes]:

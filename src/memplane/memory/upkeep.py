@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from memplane.errors import MemplaneError
 from memplane.memory.deriving import derive_some
 from memplane.memory.following import OWN, RECEIVED, Places, follow, ledgers_in
 from memplane.memory.indexing import Indexing
@@ -174,7 +173,7 @@ class Upkeep:
             try:
                 await self._embed_all(meaning)
                 self._unembedded = ""
-            except MemplaneError as error:
+            except Exception as error:  # noqa: BLE001 - a model may raise anything; tried again
                 self._unembedded = f"episodes wait for their vectors: {error}"
                 _log.warning("%s", self._unembedded)
                 with suppress(TimeoutError):

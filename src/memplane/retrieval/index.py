@@ -38,6 +38,7 @@ _MOST_REPEATS: Final = 32  # more of the same term changes no order
 _MOST_COUNTED: Final = 100_000
 _FEW_TERMS: Final = 3
 _MOST_READ: Final = 150_000
+_MOST_EQUAL: Final = 4096
 _CHUNK: Final = 1 << 20
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -132,9 +133,9 @@ class TextIndex:
     def candidates(self, agent: int, terms: Sequence[str], limit: int) -> list[int]:
         """Return the keys of documents that have some of the terms, the likely ones first.
 
-        Those that are as likely as the last one come too, up to as many again: which of them
-        were written first must not decide. Terms that very many documents have are left out
-        where there are rarer ones.
+        There are twice as many as are asked for, because the library rounds lengths, and more
+        where these are equally likely: which of them were written first must not decide. Terms
+        that very many documents have are left out where there are rarer ones.
 
         Raises:
             IndexUnusable: The index cannot be read.
@@ -155,10 +156,12 @@ class TextIndex:
                     for count, own in rarest
                 ]
             )
-            hits = cast("_Hits", searcher.search(query, limit=most, count=False)).hits
-            least = hits[limit - 1][0] if len(hits) > limit else 0.0
-            likely = [address for score, address in hits if score >= least]
-            keys = searcher.fast_field_values(_KEY, likely)
+            hits = _hits(searcher, query, most)
+            largest = min(documents, _MOST_EQUAL)
+            while len(hits) == most < largest and hits[limit - 1][0] == hits[-1][0]:
+                most = min(4 * most, largest)
+                hits = _hits(searcher, query, most)
+            keys = searcher.fast_field_values(_KEY, [address for _, address in hits])
             return cast("list[int]", keys)
 
     def frequencies(self, agent: int, terms: Sequence[str]) -> dict[str, int]:
@@ -297,6 +300,12 @@ class _Hits(Protocol):
     """What the library's types leave open."""
 
     hits: list[tuple[float, tantivy.DocAddress]]
+
+
+def _hits(
+    searcher: tantivy.Searcher, query: tantivy.Query, most: int
+) -> list[tuple[float, tantivy.DocAddress]]:
+    return cast("_Hits", searcher.search(query, limit=most, count=False)).hits
 
 
 class _Found(Protocol):

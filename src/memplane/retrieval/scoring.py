@@ -92,10 +92,17 @@ def rank(
 
 
 def most_telling(question: Mapping[str, int], statistics: Statistics) -> dict[str, int]:
-    """Return the terms of a question that say most; of a short one all."""
+    """Return the terms of a question that say most; of a short one all.
+
+    What nobody ever said comes last: a page of log lines must not hide what is asked about them.
+    """
     if len(question) <= _MOST_TERMS:
         return dict(question)
-    weighed = sorted(weights_of(question, statistics), key=lambda one: (-one.weight, one.term))
+    known = statistics.frequencies
+    weighed = sorted(
+        weights_of(question, statistics),
+        key=lambda one: (not known.get(one.term), -one.weight, one.term),
+    )
     return {one.term: question[one.term] for one in weighed[:_MOST_TERMS]}
 
 

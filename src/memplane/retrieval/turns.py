@@ -8,6 +8,7 @@ at once takes a tenth of the time that it takes to read them.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -29,6 +30,7 @@ NO_TERMS: Final = "0\n"
 
 _QUESTION_MARKS: Final = ("?", "\uff1f", "\u061f")
 _LONGEST_LABEL: Final = 80
+_LONGEST_ASKED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +139,14 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Return the terms of words that look like names: capitals that no sentence begins with."""
-    return frozenset(term for word in _name().findall(text) for term in terms_of(word))
+    """Return the terms of words that look like names: capitals that no sentence begins with.
+
+    Days and months are none.
+    """
+    words = _name().findall(unicodedata.normalize("NFC", text[:_LONGEST_ASKED]))
+    return frozenset(
+        term for word in words if not tells_time(f"in {word}") for term in terms_of(word)
+    )
 
 
 @cache
@@ -150,7 +158,7 @@ def _label() -> re.Pattern[str]:
 @cache
 def _name() -> re.Pattern[str]:
     # A capital behind a small letter, a digit or a comma, in the same sentence.
-    return re.compile(r"(?<=[^\W_A-Z] |[,;:] )[A-Z][^\W_]+")
+    return re.compile(r"(?<=[^\W_A-Z] |[,;:] )[A-Z][^\W\d_]+\b")
 
 
 @cache
