@@ -97,7 +97,7 @@ def held_in_each(texts: Sequence[str], terms: Iterable[str]) -> list[dict[str, i
     """Count the terms that are looked for, in each of the texts that are written down."""
     wanted = list(terms)
     found: list[dict[str, int]] = [{} for _ in texts]
-    if not wanted:
+    if not wanted or not texts:
         return found
     ends = list(accumulate(map(len, texts)))
     whole = "".join(texts)
