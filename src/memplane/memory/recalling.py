@@ -35,9 +35,9 @@ from memplane.retrieval.words import question_terms
 
 SCORED_EXACTLY: Final = 24
 _CANDIDATES: Final = 32
-_WITH_NEIGHBOURS: Final = 8
+_WITH_NEIGHBOURS: Final = 6
 _MATCHES: Final = 8
-_LOOKED_INTO: Final = 3
+_LOOKED_INTO: Final = 2
 _FEW_TERMS: Final = 2
 _MOST_TERMS: Final = 256
 _WEIGHTY_KINDS: Final = (Kind.AFFECT, Kind.DECISION, Kind.COMMITMENT, Kind.FACT)

@@ -21,7 +21,7 @@ FEW: Final = 20
 _ENOUGH: Final = 0.125
 _ALL: Final = 1.0 - 1e-9
 # What a long question asks for beside these is in most turns.
-_MOST_TERMS: Final = 12
+_MOST_TERMS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
