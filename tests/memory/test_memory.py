@@ -597,6 +597,14 @@ async def test_messages_are_asked_about_their_last_question(tmp_path: Path) -> N
     assert [one.id for one in found.memories] == [KESTREL["id"]]
 
 
+async def test_a_note_that_nobody_answered_was_told(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await give(memory, entry("Ada: the boat was painted on Tuesday.", ""))
+        (note,) = await recall(memory, "When did Ada paint the boat?", limit=5, explain=True)
+        assert note.why is not None
+        assert {"speaker", "dated", "length"} <= note.why.signals.keys()
+
+
 # Older databases
 
 

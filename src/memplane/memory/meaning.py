@@ -31,7 +31,6 @@ class Meaning:
         self._records = records
         self._embedder = embedder
         self._done = 0
-        self.late = 0
 
     async def warm(self) -> None:
         """Let the model be loaded, or the first question would not wait for it.
@@ -82,23 +81,22 @@ class Meaning:
             lambda rows: table.count_unembedded(rows, model), patient=True
         )
 
-    async def question(self, text: str) -> Question | None:
+    async def question(self, text: str) -> MeantQuestion | None:
         """Return the vector of a question; None when it cannot be had in time."""
         try:
             async with asyncio.timeout(_DEADLINE):
                 (vector,) = await self._embedder.embed([text])
         except Exception as error:  # noqa: BLE001 - a model may raise anything; words will do
-            self.late += 1
             _log.info("a question is not compared by meaning: %r", error)
             return None
-        return Question(self._embedder.name, vector) if vector else None
+        return MeantQuestion(self._embedder.name, vector) if vector else None
 
     async def close(self) -> None:
         """Let go of the model."""
         await self._embedder.close()
 
 
-class Question:
+class MeantQuestion:
     """The vector of a question, and of which model it is."""
 
     def __init__(self, model: str, vector: bytes) -> None:

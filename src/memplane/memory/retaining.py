@@ -98,7 +98,11 @@ def stored_of(members: Mapping[str, Any]) -> Stored:
     episode = episode_of(members)
     if is_error(members) or not _says_anything(episode):
         return Stored(episode, State.SILENT, Spoken())
-    spoken = spoken_of(episode.question, episode.answer, "\n".join(episode.calls))
+    # What nobody answered, such as a note, was told and not asked.
+    asked, told = episode.question, episode.answer
+    if not told.strip():
+        asked, told = "", episode.question
+    spoken = spoken_of(asked, told, "\n".join(episode.calls))
     return Stored(episode, State.SEARCHABLE, spoken)
 
 
