@@ -14,12 +14,14 @@ from memplane.retrieval.scoring import (
     Document,
     Scored,
     Statistics,
-    best_possible,
+    coverage_of,
     idf,
     is_match,
+    mass_of,
     most_telling,
     rank,
     relative,
+    weights_of,
 )
 from memplane.retrieval.words import question_terms, terms_of
 
@@ -42,6 +44,14 @@ def answers(question: str, texts: Iterable[str]) -> tuple[list[Scored], Statisti
     documents = documents_of(texts)
     statistics = statistics_of(documents)
     return rank(question_terms(question), documents, statistics, 10), statistics
+
+
+def best(question: str, statistics: Statistics) -> float:
+    return mass_of(weights_of(question_terms(question), statistics))
+
+
+def telling(question: Mapping[str, int], statistics: Statistics) -> list[str]:
+    return [one.term for one in most_telling(weights_of(question, statistics), statistics)]
 
 
 def matching(question: str, texts: Iterable[str]) -> list[int]:
@@ -67,7 +77,7 @@ def test_a_score_is_that_of_the_formula() -> None:
     long = 1.2 * (0.25 + 0.75 * 3 / (42 / 40))
     assert scored.key == 1
     assert scored.score == pytest.approx(weight * 2 * 2.2 / (2 + long))
-    assert scored.parts == {"bm25": scored.score, "coverage": 1.0, "informative": 1.0}
+    assert (scored.coverage, scored.informative) == (1.0, 1)
 
 
 def test_coverage_is_the_share_of_the_questions_weight() -> None:
@@ -75,7 +85,7 @@ def test_coverage_is_the_share_of_the_questions_weight() -> None:
     statistics = Statistics(100, 100, {"kestrel": 30, "rollout": 2})
     scored = rank({"kestrel": 1, "rollout": 1, "unheard": 1}, documents, statistics, 1)[0]
     held, missed = idf(100, 30), idf(100, 2) + idf(100, 0)
-    assert scored.parts["coverage"] == pytest.approx(held / (held + missed))
+    assert scored.coverage == pytest.approx(held / (held + missed))
 
 
 def test_what_is_rare_counts_more() -> None:
@@ -173,26 +183,22 @@ def test_nothing_matches_what_is_about_something_else() -> None:
 
 def test_a_document_with_the_whole_question_has_the_full_score() -> None:
     scored, statistics = answers("kestrel rollout", ["Kestrel rollout: Monday.", *others(50)])
-    assert relative(scored[0], best_possible(question_terms("kestrel rollout"), statistics)) > 0.9
+    assert relative(scored[0], best("kestrel rollout", statistics)) > 0.9
 
 
 def test_half_of_a_question_has_about_half_of_the_score() -> None:
     scored, statistics = answers("kestrel rollout", ["Kestrel seen Monday.", *others(50)])
-    assert (
-        0.3
-        < relative(scored[0], best_possible(question_terms("kestrel rollout"), statistics))
-        < 0.7
-    )
+    assert 0.3 < relative(scored[0], best("kestrel rollout", statistics)) < 0.7
 
 
 def test_the_only_memory_of_an_agent_has_a_score_that_people_understand() -> None:
     for question, least in (("Which coffee do I prefer?", 0.8), ("coffee beans?", 0.3)):
         scored, statistics = answers(question, ["I prefer dark roast coffee."])
-        assert relative(scored[0], best_possible(question_terms(question), statistics)) > least
+        assert relative(scored[0], best(question, statistics)) > least
 
 
 def test_without_a_question_the_score_is_nothing() -> None:
-    assert relative(Scored(1, 1.0, {}), best_possible({}, Statistics(0, 0, {}))) == 0
+    assert relative(Scored(1, 1.0, 1.0, 1), mass_of([])) == 0
 
 
 # What holds for all
@@ -240,8 +246,19 @@ def test_every_score_keeps_its_bounds(question: dict[str, int], documents: list[
     }
     for one in scored:
         assert one.score > 0
-        assert 0 < one.parts["coverage"] <= 1 + 1e-9
-        assert 0 < relative(one, best_possible(question, statistics)) <= 1
+        assert 0 < one.coverage <= 1 + 1e-9
+        assert 0 < relative(one, mass_of(weights_of(question, statistics))) <= 1
+
+
+@given(COUNTS, collections())
+def test_a_share_of_the_question_is_that_of_its_score(
+    question: dict[str, int], documents: list[Document]
+) -> None:
+    statistics = statistics_of(documents)
+    weights = weights_of(question, statistics)
+    found = {one.key: one.coverage for one in rank(question, documents, statistics, 100)}
+    shares = {one.key: coverage_of(weights, one.counts) for one in documents}
+    assert shares == {one.key: found.get(one.key, 0.0) for one in documents}
 
 
 @given(COUNTS, collections(), collections())
@@ -259,14 +276,12 @@ def test_of_a_long_question_the_telling_terms_are_looked_for() -> None:
     question = {f"word{number:02}": 1 for number in range(30)}
     common = {f"word{number:02}": 90 for number in range(20)}
     statistics = Statistics(100, 1000, {**dict.fromkeys(question, 1), **common})
-    telling = most_telling(question, statistics)
-    assert set(telling) == {f"word{number:02}" for number in range(20, 30)}
-    assert len(telling) == 10
-    assert most_telling(dict(reversed(question.items())), statistics).keys() == telling.keys()
-    short = {"a": 1, "b": 2}
-    assert most_telling(short, statistics) == short
+    assert telling(question, statistics) == [f"word{number:02}" for number in range(20, 30)]
+    again = telling(dict(reversed(question.items())), statistics)
+    assert again == telling(question, statistics)
+    assert telling({"b": 2, "a": 1}, statistics) == ["a", "b"]
 
 
 def test_what_nobody_ever_said_does_not_hide_what_is_asked() -> None:
     question = {"database": 1, **{f"unheard{number}": 1 for number in range(20)}}
-    assert "database" in most_telling(question, Statistics(100, 1000, {"database": 3}))
+    assert "database" in telling(question, Statistics(100, 1000, {"database": 3}))

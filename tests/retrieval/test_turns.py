@@ -12,14 +12,14 @@ from memplane.retrieval.turns import (
     ASKS,
     DATED,
     NO_TERMS,
+    Finder,
     Turn,
     counts_in,
-    held_by_each,
-    held_in_each,
     is_named,
     names_in,
     speaker_of,
     spoken_of,
+    together,
     total_of,
     words_of,
     write_down,
@@ -48,7 +48,7 @@ def test_counts_are_read_as_they_were_written(counts: dict[str, int]) -> None:
 def test_what_is_looked_for_is_found_in_the_text_that_has_it(
     texts: list[dict[str, int]], wanted: set[str]
 ) -> None:
-    held = held_in_each([write_down(one) for one in texts], wanted)
+    held = Finder(wanted).in_each([write_down(one) for one in texts])
     expected = [{term: one[term] for term in one if term in wanted} for one in texts]
     assert held == expected
 
@@ -57,19 +57,23 @@ def test_what_is_looked_for_is_found_in_the_text_that_has_it(
 def test_what_any_text_says_can_be_found_in_it(asked: str, told: str) -> None:
     turn = turn_of(asked, told)
     both = Counter(terms_of(asked)) + Counter(terms_of(told))
-    assert held_by_each([turn], both) == [dict(both)]
+    held = Finder(both).by_turn([turn])[turn.key]
+    assert held == (terms_of(asked), terms_of(told))
+    assert together(held) == both
     assert turn.length == sum(both.values())
 
 
 def test_a_text_without_terms_is_written_as_such() -> None:
     assert spoken_of("", "the of and").told == NO_TERMS
-    assert held_in_each([NO_TERMS, NO_TERMS], ["kestrel"]) == [{}, {}]
-    assert held_in_each(["1\nkestrel 1\n"], []) == [{}]
+    assert Finder(["kestrel"]).in_each([NO_TERMS, NO_TERMS]) == [{}, {}]
+    assert Finder([]).in_each(["1\nkestrel 1\n"]) == [{}]
 
 
 def test_a_part_of_a_term_is_not_that_term() -> None:
     written = write_down({"kestrel": 2, "kes": 1})
-    assert held_in_each([written], ["kestr", "trel", "2", "kes"]) == [{"kes": 1}]
+    assert Finder(["kestr", "trel", "2", "kes", "l"]).in_each([written]) == [{"kes": 1}]
+    both = Finder(["trel", "kestrel"]).in_each([written, write_down({"trel": 12})])
+    assert both == [{"kestrel": 2}, {"trel": 12}]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
+from operator import attrgetter
 from typing import Final, Protocol
 
 from memplane.memory import rows as table
@@ -19,18 +20,20 @@ from memplane.records.store import Connection
 from memplane.retrieval.index import TextIndex
 from memplane.retrieval.ranking import Asked, answers, explained, rank_turns
 from memplane.retrieval.scoring import (
-    Document,
     Scored,
     Statistics,
-    best_possible,
+    Weight,
+    coverage_of,
     idf,
     is_match,
+    mass_of,
     most_telling,
-    rank,
     relative,
+    score_each,
+    weights_of,
 )
 from memplane.retrieval.times import asks_when, periods_in
-from memplane.retrieval.turns import Turn, held_by_each, names_in, words_of
+from memplane.retrieval.turns import Finder, Held, Turn, names_in, together, words_of
 from memplane.retrieval.words import question_terms
 
 SCORED_EXACTLY: Final = 24
@@ -40,8 +43,6 @@ _MATCHES: Final = 8
 _LOOKED_INTO: Final = 2
 _FEW_TERMS: Final = 2
 _MOST_TERMS: Final = 256
-_WEIGHTY_KINDS: Final = (Kind.AFFECT, Kind.DECISION, Kind.COMMITMENT, Kind.FACT)
-_WEIGHTY_FROM: Final = 60
 _WEIGHTY_LOOKED_AT: Final = 32
 _LINES: Final = 8
 _RECENT: Final = 4
@@ -58,7 +59,7 @@ def recalled(
         return Recalled()
     likely = max(_CANDIDATES, ask.limit or 0)
     sought = _sought(_Searching(rows, index, known, likely), terms)
-    asked = _asked(question, sought.terms, now.at)
+    asked = _asked(question, sought, now.at)
     matched = _matches(_Ranking(rows, known, sought, now.meant), asked, ask)
     matches = [one.match for one in matched]
     if ask.limit is not None:
@@ -119,9 +120,9 @@ def _terms(question: Question) -> Mapping[str, int]:
     return dict(islice(terms.items(), _MOST_TERMS))
 
 
-def _asked(question: Question, terms: Mapping[str, int], now: int) -> Asked:
+def _asked(question: Question, sought: _Sought, now: int) -> Asked:
     return Asked(
-        terms=terms,
+        terms=sought.terms,
         words=words_of(question.text),
         names=names_in(question.text),
         periods=periods_in(question.text, now),
@@ -131,25 +132,32 @@ def _asked(question: Question, terms: Mapping[str, int], now: int) -> Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Sought:
-    """The words that were looked for, what they are worth here, and the turns that have them."""
+    """The words that were looked for, what they are worth here, and the turns that have them.
+
+    `held` is what was found of them in turns so far, by key.
+    """
 
     terms: Mapping[str, int]
+    weights: Sequence[Weight]
     statistics: Statistics
     matching: Sequence[Scored]
     turns: Mapping[int, Turn]
+    finder: Finder
+    held: dict[int, Held]
 
-    def held(self, turns: Sequence[Turn]) -> list[dict[str, float]]:
-        """Return for each turn the words that it has of the question, and what each says."""
+    def look_into(self, turns: Iterable[Turn]) -> None:
+        """Find the words in turns that were not looked into yet."""
+        new = [turn for turn in turns if turn.key not in self.held]
+        self.held.update(self.finder.by_turn(new))
+
+    def worth(self) -> dict[str, float]:
+        """Return what each of the words says."""
         documents, frequencies = self.statistics.documents, self.statistics.frequencies
-        weights = {term: round(idf(documents, frequencies[term]), 4) for term in self.terms}
-        return [{term: weights[term] for term in held} for held in held_by_each(turns, weights)]
+        return {term: round(idf(documents, frequencies[term]), 4) for term in self.terms}
 
     def coverage(self, text: str) -> float:
         """Return how much of the question a text has, from 0 to 1."""
-        counts = _terms_in(text)
-        document = Document(0, counts, sum(counts.values()))
-        found = rank(self.terms, [document], self.statistics, limit=1)
-        return found[0].parts["coverage"] if found else 0.0
+        return coverage_of(self.weights, _terms_in(text))
 
 
 @lru_cache(4096)
@@ -174,26 +182,33 @@ def _sought(where: _Searching, terms: Mapping[str, int]) -> _Sought:
     if index is None or known.episodes <= SCORED_EXACTLY:
         found = table.all_searchable(rows, known.number)
         statistics = _statistics(known, terms, {}, found)
-        telling = most_telling(terms, statistics)
+        weights = most_telling(weights_of(terms, statistics), statistics)
     else:
         tail = table.searchable_tail(rows, known.number)
         uncounted = [turn for turn, is_counted in tail if not is_counted]
         counted = index.frequencies(known.number, list(terms))
         statistics = _statistics(known, terms, counted, uncounted)
-        telling = most_telling(terms, statistics)
+        weights = most_telling(weights_of(terms, statistics), statistics)
         new = {turn.key for turn, _ in tail}
-        keys = index.candidates(known.number, list(telling), where.likely)
+        keys = index.candidates(known.number, [one.term for one in weights], where.likely)
         indexed = [key for key in keys if key not in new]
         found = [*table.searchable_in(rows, known.number, indexed), *(turn for turn, _ in tail)]
-    held = held_by_each(found, telling)
+    # In this order, so that of equal ones the newest come first.
+    found.sort(key=attrgetter("id"))
+    found.sort(key=attrgetter("at"), reverse=True)
+    telling = {one.term: terms[one.term] for one in weights}
+    finder = Finder(telling)
+    held = finder.by_turn(found)
     documents = [
-        Document(turn.key, counts, turn.length) for turn, counts in zip(found, held, strict=True)
+        (turn.key, together(one), turn.length)
+        for turn, one in zip(found, held.values(), strict=True)
     ]
     turns = {turn.key: turn for turn in found}
-    scored = rank(telling, documents, statistics, limit=len(documents))
+    scored = score_each(weights, documents, statistics)
     matching = [one for one in scored if is_match(one, statistics)]
-    matching.sort(key=lambda one: (-one.score, -turns[one.key].at, turns[one.key].id))
-    return _Sought(telling, statistics, matching[: where.likely], turns)
+    matching.sort(key=attrgetter("score"), reverse=True)
+    likely = matching[: where.likely]
+    return _Sought(telling, weights, statistics, likely, turns, finder, held)
 
 
 def _statistics(
@@ -203,10 +218,12 @@ def _statistics(
     uncounted: Sequence[Turn],
 ) -> Statistics:
     """Count who has which term: what the index counted, and the turns that it did not."""
-    held = held_by_each(uncounted, terms)
-    frequencies = {
-        term: counted.get(term, 0) + sum(term in counts for counts in held) for term in terms
-    }
+    if not uncounted:
+        return Statistics(known.episodes, known.terms, counted)
+    frequencies = {term: counted.get(term, 0) for term in terms}
+    for held in Finder(terms).by_turn(uncounted).values():
+        for term in together(held):
+            frequencies[term] += 1
     return Statistics(known.episodes, known.terms, frequencies)
 
 
@@ -230,13 +247,14 @@ def _matches(where: _Ranking, asked: Asked, ask: Ask) -> list[_Matched]:
     if where.meant is not None:
         keys = [turn.key for run in runs for turn in run]
         asked = replace(asked, likeness=where.meant.likeness(rows, known.number, keys))
-    ranked = rank_turns(asked, runs, sought.statistics)
+    sought.look_into(turn for run in runs for turn in run)
+    ranked = rank_turns(asked, runs, sought.statistics, sought.held)
     if not answers(asked, ranked, sought.statistics):
         return []
     shown = ranked[: ask.limit or _MATCHES]
-    best = relative(sought.matching[0], best_possible(sought.terms, sought.statistics))
+    best = relative(sought.matching[0], mass_of(sought.weights))
     episodes = table.episodes_by_key(rows, known.number, [one.turn.key for one in shown])
-    held = sought.held([one.turn for one in shown])
+    worth = sought.worth()
     found: list[_Matched] = []
     for place, (one, episode) in enumerate(zip(shown, episodes, strict=True)):
         derived: list[Artefact] = []
@@ -245,7 +263,7 @@ def _matches(where: _Ranking, asked: Asked, ask: Ask) -> list[_Matched]:
         match = Match(
             episode,
             best * one.score / ranked[0].score,
-            held[place],
+            {term: worth[term] for term in together(sought.held[one.turn.key])},
             one.coverage,
             _salience(derived, episode),
             explained(one, ranked) if ask.explain else {},
@@ -257,7 +275,9 @@ def _matches(where: _Ranking, asked: Asked, ask: Ask) -> list[_Matched]:
 def _salience(derived: Iterable[Artefact], turn: Episode) -> int:
     """Say how much weight a turn has, by what was derived from it."""
     weights = (
-        one.salience for one in derived if one.kind in _WEIGHTY_KINDS and turn.id in one.sources
+        one.salience
+        for one in derived
+        if one.kind in table.WEIGHTY_KINDS and turn.id in one.sources
     )
     return max(weights, default=0)
 
@@ -267,9 +287,7 @@ def _weighty(rows: Connection, known: About, sought: _Sought, *, matched: bool) 
 
     Beside a match a weak overlap is not asked for; alone there must be one.
     """
-    looked_at = table.artefacts(
-        rows, known.number, _WEIGHTY_KINDS, least=_WEIGHTY_FROM, limit=_WEIGHTY_LOOKED_AT
-    )
+    looked_at = table.weighty(rows, known.number, _WEIGHTY_LOOKED_AT)
     found = [Weighty(one, sought.coverage(one.text)) for one in looked_at]
     found.sort(key=lambda one: -(one.coverage * 100 + one.artefact.salience))
     return [one for one in found if matched or one.coverage > 0]

@@ -49,6 +49,7 @@ class _Library(Protocol):
     def executemany(self, statements: str, bindings: Iterable[Sequence[Value]]) -> object: ...
     def changes(self) -> int: ...
     def setbusytimeout(self, milliseconds: int) -> None: ...
+    def config(self, option: int, value: int) -> int: ...
     def close(self) -> None: ...
 
 
@@ -59,6 +60,9 @@ class SqliteConnection:
         opened: Any = apsw.Connection(str(path), flags=flags, statementcachesize=256)
         self._database: _Library = opened
         self._database.setbusytimeout(_BUSY_MS)
+        # Otherwise a statement that compares with a parameter and has an order is made anew each
+        # time, because another value might call for another plan.
+        self._database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         for setting in settings:
             self._database.execute(setting)
 

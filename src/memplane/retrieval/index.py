@@ -69,7 +69,7 @@ class TextIndex:
         self._writing = threading.Lock()
         self._writer: tantivy.IndexWriter | None = None
         self._is_closed = False
-        self._counted: dict[str, int] = {}
+        self._seen = _Seen(index.searcher())
 
     @classmethod
     def create(cls, folder: Path, generation: str) -> TextIndex:
@@ -112,7 +112,7 @@ class TextIndex:
             self._commit(old, new)
             sync_folder(self._folder)  # the library syncs it before it names the commit
             self._index.reload()
-            self._counted = {}
+            self._seen = _Seen(self._index.searcher())
 
     def _commit(self, old: tantivy.Query, new: list[tantivy.Document]) -> None:
         if self._is_closed:
@@ -141,15 +141,15 @@ class TextIndex:
             IndexUnusable: The index cannot be read.
         """
         with _translated("read"):
-            searcher = self._index.searcher()
-            owned = {_own(agent, term) for term in terms}
-            known = {own: searcher.doc_freq(_TERMS, own) for own in owned}
-            rarest = _within_reach(sorted((n, own) for own, n in known.items() if n))
-            documents = searcher.doc_freq(_TERMS, _number(agent))
+            seen = self._seen
+            searcher = seen.searcher
+            known = [(seen.written(own), own) for own in {_own(agent, term) for term in terms}]
+            rarest = _within_reach(sorted([one for one in known if one[0]]))
+            documents = seen.written(_number(agent))
             most = min(2 * limit, documents)
             if not rarest or most < 1:
                 return []
-            of_all = searcher.doc_freq(_TERMS, _EVERY_DOCUMENT)
+            of_all = seen.written(_EVERY_DOCUMENT)
             query = tantivy.Query.boolean_query(
                 [
                     (tantivy.Occur.Should, _weighed(own, count, documents, of_all))
@@ -171,19 +171,8 @@ class TextIndex:
             IndexUnusable: The index cannot be read.
         """
         with _translated("read"):
-            # Taken before the searcher: what an older one counted never gets into newer figures.
-            counted = self._counted
-            searcher = self._index.searcher()
-            # The library's own figure counts deleted documents too, while their segment lives.
-            is_exact = searcher.doc_freq(_TERMS, _EVERY_DOCUMENT) == searcher.num_docs
-            count = _frequency if is_exact else _live_frequency
-            found: dict[str, int] = {}
-            for term in terms:
-                own = _own(agent, term)
-                if own not in counted and len(counted) < _MOST_COUNTED:
-                    counted[own] = count(searcher, own)
-                found[term] = counted[own] if own in counted else count(searcher, own)
-            return found
+            seen = self._seen
+            return {term: seen.live(_own(agent, term)) for term in terms}
 
     def close(self) -> None:
         """Stop changing it, and let go of its lock. Searches go on over what was committed."""
@@ -314,13 +303,38 @@ class _Found(Protocol):
     count: int
 
 
-def _frequency(searcher: tantivy.Searcher, own: str) -> int:
-    return searcher.doc_freq(_TERMS, own)
+class _Seen:
+    """One state of the index, and what was counted in it: any number of threads may count."""
 
+    def __init__(self, searcher: tantivy.Searcher) -> None:
+        self.searcher: Final = searcher
+        self._written: dict[str, int] = {}
+        self._live = self._written
+        # The library's own figure counts deleted documents too, while their segment lives.
+        self._is_exact = self.written(_EVERY_DOCUMENT) == searcher.num_docs
+        if not self._is_exact:
+            self._live = {}
 
-def _live_frequency(searcher: tantivy.Searcher, own: str) -> int:
-    query = tantivy.Query.term_query(_schema(), _TERMS, own, "freq")
-    return cast("_Found", searcher.search(query, limit=1, count=True)).count
+    def written(self, own: str) -> int:
+        """Return how many documents were written with a term."""
+        count = self._written.get(own)
+        if count is None:
+            count = self.searcher.doc_freq(_TERMS, own)
+            if len(self._written) < _MOST_COUNTED:
+                self._written[own] = count
+        return count
+
+    def live(self, own: str) -> int:
+        """Return how many documents have a term."""
+        if self._is_exact:
+            return self.written(own)
+        count = self._live.get(own)
+        if count is None:
+            query = tantivy.Query.term_query(_schema(), _TERMS, own, "freq")
+            count = cast("_Found", self.searcher.search(query, limit=1, count=True)).count
+            if len(self._live) < _MOST_COUNTED:
+                self._live[own] = count
+        return count
 
 
 class _Label(msgspec.Struct):

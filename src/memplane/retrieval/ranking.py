@@ -12,19 +12,19 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import mul
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-from memplane.retrieval.scoring import FEW, Statistics, saturated, slowness_of, weights_of
-from memplane.retrieval.times import Period, nearness
-from memplane.retrieval.turns import (
-    ASKS,
-    DATED,
-    NO_TERMS,
-    Turn,
-    held_in_each,
-    is_named,
-    total_of,
+from memplane.retrieval.scoring import (
+    FEW,
+    Statistics,
+    average_of,
+    mass_of,
+    saturated,
+    slowness_of,
+    weights_of,
 )
+from memplane.retrieval.times import Period, nearness
+from memplane.retrieval.turns import ASKS, DATED, Finder, Held, Turn, is_named, total_of
 
 # How much the words of each utterance count: three before what was told, that itself, and two
 # behind it. In tenths, so that sums are exact.
@@ -32,7 +32,6 @@ _AROUND: Final = (2, 4, 7, 10, 6, 2)
 _BEFORE: Final = 3
 _BEHIND: Final = 2
 _TENTHS: Final = 10
-_SILENCE: Final = (NO_TERMS,) * max(_BEFORE, _BEHIND)
 # A turn alone is two utterances.
 _LONGER: Final = sum(_AROUND) / (2 * _TENTHS)
 _GAP: Final = 30 * 60 * 1_000_000
@@ -122,21 +121,21 @@ class Added:
     place: int
 
 
-class _Utterance(NamedTuple):
-    """The question's terms in something that was said, and how long it was."""
+_Utterance: TypeAlias = tuple[Mapping[str, int], int]
+"""The question's terms in something that was said, and how long it was."""
 
-    held: Mapping[str, int]
-    length: int
+_SILENCE: Final[Sequence[_Utterance]] = ((dict[str, int](), 0),) * max(_BEFORE, _BEHIND)
 
 
 class _Heard(NamedTuple):
     """How well a turn answers with what was said around it, and its share of the question.
 
-    `has_words` says whether the turn itself has any of it.
+    `told` is how much the turn tells, `has_words` whether it has any of the question itself.
     """
 
     score: float
     coverage: float
+    told: int
     has_words: bool
 
 
@@ -150,13 +149,16 @@ class _Sought:
 
     @classmethod
     def of(cls, terms: Mapping[str, int], statistics: Statistics) -> _Sought:
-        weights = {one.term: one.weight for one in weights_of(terms, statistics)}
-        average = statistics.terms / statistics.documents if statistics.documents > 0 else 0.0
-        return cls(weights, sum(weights.values()), average * _LONGER)
+        weighed = weights_of(terms, statistics)
+        weights = {one.term: one.weight for one in weighed}
+        return cls(weights, mass_of(weighed), average_of(statistics) * _LONGER)
 
 
 def rank_turns(
-    asked: Asked, runs: Sequence[Sequence[Turn]], statistics: Statistics
+    asked: Asked,
+    runs: Sequence[Sequence[Turn]],
+    statistics: Statistics,
+    held: Mapping[int, Held] | None = None,
 ) -> list[Ranked]:
     """Return the turns that have words of the question, the best first.
 
@@ -165,17 +167,20 @@ def rank_turns(
         runs: The turns to rank. The turns of a run follow each other without a gap in the
             agent's order; between runs there are others.
         statistics: Of all of the agent's turns, each with what was asked and told.
+        held: What turns have of the terms, by key; without it, it is looked for.
     """
     turns = [turn for run in runs for turn in run]
-    heard = _heard_in(runs, _Sought.of(asked.terms, statistics))
+    if held is None:
+        held = Finder(asked.terms).by_turn(turns)
+    heard = _heard_in(runs, held, _Sought.of(asked.terms, statistics))
     sessions = _sessions(turns, heard)
-    best = max((one.score for one in heard), default=0.0) or 1.0
+    best = max([one.score for one in heard], default=0.0) or 1.0
     most = max(sessions, default=0.0) or 1.0
     alike = max(asked.likeness.values(), default=0.0) or 1.0
     ranked: list[Ranked] = []
     for turn, one, session in zip(turns, heard, sessions, strict=True):
         if one.has_words:
-            signs = _signs(asked, turn)
+            signs = _signs(asked, turn, one.told)
             likeness = asked.likeness.get(turn.key, 0.0) / alike
             signals = Signals(one.score / best, session / most, *signs, likeness)
             score = sum(map(mul, _WEIGHTS, signals))
@@ -207,57 +212,66 @@ def explained(one: Ranked, ranked: Sequence[Ranked]) -> dict[str, Added]:
     }
 
 
-def _signs(asked: Asked, turn: Turn) -> tuple[float, float, float, float, float]:
+def _signs(asked: Asked, turn: Turn, told: int) -> tuple[float, float, float, float, float]:
     """Return the signals from `speaker` to `period`."""
     return (
         1.0 if is_named(turn.speaker, asked.words) else 0.0,
-        min(1.0, math.log1p(total_of(turn.told)) / _LONG),
+        min(1.0, math.log1p(told) / _LONG),
         1.0 if turn.signs & ASKS else 0.0,
         1.0 if asked.wants_time and turn.signs & DATED else 0.0,
         nearness(turn.at, asked.periods) if asked.periods else 0.0,
     )
 
 
-def _heard_in(runs: Iterable[Sequence[Turn]], sought: _Sought) -> list[_Heard]:
+def _heard_in(
+    runs: Iterable[Sequence[Turn]], held: Mapping[int, Held], sought: _Sought
+) -> list[_Heard]:
     """Score each turn with what was said around it."""
-    texts: list[str] = list(_SILENCE)
-    places: list[int] = []
+    heard: list[_Heard] = []
     for run in runs:
+        said: list[_Utterance] = []
+        places: list[int] = []
         before: Turn | None = None
         for turn in run:
+            asked, told = held[turn.key]
+            length = total_of(turn.told)
             if before is not None and turn.at - before.at >= _GAP:
-                texts += _SILENCE
+                said += _SILENCE
                 before = None
             # Where programs pass on a talk, the question is what was told last.
             if before is None or turn.asked != before.told:
-                texts.append(turn.asked)
-            places.append(len(texts))
-            texts.append(turn.told)
+                said.append((asked, turn.length - length))
+            places.append(len(said))
+            said.append((told, length))
             before = turn
-        texts += _SILENCE
-    held = held_in_each(texts, sought.weights)
-    said = [_Utterance(one, total_of(text)) for one, text in zip(held, texts, strict=True)]
-    return [_heard_at(said[place - _BEFORE : place + _BEHIND + 1], sought) for place in places]
+        heard += [_heard_at(said, place, sought) for place in places]
+    return heard
 
 
-def _heard_at(around: Sequence[_Utterance], sought: _Sought) -> _Heard:
+def _heard_at(said: Sequence[_Utterance], place: int, sought: _Sought) -> _Heard:
     """Return the BM25 of an utterance and those around it, as if they were one text."""
     counts: dict[str, int] = {}
-    length = 0
-    for share, utterance in zip(_AROUND, around, strict=True):
-        length += share * utterance.length
-        for term, count in utterance.held.items():
-            counts[term] = counts.get(term, 0) + share * count
+    tenths = 0
+    first = place - _BEFORE if place > _BEFORE else 0
+    around = said[first : place + _BEHIND + 1]
+    for share, (held, length) in zip(_AROUND[first - place + _BEFORE :], around, strict=False):
+        tenths += share * length
+        if held:
+            for term, count in held.items():
+                counts[term] = counts.get(term, 0) + share * count
+    told, length = said[place]
     if not counts:
-        return _Heard(0.0, 0.0, has_words=False)
-    slowness = slowness_of(length / _TENTHS, sought.average)
+        return _Heard(0.0, 0.0, length, has_words=False)
+    slowness = slowness_of(tenths / _TENTHS, sought.average)
     weights = sought.weights
     score = covered = 0.0
     for term in sorted(counts):
-        score += weights[term] * saturated(counts[term] / _TENTHS, slowness)
-        covered += weights[term]
-    has_words = bool(around[_BEFORE].held or around[_BEFORE - 1].held)
-    return _Heard(score, covered / sought.whole if sought.whole > 0 else 0.0, has_words)
+        weight = weights[term]
+        score += weight * saturated(counts[term] / _TENTHS, slowness)
+        covered += weight
+    # There is always something before it: what was asked, or told last.
+    has_words = bool(told or said[place - 1][0])
+    return _Heard(score, covered / sought.whole if sought.whole > 0 else 0.0, length, has_words)
 
 
 def _sessions(turns: Sequence[Turn], heard: Sequence[_Heard]) -> list[float]:
@@ -265,15 +279,19 @@ def _sessions(turns: Sequence[Turn], heard: Sequence[_Heard]) -> list[float]:
 
     It is the sum of the best few scores among turns that are not half an hour apart.
     """
-    order = sorted(range(len(turns)), key=lambda place: (turns[place].at, turns[place].id))
+    order = sorted(range(len(turns)), key=[(turn.at, turn.id) for turn in turns].__getitem__)
     together: list[list[int]] = []
+    before = -math.inf
     for place in order:
-        if not together or turns[place].at - turns[together[-1][-1]].at >= _GAP:
+        at = turns[place].at
+        if at - before >= _GAP:
             together.append([])
         together[-1].append(place)
+        before = at
     found = [0.0] * len(turns)
     for places in together:
-        best = sorted((heard[place].score for place in places), reverse=True)
+        best = sorted([heard[place].score for place in places], reverse=True)
+        most = sum(best[:_BEST_OF_A_SESSION])
         for place in places:
-            found[place] = sum(best[:_BEST_OF_A_SESSION])
+            found[place] = most
     return found
