@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memplane.operate.service import ServiceClient, open_client
+from memplane.services.client import ServiceClient, open_client
 from tests.operate.memory_pod import MemoryPod, Service, memory_pod, running_service
 
 

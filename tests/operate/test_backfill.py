@@ -23,19 +23,10 @@ from memplane.ledger.redacting import redact_line
 from memplane.ledger.writer import LedgerOptions
 from memplane.operate.backfill import AgentReport, Backfill
 from memplane.operate.selecting import Selection
-from memplane.operate.service import (
-    Address,
-    Answered,
-    ServiceClient,
-    Unanswered,
-    asked_pause,
-    explained,
-    is_same_host,
-)
 from memplane.operate.targets import Asked, Target, pod_targets
 from memplane.pod.contexts import read_contexts
 from memplane.redaction.redactor import Redacted, Redactor
-from memplane.secret import Secret
+from memplane.services.client import Address, ServiceClient, Unanswered
 from tests.operate.memory_pod import (
     TOKEN,
     MemoryPod,
@@ -279,14 +270,6 @@ async def test_pauses_grow_and_what_the_service_asks_for_is_waited(bench: Bench)
     assert len(bench.service.posts) == 6
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("", 0), ("x", 0), ("-5", 0), ("1.5", 0), ("7", 7), ("Sun, 01 Mar 2026 11:00:00 GMT", 0)],
-)
-def test_what_a_service_asks_for(text: str, seconds: float) -> None:
-    assert asked_pause(text, NOON) == seconds
-
-
 async def test_a_service_that_stays_away_stops_the_agent_and_the_next_run_goes_on(
     bench: Bench,
 ) -> None:
@@ -465,32 +448,6 @@ async def test_a_redirect_in_circles_ends(bench: Bench) -> None:
     report = await bench.run()
     assert "without an end" in report.complaint
     assert len(bench.service.posts) == 5
-
-
-@pytest.mark.parametrize(
-    ("url", "target", "same"),
-    [
-        ("http://h/a", "http://H/b", True),
-        ("http://h:80/a", "http://h/b", True),
-        ("http://h/a", "https://h/a", True),
-        ("https://h/a", "http://h/a", False),
-        ("http://h:8080/a", "https://h/a", False),
-        ("http://h:1/a", "http://h:2/a", False),
-        ("http://h/a", "http://h.evil/a", False),
-        ("http://h/a", "http://h@evil/a", False),
-        ("http://[::1]:5/a", "http://[::1]:5/b", True),
-    ],
-)
-def test_what_the_same_host_is(url: str, target: str, same: bool) -> None:  # noqa: FBT001
-    assert is_same_host(url, target) is same
-
-
-def test_addresses_and_answers_show_no_secret() -> None:
-    address = Address("http://user:pass@h:1/retain", Secret(TOKEN))
-    assert address.shown == "http://h:1/retain"
-    assert TOKEN not in repr(address)
-    assert explained("retain", Answered(599)) == "retain returned status 599: no reason given"
-    assert TOKEN not in explained("retain", Unanswered(f"x {TOKEN}"), Secret(TOKEN))
 
 
 # Tombstones

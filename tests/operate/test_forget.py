@@ -25,7 +25,6 @@ from memplane.operate.forgetting import (
     wanted_ids,
 )
 from memplane.operate.queue import QueuedForget, enqueue, queued
-from memplane.operate.service import Address, Outcome, ServiceClient
 from memplane.operate.targets import (
     Asked,
     beside,
@@ -35,8 +34,8 @@ from memplane.operate.targets import (
     reachable,
 )
 from memplane.operate.verifying import Check, Said, Verification
-from memplane.operate.wire import Block, blocks_in
 from memplane.pod.contexts import read_contexts
+from memplane.services.client import Address, Outcome, ServiceClient
 from tests.operate.memory_pod import (
     TOKEN,
     WHEN,
@@ -396,24 +395,6 @@ def test_where_docker_published_a_port(said: str, address: str | None) -> None:
 )
 def test_what_quotes_an_entry(said: Said, text: str, quoted: bool) -> None:  # noqa: FBT001
     assert bool(said.quoted_in(text)) is quoted
-
-
-@pytest.mark.parametrize(
-    ("answer", "blocks"),
-    [
-        (b'{"memories":[{"text":"a","entry_ids":["x",5]}]}', [Block("a", frozenset({"x"}))]),
-        (b'{"Memories":[{"TEXT":"a"}],"more":1}', [Block("a")]),
-        (b'{"memories":null}', []),
-        (b"{}", []),
-        (b'{"memories":5}', None),
-        (b"[]", None),
-        (b"", None),
-        (b"[" * 10_000, None),
-        (b'{"memories":[]' + b" " * 16384 + b"}", None),
-    ],
-)
-def test_what_a_recall_answers(answer: bytes, blocks: list[Block] | None) -> None:
-    assert blocks_in(answer) == blocks
 
 
 def returning(*memories: dict[str, Any]) -> Any:

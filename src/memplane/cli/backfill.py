@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memplane.operate.backfill import AgentReport, Backfill
-    from memplane.operate.service import ServiceClient
     from memplane.operate.targets import Asked, Place, Target
     from memplane.pod.contexts import Contexts
+    from memplane.services.client import ServiceClient
     from memplane.settings import Settings
 
 _CONCURRENCY: Final = 4
@@ -89,7 +89,6 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from pathlib import Path
 
     from memplane.home import Home
-    from memplane.operate.service import open_client
     from memplane.operate.targets import (
         home_place,
         home_targets,
@@ -98,6 +97,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
         pod_targets,
     )
     from memplane.pod.contexts import read_contexts
+    from memplane.services.client import open_client
 
     asked = asked_of(arguments)
     folder = pod_of(arguments.file, Path.cwd())

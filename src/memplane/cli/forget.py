@@ -171,9 +171,9 @@ async def forget_in_pod(folder: Path, arguments: argparse.Namespace, settings: S
     from memplane.cli.backfill import asked_of
     from memplane.clock import system_clock
     from memplane.operate.forgetting import Forgetting, Wish, wanted_ids
-    from memplane.operate.service import open_client
     from memplane.operate.targets import offered_targets, pod_place, queued_target
     from memplane.pod.contexts import read_contexts
+    from memplane.services.client import open_client
 
     ids = wanted_ids(arguments.entry_id)
     asked = asked_of(arguments)

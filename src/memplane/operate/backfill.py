@@ -26,10 +26,10 @@ from memplane.operate.checkpoints import (
     read_progress,
 )
 from memplane.operate.selecting import LeftOut, ReadEntry, Selection, Walk
-from memplane.operate.service import Address, Answered, Outcome, ServiceClient, explained, insist
 from memplane.operate.targets import Place, Target
-from memplane.operate.wire import retain_body
 from memplane.redaction.redactor import Redacted
+from memplane.services.client import Address, Answered, Outcome, ServiceClient, explained, insist
+from memplane.services.wire import retain_body
 
 CONCURRENCY: Final = 4
 _BATCH: Final = 32

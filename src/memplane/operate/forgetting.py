@@ -21,10 +21,10 @@ from memplane.ledger.tombstones import (
     tombstones_since,
 )
 from memplane.operate.queue import QueuedForget, enqueue, queued, remove
-from memplane.operate.service import Address, Outcome, ServiceClient, Unanswered, explained
 from memplane.operate.targets import Place, Target
-from memplane.operate.wire import forget_body
 from memplane.pod.contexts import AgentContext
+from memplane.services.client import Address, Outcome, ServiceClient, Unanswered, explained
+from memplane.services.wire import forget_body
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 from memplane.errors import PodError
 from memplane.ledger.folder import STATE, AgentFolder, agents_in
 from memplane.ledger.tombstones import mirror_of
-from memplane.operate.service import Address
 from memplane.pod.compile import COMPOSE_FILE
 from memplane.pod.contexts import (
     AgentContext,
@@ -27,6 +26,7 @@ from memplane.pod.contexts import (
 )
 from memplane.pod.manifest import Operation
 from memplane.secret import Secret
+from memplane.services.client import Address
 
 SECONDS: Final = 10.0
 """How long an operator waits for an answer, unless the manifest says more."""

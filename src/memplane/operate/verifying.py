@@ -13,9 +13,9 @@ from memplane.ledger.tombstones import Forgotten, read_tombstones
 from memplane.memory.conversation import answer_of, questions_of
 from memplane.operate.queue import queued
 from memplane.operate.selecting import ReadEntry, Selection, Walk
-from memplane.operate.service import Address, Answered, ServiceClient, explained
 from memplane.operate.targets import Place, Target
-from memplane.operate.wire import MOST_RECALLED, Block, blocks_in, recall_body
+from memplane.services.client import Address, Answered, ServiceClient, explained
+from memplane.services.wire import MOST_RECALLED, Block, blocks_in, recall_body
 
 _LONGEST_QUESTION: Final = 4000
 _CLIP: Final = 60

@@ -1,4 +1,4 @@
-"""The bodies that operators send to a memory service, and what they read in its answers.
+"""The bodies that a memory service is sent, and what is read in its answers.
 
 Nothing here reads or writes anything.
 """
@@ -6,12 +6,13 @@ Nothing here reads or writes anything.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
 import msgspec
 
+from memplane.memory import contract
 from memplane.pod.contexts import AgentContext
 from memplane.redaction.redactor import Redacted
 
@@ -31,10 +32,34 @@ class Block:
     entry_ids: frozenset[str] = frozenset()
 
 
-def retain_body(context: AgentContext, entry: Redacted[bytes]) -> bytes:
-    """Write what retains an entry: its line as it was recorded, without the secrets in it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk:
+    """A request that wants its memories: its path, `openai` or `anthropic`, and what it says.
+
+    `messages` and `system` are JSON; those that are empty are not in the request.
+    """
+
+    path: str
+    model: str = ""
+    session: str = ""
+    messages: bytes = b""
+    system: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Why an answer cannot be used; nothing that it says is in it."""
+
+    why: str
+
+
+def retain_body(context: AgentContext, entry: Redacted[bytes], *, removed: int = 0) -> bytes:
+    """Write what retains an entry: its line as it was recorded, without the secrets in it.
+
+    `removed` secrets had been taken out before it was recorded.
+    """
     scrubbed = _utf8(entry.value)
-    removed = sum(entry.counts.values())
+    removed += sum(entry.counts.values())
     model = _model_in(scrubbed)
     more: dict[str, object] = {"policy_removed": removed} if removed else {}
     if model:
@@ -55,6 +80,74 @@ def recall_body(context: AgentContext, question: str) -> bytes:
     messages = [{"role": "user", "content": question}]
     common = _common(context, "openai")
     return _json({**common, "messages": messages})
+
+
+def talk_body(context: AgentContext, talk: Talk) -> bytes:
+    """Write what asks for the memories of a conversation, which has no secrets any more."""
+    more = {"requested_model": talk.model, "session_id": talk.session}
+    common = _common(context, talk.path, **{name: value for name, value in more.items() if value})
+    body = _json(common)[:-1]
+    for name, value in ((b"messages", talk.messages), (b"system", talk.system)):
+        body += b',"%s":%s' % (name, value) if value else b""
+    return body + b"}"
+
+
+def recalled_in(answer: bytes) -> contract.Recalled | Unreadable:
+    """Read the answer to a conversation: keys in any letter case, and any wrong type is fatal."""
+    if len(answer) > MOST_RECALLED:
+        return Unreadable(f"recall response exceeds {MOST_RECALLED} bytes")
+    try:
+        body: object = json.loads(answer.decode("utf-8", "replace"))
+        memories = _list(_object(body, "the answer").get("memories"))
+        blocks = tuple(_recalled(one, at) for at, one in enumerate(memories))
+    except _WrongType as error:
+        return Unreadable(f"parse recall response: {error}")
+    except (ValueError, RecursionError):
+        return Unreadable("parse recall response: it is not JSON")
+    return contract.Recalled(memories=blocks)
+
+
+class _WrongType(Exception):
+    """Something in an answer is not what it should be."""
+
+
+def _recalled(memory: object, at: int) -> contract.Block:
+    where = f"memories[{at}]"
+    members = _object({} if memory is None else memory, where)
+    score = members.get("score")
+    if isinstance(score, bool) or not isinstance(score, int | float | None):
+        raise _WrongType(f"{where}.score is no number")
+    # These two are ours: another service may mean something else by them.
+    named, ids = members.get("id"), _items(members.get("entry_ids"))
+    return contract.Block(
+        text=_text(members, "text", where),
+        score=score,
+        kind=_text(members, "kind", where),
+        source=_text(members, "source", where),
+        ts=_text(members, "ts", where),
+        id=named if isinstance(named, str) else "",
+        entry_ids=tuple(one for one in ids if isinstance(one, str)),
+    )
+
+
+def _text(members: Mapping[str, object], name: str, where: str) -> str:
+    value = members.get(name)
+    if not isinstance(value, str | None):
+        raise _WrongType(f"{where}.{name} is no string")
+    return value or ""
+
+
+def _list(value: object) -> list[object]:
+    items = _items(value)
+    if not isinstance(value, list | None):
+        raise _WrongType("memories is no list")
+    return items
+
+
+def _object(value: object, what: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise _WrongType(f"{what} is no object")
+    return _members(cast("dict[str, object]", value))
 
 
 def blocks_in(answer: bytes) -> list[Block] | None:

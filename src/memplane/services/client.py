@@ -74,9 +74,10 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """Why a service did not answer."""
+    """Why a service did not answer; `late` when it may only have been too slow."""
 
     why: str
+    late: bool = False
     ok: bool = False
     may_pass: bool = True
 
@@ -99,7 +100,7 @@ class ServiceClient:
             async with asyncio.timeout(address.seconds):
                 return await self._followed(address, body, keep)
         except TimeoutError:
-            return Unanswered(f"no answer within {address.seconds:g} s")
+            return Unanswered(f"no answer within {address.seconds:g} s", late=True)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return Unanswered(str(error) or type(error).__name__)
 

@@ -1,0 +1,1 @@
+"""Other people's memory services: asking them, and the bodies that they are asked with."""

@@ -1,0 +1,52 @@
+"""What a client of memory services decides for itself; backfill and forget show the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from memplane.secret import Secret
+from memplane.services.client import (
+    Address,
+    Answered,
+    Unanswered,
+    asked_pause,
+    explained,
+    is_same_host,
+)
+from tests.support.turns import NOON
+
+TOKEN = "s3cret-token"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("", 0), ("x", 0), ("-5", 0), ("1.5", 0), ("7", 7), ("Sun, 01 Mar 2026 11:00:00 GMT", 0)],
+)
+def test_what_a_service_asks_for(text: str, seconds: float) -> None:
+    assert asked_pause(text, NOON) == seconds
+
+
+@pytest.mark.parametrize(
+    ("url", "target", "same"),
+    [
+        ("http://h/a", "http://H/b", True),
+        ("http://h:80/a", "http://h/b", True),
+        ("http://h/a", "https://h/a", True),
+        ("https://h/a", "http://h/a", False),
+        ("http://h:8080/a", "https://h/a", False),
+        ("http://h:1/a", "http://h:2/a", False),
+        ("http://h/a", "http://h.evil/a", False),
+        ("http://h/a", "http://h@evil/a", False),
+        ("http://[::1]:5/a", "http://[::1]:5/b", True),
+    ],
+)
+def test_what_the_same_host_is(url: str, target: str, same: bool) -> None:  # noqa: FBT001
+    assert is_same_host(url, target) is same
+
+
+def test_addresses_and_answers_show_no_secret() -> None:
+    address = Address("http://user:pass@h:1/retain", Secret(TOKEN))
+    assert address.shown == "http://h:1/retain"
+    assert TOKEN not in repr(address)
+    assert explained("retain", Answered(599)) == "retain returned status 599: no reason given"
+    assert TOKEN not in explained("retain", Unanswered(f"x {TOKEN}"), Secret(TOKEN))
