@@ -1,4 +1,4 @@
-"""What memory operations tell about themselves: an event each, as a JSON line, and counters.
+"""What memory and the proxy tell about themselves: an event each, as a JSON line, and counters.
 
 Neither holds a question, a memory or the id of an entry, and the counters name no agent.
 """
@@ -9,6 +9,7 @@ import fcntl
 import logging
 import os
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -81,12 +82,8 @@ class MemoryOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         """Keep the format's rules."""
+        _shorten(self)
         kept: dict[str, object] = {"ts": self.ts.astimezone(UTC).replace(microsecond=0)}
-        for name, most in _LONGEST.items():
-            text = getattr(self, name)
-            if len(text) > most or not text.isascii():
-                # Half a surrogate pair could not be written.
-                kept[name] = text[:most].encode("utf-8", "replace").decode()
         if (self.memory_op, self.memory_status) == _RECALLED:
             kept["memory_blocks"] = self.memory_blocks or 0
             kept["memory_bytes"] = self.memory_bytes or 0
@@ -100,7 +97,45 @@ class MemoryOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             msgspec.structs.force_setattr(self, name, value)
 
 
-def event_line(event: MemoryOp) -> bytes:
+class TurnEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A moment of a turn that passes through the proxy: `request`, `response` or `error`.
+
+    What is 0, empty or not said is left out of its line. `outcome` says of a response what became
+    of it: recorded, or why not.
+    """
+
+    ts: datetime
+    claw_id: str
+    type: str
+    model: str = ""
+    latency_ms: int = 0
+    status_code: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float | None = None
+    intervention: None = msgspec.field(default_factory=lambda: None)
+    error: str = ""
+    outcome: str = ""
+    first_byte_ms: int = 0
+    auxiliary: str = ""
+
+    def __post_init__(self) -> None:
+        """Keep the format's rules."""
+        at = self.ts.astimezone(UTC).replace(microsecond=0)
+        msgspec.structs.force_setattr(self, "ts", at)
+        _shorten(self)
+
+
+def _shorten(event: MemoryOp | TurnEvent) -> None:
+    """Cut what is too long; half a surrogate pair could not be written."""
+    for name, most in _LONGEST.items():
+        text = getattr(event, name, "")
+        if len(text) > most or not text.isascii():
+            kept = text[:most].encode("utf-8", "replace").decode()
+            msgspec.structs.force_setattr(event, name, kept)
+
+
+def event_line(event: MemoryOp | TurnEvent) -> bytes:
     """Write an event as a line."""
     return msgspec.json.encode(event) + b"\n"
 
@@ -128,6 +163,8 @@ class TelemetryFigures:
     """What was counted since the start; `queue` is the outbox's depth as last told."""
 
     operations: Mapping[MemoryOperation, OperationFigures]
+    turns: Mapping[tuple[str, str], int]
+    """How many moments of turns there were, by their type and outcome."""
     queue: int
     unwritten: int
 
@@ -149,6 +186,7 @@ class Telemetry:
         self._stream = stream
         self._lock = Lock()
         self._counted = {one: _Counted() for one in MemoryOperation}
+        self._turns: Counter[tuple[str, str]] = Counter()
         self._queue = 0
         self._unwritten = 0
 
@@ -159,12 +197,21 @@ class Telemetry:
             self._counted[event.memory_op].add(event, took)
             if event.memory_queue is not None:
                 self._queue = event.memory_queue
-            try:
-                self._write(event_line(event))
-            except (OSError, ValueError, OverflowError) as error:
-                if not self._unwritten:
-                    _log.warning("telemetry is not written: %s", error)
-                self._unwritten += 1
+            self._tell(event)
+
+    def tell(self, event: TurnEvent) -> None:
+        """Count a moment of a turn, and write it."""
+        with self._lock:
+            self._turns[event.type, event.outcome] += 1
+            self._tell(event)
+
+    def _tell(self, event: MemoryOp | TurnEvent) -> None:
+        try:
+            self._write(event_line(event))
+        except (OSError, ValueError, OverflowError) as error:
+            if not self._unwritten:
+                _log.warning("telemetry is not written: %s", error)
+            self._unwritten += 1
 
     def _write(self, line: bytes) -> None:
         try:
@@ -179,7 +226,7 @@ class Telemetry:
         """Return what was counted up to now."""
         with self._lock:
             operations = {one: counted.figures() for one, counted in self._counted.items()}
-            return TelemetryFigures(operations, self._queue, self._unwritten)
+            return TelemetryFigures(operations, dict(self._turns), self._queue, self._unwritten)
 
     def close(self) -> None:
         """Let go of the file; a later event opens it again."""

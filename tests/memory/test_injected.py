@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.memory.injected import without_injected, without_wrappers
+from memplane.memory.injected import WHAT_FOLLOWS, without_injected, without_wrappers
 
 BLOCK = """\
 --- BEGIN MEMORY (from mem-svc) ---
@@ -17,8 +17,31 @@ the user drinks oolong
 --- END MEMORY ---"""
 
 
+STICKY = f"""\
+--- BEGIN MEMORY (from memplane) 9f2c41d07be83a65 ---
+{WHAT_FOLLOWS}
+[kind=fact, source=memplane]
+the user drinks oolong
+--- END MEMORY 9f2c41d07be83a65 ---"""
+
+
 def test_a_block_goes_and_the_rest_stays() -> None:
     assert without_injected(f"Before.\n\n{BLOCK}\nAfter.") == "Before.\n\nAfter."
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\n    "])
+def test_a_block_with_a_nonce_goes_whole(ending: str) -> None:
+    block = STICKY.replace("\n", ending)
+    assert without_injected(f"Which tea?\n\n{block}") == "Which tea?\n\n"
+    assert without_injected(f"Which tea?\n\n{block}\nAfter.") == "Which tea?\n\nAfter."
+    assert without_injected(f"see {block} now") == "see  now"
+    assert without_injected(block) == ""
+
+
+def test_a_block_with_a_nonce_that_was_cut_goes_to_its_end() -> None:
+    cut = STICKY.rpartition("\n")[0].replace("[kind=fact, source=memplane]\n", "")
+    assert without_injected(f"Before.\n{cut}") == "Before.\n"
+    assert without_injected(f"Before.\n{STICKY.partition(']')[0]}") == "Before.\n"
 
 
 def test_every_block_goes_wherever_it_stands() -> None:
@@ -119,7 +142,16 @@ def test_what_stands_around_blocks_stays_whole(around: list[str], inside: list[s
 
 
 _MARKS = st.sampled_from(
-    ["--- BEGIN MEMORY ---", "--- END MEMORY ---", "-- begin memory", "\n", " ", "x", "[kind="]
+    [
+        "--- BEGIN MEMORY ---",
+        "--- END MEMORY ---",
+        "--- END MEMORY 9f2c41d07be83a65 ---",
+        "-- begin memory",
+        "\n",
+        " ",
+        "x",
+        "[kind=",
+    ]
 )
 
 

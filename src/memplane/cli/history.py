@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _SHOWN: Final = 20
 _ID_SHOWN: Final = 18
 _QUESTION: Final = 60
+_CITED: Final = 3
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +32,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--agent", help="whose ledger; by default MEMPLANE_AGENT, or the only one")
     show.add_argument("--limit", type=_positive, default=_SHOWN, metavar="N", help="how many")
     show.add_argument("--json", action="store_true", help="for machines: one entry a line")
+    show.add_argument(
+        "--receipt", action="store_true", help="only which memories were in that turn's prompt"
+    )
     export = actions.add_parser("export", help="print entries, one a line, oldest first")
     export.add_argument("agent", help="whose ledger")
     start = export.add_mutually_exclusive_group()
@@ -100,10 +104,13 @@ def _show(arguments: argparse.Namespace, settings: Settings) -> int:
             how_many = f"{len(page.entries)} turns begin" if page.entries else "no turn begins"
             raise LedgerError(f"{how_many} with {start} in the ledger of {folder.agent}")
         line = next(page.lines())
-    if arguments.json:
+    if arguments.receipt:
+        _print_receipt(folder, line, as_json=arguments.json)
+    elif arguments.json:
         sys.stdout.buffer.write(line + b"\n")
     else:
         _print_entry(line, page.entries[0].segment)
+        _print_receipt(folder, line, as_json=False)
     return OK
 
 
@@ -157,6 +164,45 @@ def _print_entry(line: bytes, segment: int) -> None:
     print_rows([(name, harmless(value)) for name, value in rows])
     entry = json.loads(line.decode("utf-8", "replace"))
     print(harmless(json.dumps(entry, indent=2, ensure_ascii=False)))
+
+
+def _print_receipt(folder: AgentFolder, line: bytes, *, as_json: bool) -> None:
+    """Say which memories were in a turn's prompt."""
+    from memplane.cli.show import coloured, harmless, print_json
+    from memplane.ledger.notes import Note, note_of
+    from memplane.ledger.summary import summary_of
+
+    entry_id = summary_of(line).id
+    note = note_of(folder, entry_id) or Note(id=entry_id)
+    if as_json:
+        print_json(note)
+        return
+    print(coloured("memories in its prompt", "bold"))
+    if note.left_out:
+        print(f"  none, and nothing is remembered of it: {harmless(note.left_out)}")
+    elif not note.injected:
+        print("  none" + (f" (recall {note.recall})" if note.recall else ""))
+    for one in note.injected:
+        since = ", since an earlier turn" if one.replayed else ""
+        where = f"at message {one.message}" if one.message >= 0 else "beside the last message"
+        print(f"  {where}, from {harmless(one.service)}, {one.bytes:,} bytes{since}")
+        for block in one.blocks:
+            score = "" if block.score is None else f" {block.score:.2f}"
+            cited = ", ".join(entry[:_ID_SHOWN] for entry in block.entry_ids) or block.id
+            print(f"    {harmless(block.kind)}{score}  {coloured(harmless(cited), 'dim')}")
+            for entry in block.entry_ids[:_CITED]:
+                print(f"      {harmless(_question_of(folder, entry))}")
+    for dropped in note.dropped:
+        print(f"  left out: {harmless(dropped.id)} ({harmless(dropped.why)})")
+
+
+def _question_of(folder: AgentFolder, entry_id: str) -> str:
+    from memplane.ledger.reader import open_entry
+    from memplane.ledger.summary import summary_of
+
+    with open_entry(folder, entry_id) as page:
+        asked = next((summary_of(line).question for line in page.lines()), "")
+    return asked[:_QUESTION] + ("…" if len(asked) > _QUESTION else "")
 
 
 def _export(arguments: argparse.Namespace, settings: Settings) -> int:

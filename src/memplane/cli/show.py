@@ -36,3 +36,14 @@ def print_rows(rows: list[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"  {coloured(name.ljust(width), 'dim')}  {value}")
+
+
+def program() -> str:
+    """Return how this program is called here, for commands that somebody is to type."""
+    import shutil
+    import sys
+
+    if shutil.which("memplane"):
+        return "memplane"
+    called = sys.argv[0]
+    return f"{sys.executable} -m memplane" if called.endswith("__main__.py") else called

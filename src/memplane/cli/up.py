@@ -8,14 +8,30 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-    from memplane.home import Claim, Home
+    from memplane.home import Home
+    from memplane.http.endpoints import Endpoint
     from memplane.plane.contract import Status
+    from memplane.plane.local import LocalPlane
+    from memplane.proxy.turn import Proxy
     from memplane.settings import Settings
+    from memplane.telemetry import Telemetry
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--port", dest="http.port", metavar="N", help="0 takes any free one")
+    parser.add_argument(
+        "--demo",
+        action="store_true",
+        help="with a scripted provider, and a conversation to see: no key is needed",
+    )
+    for family in ("openai", "anthropic"):
+        parser.add_argument(
+            f"--upstream-{family}",
+            dest=f"proxy.upstream_{family}",
+            metavar="URL",
+            help=f"where {family.title()}'s requests go, if not to the vendor",
+        )
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -27,40 +43,49 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve until told to stop."""
-    del arguments
-    import gc
-    import resource
+    if not arguments.demo:
+        return await _serve(settings)
+    from memplane.http.demo import demo_upstream
 
-    from memplane.assemble import filling, open_local_plane, open_telemetry, own_home
+    async with demo_upstream() as address:
+        return await _serve(_with_upstreams(settings, address), demo=True)
+
+
+async def _serve(settings: Settings, *, demo: bool = False) -> int:
+    import asyncio
+
+    from memplane.assemble import filling, open_local_plane, open_proxy, open_telemetry, own_home
     from memplane.cli import OK
-    from memplane.clock import system_clock
+    from memplane.cli.demo import play
     from memplane.home import Home
     from memplane.http.app import Limits
-    from memplane.http.history_api import history_endpoints
     from memplane.http.ledger_figures import ledger_figures
-    from memplane.http.memory_api import Telling, operator_endpoints, service_endpoints
     from memplane.http.memory_figures import memory_figures
     from memplane.http.serve import serve_until_stopped
 
-    # A dump of this process would hold every token and every turn that passes.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Each connection and each page of a history needs files; the system allows more than usual.
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _set_limits()
     home = Home(settings.home)
     async with own_home(home) as claim:
         admins = {"home": home.token(), "settings": settings.admin_token}
+        telemetry = open_telemetry(settings)
         async with (
             open_local_plane(settings, admins=admins, serving=True) as plane,
             filling(settings, plane),
+            open_proxy(settings, plane, telemetry) as proxy,
         ):
-            telemetry = open_telemetry(settings)
-            await plane.remembering.memory()
-            # What is there now stays, and need not be looked at again and again.
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(20_000, 20, 20)
+            _settle_down()
             status = await plane.status()
+            playing: list[asyncio.Task[None]] = []
+
+            def ready(address: str) -> None:
+                claim.announce(address)
+                _say_ready(address, home, status)
+                if demo:
+                    playing.append(asyncio.create_task(play(address, plane, proxy)))
+                else:
+                    _say_next(address, home)
+                print("\nCtrl-C stops it.", flush=True)
+
             await serve_until_stopped(
                 plane,
                 home,
@@ -69,37 +94,73 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
                     requests_per_second=settings.http.requests_per_second,
                     concurrent_requests=settings.http.concurrent_requests,
                 ),
-                endpoints=[
-                    *history_endpoints(
-                        plane.recording,
-                        plane.issued,
-                        context_root=settings.context_root,
-                        tombstones=home.tombstones,
-                    ),
-                    *service_endpoints(plane, Telling(telemetry, system_clock)),
-                    *operator_endpoints(plane),
-                ],
+                endpoints=_endpoints(settings, plane, proxy, telemetry),
                 figures=[ledger_figures(plane.recording), memory_figures(telemetry)],
                 host=settings.http.host,
                 trusted=settings.http.trusted_network,
                 port=settings.http.port,
                 allowed_hosts=settings.http.allowed_hosts,
-                ready=lambda address: _say_ready(address, claim, home, status),
+                ready=ready,
             )
     print("memplane stopped")
     return OK
 
 
-def _say_ready(address: str, claim: Claim, home: Home, status: Status) -> None:
-    import shutil
-    import sys
+def _endpoints(
+    settings: Settings, plane: LocalPlane, proxy: Proxy, telemetry: Telemetry
+) -> list[Endpoint]:
+    """List what a server offers beside what every door has."""
+    from memplane.clock import system_clock
+    from memplane.home import Home
+    from memplane.http.history_api import history_endpoints
+    from memplane.http.memory_api import Telling, operator_endpoints, service_endpoints
+    from memplane.http.proxy_api import ProxyDoor, proxy_endpoints
 
+    history = history_endpoints(
+        plane.recording,
+        plane.issued,
+        context_root=settings.context_root,
+        tombstones=Home(settings.home).tombstones,
+    )
+    door = ProxyDoor(
+        proxy=proxy,
+        tokens=plane.issued,
+        context_root=settings.context_root,
+        default_agent=settings.agent or "default",
+    )
+    service = service_endpoints(plane, Telling(telemetry, system_clock))
+    return [*history, *service, *operator_endpoints(plane), *proxy_endpoints(door)]
+
+
+def _set_limits() -> None:
+    import resource
+
+    # A dump of this process would hold every token and every turn that passes.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Each connection and each page of a history needs files; the system allows more than usual.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _settle_down() -> None:
+    import gc
+
+    # What is there now stays, and need not be looked at again and again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
+def _with_upstreams(settings: Settings, address: str) -> Settings:
+    from dataclasses import replace
+
+    chosen = replace(settings.proxy, upstream_openai=address, upstream_anthropic=address)
+    return replace(settings, proxy=chosen)
+
+
+def _say_ready(address: str, home: Home, status: Status) -> None:
     from memplane.cli.show import coloured, print_rows
 
-    program = "memplane" if shutil.which("memplane") else sys.argv[0]
-    if program.endswith("__main__.py"):
-        program = f"{sys.executable} -m memplane"
-    claim.announce(address)
     print(coloured(f"memplane {status.version} is up", "bold"))
     storage = status.storage
     print_rows(
@@ -112,15 +173,27 @@ def _say_ready(address: str, claim: Claim, home: Home, status: Status) -> None:
     )
     if storage.complaint:
         print(coloured(f"  {storage.complaint}", "red"))
-    print("\nNext, in another terminal:")
+
+
+def _say_next(address: str, home: Home) -> None:
+    from memplane.cli.show import coloured, print_rows, program
+
+    name = program()
+    print(coloured("\nPoint an agent at it, and it remembers", "bold"))
     print_rows(
         [
-            (f"{program} status", "what is configured and what is pending"),
-            (f"{program} doctor", "is this machine fit, and what to do if not"),
-            (f'{program} retain --agent me "I like tea"', "give an agent something to remember"),
-            (f'{program} recall --agent me "what to drink, tea?"', "and ask for it"),
+            (f"export OPENAI_BASE_URL={address}/agent/me/v1", "OpenAI's SDKs, and what uses them"),
+            (f"export ANTHROPIC_BASE_URL={address}/agent/me", "Anthropic's, and Claude Code"),
+        ]
+    )
+    print(coloured("\nIn another terminal", "bold"))
+    print_rows(
+        [
+            (f"{name} status", "what is configured and what is pending"),
+            (f"{name} doctor", "is this machine fit, and what to do if not"),
+            (f'{name} retain --agent me "I like tea"', "give an agent something to remember"),
+            (f'{name} recall --agent me "what to drink, tea?"', "and ask for it"),
         ]
     )
     token = f"$(cat {home.token_file})"
     print(f'  curl -H "Authorization: Bearer {token}" {address}/api/v1/status')
-    print("\nCtrl-C stops it.", flush=True)

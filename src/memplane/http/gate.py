@@ -20,6 +20,7 @@ from memplane.http.endpoints import Table
 from memplane.http.errors import PLAIN, absent, answer_to, too_many, unauthorised
 from memplane.http.limits import Buckets, WrongTokens
 from memplane.http.principals import remember_grant, token_given
+from memplane.http.relaying import is_relayed
 
 _REFUSED: Final = frozenset({401, 403})
 PATH_IN_TABLE: Final = "memplane.path"
@@ -59,7 +60,8 @@ class Gate:
 
         async def judged(message: Message) -> None:
             nonlocal over
-            if message["type"] == "http.response.start" and message["status"] in _REFUSED:
+            ours = message["type"] == "http.response.start" and not is_relayed(scope)
+            if ours and message["status"] in _REFUSED:
                 wait = self._count_wrong(scope)
                 over = wait > 0
                 if over:

@@ -1,4 +1,4 @@
-"""What memory operations have to show on `/metrics`. Agents are never named."""
+"""What memory and the proxy have to show on `/metrics`. Agents are never named."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ def memory_figures(telemetry: Telemetry) -> Figures:
         for operation, of_operation in counted.operations.items():
             yield from _of_operation(operation, of_operation)
             yield from _latencies(operation, of_operation)
+        for (kind, outcome), times in sorted(counted.turns.items()):
+            yield Figure(
+                name="memplane_proxy_events",
+                help="What happened to turns in the proxy, by kind and outcome.",
+                kind="counter",
+                value=times,
+                labels={"kind": kind, "outcome": outcome},
+            )
         yield from _of_all(counted)
 
     return figures

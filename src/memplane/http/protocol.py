@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, cast
 
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from memplane.http.boundary import SAFE_HEADERS
+from memplane.http.relaying import HANG_UP
 
 LONGEST_HEAD: Final = 64 * 1024
 _LINGER: Final = 5.0
@@ -76,6 +78,7 @@ class StrictProtocol(HttpToolsProtocol):
         if len(self.url) + sum(len(n) + len(v) for n, v in self.headers) > LONGEST_HEAD:
             self._refusal_status = 431
             raise ValueError("the head is too long")
+        cast("Scope", self.scope)[HANG_UP] = self.transport.close
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:

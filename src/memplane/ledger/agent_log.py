@@ -16,7 +16,7 @@ from memplane.clock import Clock
 from memplane.home import make_private
 from memplane.ledger.chain import Erasure, Kind, Link, Place
 from memplane.ledger.chain_file import ChainFile
-from memplane.ledger.folder import CHAIN, OPEN, SEGMENTS, AgentFolder
+from memplane.ledger.folder import CHAIN, NOTES, OPEN, SEGMENTS, AgentFolder
 from memplane.ledger.heads import head_of
 from memplane.ledger.reader import lines_later_than, lines_since
 from memplane.ledger.recent import KEPT_FOR, RecentIds
@@ -159,6 +159,26 @@ class AgentLog:
                 return count
             size += len(line) + 1
         return len(lines)
+
+    def write_notes(self, lines: Sequence[bytes], *, durably: bool) -> None:
+        """Append what is said about turns that are about to be written.
+
+        Raises:
+            OSError: It may not all be there.
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = self._opened(self.folder.path / NOTES, flags)
+        try:
+            size = os.fstat(descriptor).st_size
+            # A line that was cut off by a crash must not swallow the next one.
+            torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            write_all(descriptor, b"\n".join((*((b"",) if torn else ()), *lines, b"")))
+            if durably:
+                sync_data(descriptor)
+            if not size:
+                sync_folder(self.folder.path)
+        finally:
+            os.close(descriptor)
 
     def write(self, lines: Sequence[bytes]) -> None:
         """Append lines, which are not durable yet; on failure none of them stays.

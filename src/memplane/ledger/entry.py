@@ -70,6 +70,8 @@ class Turn:
     status: str = ""
     tool_trace: bytes = b""
     occurrence: int = 1
+    note: bytes = b""
+    """What is said about it beside the ledger; see `memplane.ledger.notes`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 <root>/<agent>/history.jsonl             the open segment
 <root>/<agent>/segments/00000001.jsonl   sealed ones, all kept
 <root>/<agent>/history.jsonl.1           another recorder's one rotated generation
-<root>/<agent>/chain.jsonl, index.jsonl, lock
+<root>/<agent>/chain.jsonl, index.jsonl, notes.jsonl, lock
 <root>/.memplane/anchors.jsonl           how long each chain was, told outside it
 <root>/.memplane/quarantine/<agent>/     damaged bytes, as they were found
 """
@@ -28,6 +28,7 @@ ROTATED: Final = "history.jsonl.1"
 FOREIGN_INDEX: Final = "history.index.json"
 SEGMENTS: Final = "segments"
 CHAIN: Final = "chain.jsonl"
+NOTES: Final = "notes.jsonl"
 STATE: Final = ".memplane"
 
 _DIGITS: Final = 8
@@ -75,6 +76,11 @@ class AgentFolder:
     def index(self) -> Path:
         """The times of blocks of entries; a cache."""
         return self.path / "index.jsonl"
+
+    @property
+    def notes(self) -> Path:
+        """What is said about turns beside them."""
+        return self.path / NOTES
 
     @property
     def quarantine(self) -> Path:

@@ -32,6 +32,7 @@ from memplane.ledger.chain import Link
 from memplane.ledger.entry import Entry, Received, Turn
 from memplane.ledger.folder import AgentFolder, no_agent
 from memplane.ledger.lines import LONGEST
+from memplane.ledger.notes import line_of
 from memplane.ledger.recovery import Recovered
 from memplane.ledger.sealing import Modes
 
@@ -324,14 +325,25 @@ class Ledger:
         while (fitting := log.fitting([one.entry.line for one in ready])) < len(ready):
             now, ready = ready[:fitting], ready[fitting:]
             if now:
-                log.write([one.entry.line for one in now])
+                self._write_lines(log, now)
                 self._settle([(log, now)])
             if self._logs.get(log.folder.agent) is not log:
                 raise OSError(errno.EIO, "its files failed meanwhile")
             log.seal()
         if ready:
-            log.write([one.entry.line for one in ready])
+            self._write_lines(log, ready)
         return ready
+
+    def _write_lines(self, log: AgentLog, ready: Sequence[_Waiting]) -> None:
+        """Write turns, and before them what is said about them."""
+        notes = [
+            line_of(one.entry.id, one.turn.note)
+            for one in ready
+            if isinstance(one.turn, Turn) and one.turn.note
+        ]
+        if notes:
+            log.write_notes(notes, durably=self._options.syncing is Syncing.GROUP)
+        log.write([one.entry.line for one in ready])
 
     def _settle(self, staged: Sequence[tuple[AgentLog, list[_Waiting]]]) -> None:
         """Make written turns durable, acknowledge them, and chain them."""

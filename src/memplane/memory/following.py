@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Final
 from memplane.errors import InvalidCursor
 from memplane.ledger.cursor import BEGINNING, Cursor, decode_cursor, encode_cursor
 from memplane.ledger.folder import AgentFolder, agents_in
+from memplane.ledger.notes import Notes
 from memplane.ledger.reader import LARGEST_PAGE, open_page
 from memplane.ledger.tombstones import (
     Tombstone,
@@ -20,6 +22,7 @@ from memplane.ledger.tombstones import (
     read_tombstones,
     tombstones_since,
 )
+from memplane.memory import injections
 from memplane.memory import rows as table
 from memplane.memory.retaining import Scrub, decoded, stored_of
 from memplane.memory.rows import Outcome, Stored
@@ -43,6 +46,14 @@ class Places:
     received: Path
     tombstones: Path
     scrub: Scrub | None = None
+    notes: dict[str, Notes] = field(default_factory=dict[str, Notes])
+    """What the recorder says about each agent's turns, as far as it was read."""
+
+    def leaves_out(self, folder: AgentFolder, entry_id: str) -> bool:
+        """Say whether the recorder wants nothing to be remembered of a turn."""
+        if folder.root != self.ledger:
+            return False
+        return self.notes.setdefault(folder.agent, Notes(folder)).leaves_out(entry_id)
 
     def folder(self, ledger: str, agent: str) -> AgentFolder:
         """Return where an agent's part of one of the two ledgers lies."""
@@ -64,6 +75,12 @@ async def ledgers_in(places: Places) -> list[tuple[str, str]]:
     return [*((OWN, agent) for agent in own), *((RECEIVED, agent) for agent in received)]
 
 
+def bury(rows: Connection, agent: str, ids: Collection[str]) -> None:
+    """Take entries out of everything that was made of them, for good."""
+    table.bury(rows, agent, ids)
+    injections.drop_citing(rows, agent, ids)
+
+
 async def bury_all(records: Records, places: Places) -> None:
     """Bury what tombstones say and the database does not know yet."""
     for agent in await asyncio.to_thread(agents_with_tombstones, places.tombstones):
@@ -73,7 +90,7 @@ async def bury_all(records: Records, places: Places) -> None:
         ids = [one.entry_id for one in told.tombstones]
         new = await records.read(partial(not_buried, agent=agent, ids=ids))
         if new:
-            await records.write(partial(table.bury, agent=agent, ids=new))
+            await records.write(partial(bury, agent=agent, ids=new))
 
 
 async def keep_tombstones(records: Records, places: Places, now: str) -> None:
@@ -119,25 +136,24 @@ class _Page:
 
 def _read_page(rows: Connection, places: Places, ledger: str, agent: str) -> _Page:
     folder = places.folder(ledger, agent)
-    scrub = places.scrub if ledger == OWN else None
     cursor = table.cursor_of(rows, ledger, agent)
     try:
-        return _read_from(rows, folder, decode_cursor(cursor) if cursor else BEGINNING, scrub)
+        return _read_from(rows, places, folder, decode_cursor(cursor) if cursor else BEGINNING)
     except InvalidCursor:
         # The ledger is another one, restored or moved here: what is known is passed over.
         _log.warning("the %s of %s is read from its beginning again", ledger, agent)
-        return _read_from(rows, folder, BEGINNING, scrub)
+        return _read_from(rows, places, folder, BEGINNING)
 
 
-def _read_from(
-    rows: Connection, folder: AgentFolder, cursor: Cursor, scrub: Scrub | None
-) -> _Page:
+def _read_from(rows: Connection, places: Places, folder: AgentFolder, cursor: Cursor) -> _Page:
+    scrub = places.scrub if folder.root == places.ledger else None
     read = _Page(begin=encode_cursor(cursor) if cursor.id else "")
     known = table.about(rows, folder.agent)
     number = known.number if known else None
     with open_page(folder, cursor=cursor, limit=LARGEST_PAGE) as page:
         for identifier, line in page.identified():
-            if table.outcome_of(rows, number, identifier) is not Outcome.RETAINED:
+            known_before = table.outcome_of(rows, number, identifier) is not Outcome.RETAINED
+            if known_before or places.leaves_out(folder, identifier):
                 continue
             members = decoded(scrub(line).value if scrub else line)
             if members is not None:

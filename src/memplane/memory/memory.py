@@ -21,7 +21,7 @@ from memplane.ledger.folder import AgentFolder
 from memplane.ledger.sealing import Modes
 from memplane.ledger.tombstones import Tombstone, append_tombstones, read_tombstones
 from memplane.ledger.writer import Ledger
-from memplane.memory import purging, verifying
+from memplane.memory import injections, purging, verifying
 from memplane.memory import rows as table
 from memplane.memory.applying import Applying
 from memplane.memory.blocks import Shares
@@ -41,11 +41,13 @@ from memplane.memory.episode import Episode, microseconds
 from memplane.memory.following import (
     OURSELVES,
     Places,
+    bury,
     bury_all,
     keep_tombstones,
     not_buried,
 )
 from memplane.memory.indexing import Indexing
+from memplane.memory.injections import Injection
 from memplane.memory.meaning import Meaning
 from memplane.memory.rebuilding import compared, contents, derive_all
 from memplane.memory.recalling import Now, asked_in, recalled
@@ -93,6 +95,8 @@ class Memory:
         await self._indexing.open()
         await bury_all(self._records, self.places)
         await keep_tombstones(self._records, self.places, stamp(self._clock()))
+        oldest = microseconds(self._clock()) - injections.KEPT_FOR
+        await self._records.write(partial(injections.drop_older, at=oldest))
         await self._upkeep.look_again()
         self._upkeep.wake()
         self._tasks = [
@@ -187,7 +191,7 @@ class Memory:
             missing = [entry_id for entry_id in wanted if entry_id not in told]
             written = [Tombstone(now, agent, service, entry_id, why) for entry_id in missing]
             await asyncio.to_thread(append_tombstones, folder.root, agent, written)
-            await self._records.write(lambda rows: table.bury(rows, agent, wanted))
+            await self._records.write(partial(bury, agent=agent, ids=wanted))
         await self._indexing.catch_up()
         self._look_at_meaning_again()
         self._upkeep.wake()
@@ -232,6 +236,16 @@ class Memory:
         purged = await asyncio.to_thread(purge, self.places, agent, ids)
         await self._wipe()
         return purged
+
+    async def injected(self, agent: str, places: Sequence[str]) -> list[Injection]:
+        """Return what stands at places of an agent's conversations, the newest first."""
+        return await self._records.read(
+            partial(injections.found, agent=agent, places=places), quick=True
+        )
+
+    async def keep_injected(self, texts: Sequence[Injection]) -> None:
+        """Keep what was put into conversations; forgetting what it cites takes it away again."""
+        await self._records.write(partial(injections.keep, injections=texts))
 
     def recorded(self, agent: str) -> None:
         """Be told that our own ledger has a new turn of an agent."""

@@ -24,6 +24,10 @@ _ROWS_THAT_NAME_IT: Final[Mapping[str, str]] = {
         "SELECT COUNT(*) FROM artefacts "
         "WHERE agent = ? AND instr(char(10) || sources || char(10), char(10) || ? || char(10))"
     ),
+    "injections": (
+        "SELECT COUNT(*) FROM injected_entries i JOIN agents a ON a.agent = i.agent "
+        "WHERE a.number = ? AND i.entry = ?"
+    ),
 }
 
 

@@ -49,11 +49,35 @@ class Contexts:
     warnings: tuple[str, ...] = ()
 
 
+class AllowedModel(msgspec.Struct, frozen=True):
+    """A model that an agent may use, and what for."""
+
+    slot: str = ""
+    ref: str = ""
+
+
+class ModelPolicy(msgspec.Struct, frozen=True):
+    """Which models an agent may use."""
+
+    mode: str = ""
+    allowed: tuple[AllowedModel, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProxiedAgent:
+    """What a pod says of an agent whose turns pass through; `broken` says why it has no memory."""
+
+    context: AgentContext
+    policy: ModelPolicy | None = None
+    broken: str = ""
+
+
 class _Metadata(msgspec.Struct):
     pod: str = ""
     service: str = ""
     type: str = ""
     timezone: str = ""
+    model_policy: ModelPolicy | None = None
 
 
 class _PodManifest(msgspec.Struct, rename="camel"):
@@ -217,13 +241,36 @@ def _context(folder: Path, name: str) -> AgentContext:
         read_small(folder / "metadata.json", MOST_BYTES), _Metadata, "metadata.json"
     )
     manifest = read_small(folder / "memory.json", MOST_BYTES)
+    return _agent(name, metadata, None if manifest is None else read_manifest(manifest))
+
+
+def read_proxied_agent(root: Path, agent: str) -> ProxiedAgent:
+    """Read what a pod says of one agent, for a turn of it.
+
+    Raises:
+        PodError: Its metadata cannot be used.
+    """
+    folder = root / agent
+    metadata = _decoded(
+        read_small(folder / "metadata.json", MOST_BYTES), _Metadata, "metadata.json"
+    )
+    memory, broken = None, ""
+    try:
+        manifest = read_small(folder / "memory.json", MOST_BYTES)
+        memory = None if manifest is None else read_manifest(manifest)
+    except PodError as error:
+        broken = str(error)
+    return ProxiedAgent(_agent(agent, metadata, memory), metadata.model_policy, broken)
+
+
+def _agent(name: str, metadata: _Metadata, memory: MemoryManifest | None) -> AgentContext:
     return AgentContext(
         agent=name,
         pod=metadata.pod,
         service=metadata.service,
         type=metadata.type,
         timezone=metadata.timezone,
-        memory=None if manifest is None else read_manifest(manifest),
+        memory=memory,
     )
 
 

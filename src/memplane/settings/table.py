@@ -13,6 +13,7 @@ from memplane.settings.values import (
     count,
     file_mode,
     folder,
+    injection,
     level,
     optional_path,
     port,
@@ -203,12 +204,88 @@ class FillSettings:
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
-    """What memory operations tell about themselves."""
+    """What memory and the proxy tell about themselves."""
 
     stdout: bool = _option(
         default=False,
         read=boolean,
         about="Write each event to standard output too, as pods do.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """The proxy between agents and their providers."""
+
+    upstream_openai: str = _option(
+        "https://api.openai.com/v1",
+        str,
+        "Where requests in OpenAI's dialects go when they carry the client's own key.",
+    )
+    upstream_anthropic: str = _option(
+        "https://api.anthropic.com/v1",
+        str,
+        "Where requests in Anthropic's dialect go when they carry the client's own key.",
+    )
+    auth_dir: Path | None = _option(
+        None,
+        optional_path,
+        "The folder of `providers.json`, with the providers' keys for agents that hold tokens "
+        "of memplane's.",
+        aliases=("MEMPLANE_AUTH_DIR", "CLAW_AUTH_DIR"),
+        shown_default="the home",
+    )
+    allowed_private: tuple[str, ...] = _option(
+        (),
+        words,
+        "Hosts that may lead to a private address although their names look public.",
+    )
+    injection: str = _option(
+        "",
+        injection,
+        "Where memory stands in a prompt: `sticky`, at the end of the user's message, and there "
+        "again in later requests; `clawdapus`, in a message of its own beside the last one of "
+        "the user's. Empty is `clawdapus` for a pod's agents and `sticky` for all others.",
+    )
+    recall_ms: int = _option(
+        300, positive, "Milliseconds that a turn waits for memory; then it goes on without."
+    )
+    ask_usage: bool = _option(
+        default=False,
+        read=boolean,
+        about="Ask OpenAI's streams for their usage, and take the extra chunk out again.",
+    )
+    time_line: bool = _option(
+        default=False,
+        read=boolean,
+        about="Tell a pod's agents the current time beside their memory.",
+    )
+    candidate_timeout_ms: int = _option(
+        60000,
+        positive,
+        "Milliseconds until the next provider is tried, where there is another.",
+        aliases=(
+            "MEMPLANE_UPSTREAM_CANDIDATE_TIMEOUT_MS",
+            "CLLAMA_DISPATCH_CANDIDATE_TIMEOUT_MS",
+        ),
+    )
+    first_byte_timeout_ms: int = _option(
+        300000,
+        positive,
+        "Milliseconds that a provider may take until its answer begins.",
+        aliases=("MEMPLANE_STREAM_FIRST_BYTE_TIMEOUT_MS", "CLLAMA_STREAM_FIRST_BYTE_TIMEOUT_MS"),
+    )
+    idle_timeout_ms: int = _option(
+        120000,
+        positive,
+        "Milliseconds that a provider may be silent in the middle of an answer.",
+        aliases=("MEMPLANE_STREAM_IDLE_TIMEOUT_MS", "CLLAMA_STREAM_IDLE_TIMEOUT_MS"),
+    )
+    drain_ms: int = _option(
+        10000,
+        count,
+        "Milliseconds that a stop waits for turns to reach another memory service.",
+        aliases=("MEMPLANE_DRAIN_TIMEOUT_MS",),
     )
 
 
@@ -278,6 +355,9 @@ class Settings:
         "Where a pod's compile step left one folder per agent, with the agents' tokens.",
         aliases=("CLAW_CONTEXT_ROOT",),
     )
+    pod: str = _option(
+        "", str, "Name of the pod that the agents belong to.", aliases=("CLAW_POD",)
+    )
     admin_token: Secret = _option(
         Secret(""),
         Secret,
@@ -297,6 +377,7 @@ class Settings:
     vectors: VectorSettings = field(default_factory=VectorSettings)
     fill: FillSettings = field(default_factory=FillSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    proxy: ProxySettings = field(default_factory=ProxySettings)
     persona: PersonaSettings = field(default_factory=PersonaSettings)
     ops: OpsSettings = field(default_factory=OpsSettings)
 

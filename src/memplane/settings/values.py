@@ -84,6 +84,14 @@ def vector_source(text: str) -> str:
     return word
 
 
+def injection(text: str) -> str:
+    """Read where memory stands in a prompt; empty leaves it to the kind of agent."""
+    word = text.strip().lower()
+    if word not in {"", "sticky", "clawdapus"}:
+        raise ValueError("expected sticky, clawdapus or nothing")
+    return word
+
+
 def file_mode(text: str) -> int:
     """Read permissions in octal, such as 600 or 0660; the owner must be able to read and write."""
     try:

@@ -1,0 +1,142 @@
+"""The proxy's door: whose turn a request is, and what becomes of it.
+
+Every path below `/v1` is passed on to a provider; a turn's is also recorded and given memories.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from memplane.access.agents import is_agent_id
+from memplane.access.history import claimed_agent
+from memplane.access.pods import read_pod_context
+from memplane.access.proxying import Caller, Here, Refused, Shown, caller_of
+from memplane.access.tokens import TokenStore
+from memplane.http.endpoints import Endpoint, Open, OwnRules
+from memplane.http.principals import grant_if_any, token_given
+from memplane.http.relaying import RELAYED, Relay, Upload
+from memplane.proxy.asking import Asked
+from memplane.proxy.dialects.table import dialect_at
+from memplane.proxy.passing import pass_on
+from memplane.proxy.routes import Target
+from memplane.proxy.turn import Proxy, take_turn
+from memplane.secret import Secret
+
+LONGEST_BODY: Final = 64 << 20
+
+_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD")
+_WHY: Final = (
+    "agents show provider's keys or tokens of theirs, and the contract fixes its refusals"
+)
+_UPGRADE_REQUIRED: Final = 426
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyDoor:
+    """Lets requests through to the proxy."""
+
+    proxy: Proxy
+    tokens: TokenStore
+    context_root: Path | None
+    default_agent: str
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one request."""
+        caller = self._caller(request)
+        if isinstance(caller, Refused):
+            return refused(caller.status, caller.text)
+        if request.headers.get("upgrade", "").lower() == "websocket":
+            # Clients that would rather speak over a WebSocket fall back at this status.
+            return refused(_UPGRADE_REQUIRED, "speak HTTP here, not over a WebSocket")
+        path = _path_sent(request)
+        dialect = dialect_at(path) if request.method == "POST" else None
+        request.scope[RELAYED] = True
+        if dialect is None:
+            upload = Upload(request)
+            asked = _asked(request, caller, path, upload=upload)
+            return Relay(partial(pass_on, self.proxy.passing, asked), upload)
+        asked = _asked(request, caller, path, raw=await request.body())
+        return Relay(partial(take_turn, self.proxy, dialect, asked))
+
+    def _caller(self, request: Request) -> Caller | Refused:
+        token, named = token_given(request.scope), request.path_params.get("agent", "")
+        here = Here(pod=self.context_root is not None, default=self.default_agent)
+        claimed = claimed_agent(token)
+        without_token = named or here.default
+        shown = Shown(
+            named=named,
+            token=token,
+            grant=grant_if_any(request),
+            context=read_pod_context(self.context_root, claimed) if claimed else None,
+            is_ours=is_agent_id(claimed),
+            nearby=_is_nearby(request),
+        )
+        return caller_of(shown, here, holds_token=self.tokens.knows_agent(without_token))
+
+
+def proxy_endpoints(door: ProxyDoor) -> list[Endpoint]:
+    """List the proxy's endpoints: every path of a provider, bare and below an agent's name."""
+    return [
+        Endpoint(
+            method="HEAD",
+            path="/",
+            handler=_here,
+            needs=Open(),
+            summary="Say that a server is here, as clients ask before their first turn",
+        ),
+        *(
+            Endpoint(
+                method=method,
+                path=path,
+                handler=door.answer,
+                needs=OwnRules(_WHY),
+                summary="Pass a request on to a provider; turns are recorded and given memories",
+                body_limit=LONGEST_BODY,
+                encoded=True,
+            )
+            for path in ("/v1/{rest:path}", "/agent/{agent}/v1/{rest:path}")
+            for method in _METHODS
+        ),
+    ]
+
+
+async def _here(_request: Request) -> Response:
+    return Response()
+
+
+def _path_sent(request: Request) -> str:
+    """Return the path below the agent's name, with its percent signs as they were sent."""
+    sent = bytes(request.scope["raw_path"]).decode("latin-1")
+    return sent[sent.index("/v1/") :]
+
+
+def _asked(
+    request: Request, caller: Caller, path: str, *, raw: bytes = b"", upload: Upload | None = None
+) -> Asked:
+    scope = request.scope
+    target = Target(path, scope["query_string"].decode("latin-1"), scope["headers"])
+    token = Secret(token_given(scope)) if caller.governed else None
+    return Asked(
+        caller=caller, method=request.method, target=target, raw=raw, upload=upload, token=token
+    )
+
+
+def refused(status: int, text: str) -> Response:
+    """Refuse as providers do, so that their clients show the reason."""
+    error = {"type": "error", "error": {"type": "memplane", "message": text}}
+    return JSONResponse(error, status)
+
+
+def _is_nearby(request: Request) -> bool:
+    """Say whether a request comes from this machine: over loopback, or over the owner's socket."""
+    client = request.scope.get("client")
+    if client is None or not client[0]:
+        return True
+    return ipaddress.ip_address(client[0]).is_loopback

@@ -1,0 +1,115 @@
+"""An answer that comes from elsewhere: passed on as it comes, and given up when nobody listens.
+
+An answer that breaks off is cut here too: whoever asked must not take a part for the whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+HANG_UP: Final = "memplane.hang_up"
+"""The function by which a request's connection is closed, in its scope."""
+RELAYED: Final = "memplane.relayed"
+"""Set in the scope of a request whose answer another server made."""
+
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+
+class Client:
+    """Whoever asked, to whom an answer is passed on."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.begun = False
+        self.ended = False
+
+    async def begin(self, status: int, headers: Headers) -> None:
+        """Send the head of the answer."""
+        self.begun = True
+        await self._send(
+            {"type": "http.response.start", "status": status, "headers": list(headers)}
+        )
+
+    async def send(self, data: bytes) -> None:
+        """Send a piece of the answer; this waits while the other side is slow to read."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self) -> None:
+        """Say that the answer is whole."""
+        self.ended = True
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+Work: TypeAlias = Callable[[Client], Awaitable[None]]
+
+
+class Relay(Response):
+    """Does its work for a client, and stops it within a moment when the client leaves."""
+
+    def __init__(self, work: Work, upload: Upload | None = None) -> None:
+        super().__init__()
+        self._work = work
+        self._upload = upload
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the answer on."""
+        client = Client(send)
+        work = asyncio.ensure_future(self._work(client))
+        leaving = asyncio.create_task(self._left(receive))
+        try:
+            await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                work.cancel()
+                with suppress(asyncio.CancelledError):
+                    await work
+                return
+            work.result()
+            if not client.ended:
+                await _hang_up(scope, leaving)
+        finally:
+            work.cancel()
+            leaving.cancel()
+
+    async def _left(self, receive: Receive) -> None:
+        """Return when the client has left; what it still sends is read by others until then."""
+        if self._upload is not None:
+            await self._upload.ended.wait()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+
+class Upload:
+    """A request's body that is passed on while it comes."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self.ended = asyncio.Event()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield it piece by piece."""
+        try:
+            async for piece in self._request.stream():
+                if piece:
+                    yield piece
+        finally:
+            self.ended.set()
+
+
+async def _hang_up(scope: Scope, leaving: asyncio.Task[None]) -> None:
+    hang_up = scope.get(HANG_UP)
+    if hang_up is None:
+        raise ConnectionError("the answer broke off, and there is no connection to close")
+    hang_up()
+    await leaving
+
+
+def is_relayed(scope: Scope) -> bool:
+    """Say whether another server made the answer."""
+    return bool(scope.get(RELAYED))

@@ -1,0 +1,97 @@
+"""What was put into conversations, kept so that it can stand there again with the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from memplane.ledger.notes import InjectedBlock
+from memplane.records.store import Connection
+
+KEPT_FOR: Final = 90 * 24 * 3600 * 1_000_000
+"""Microseconds; no provider remembers a conversation for so long."""
+
+_MOST_PLACES: Final = 500
+_blocks: Final = msgspec.json.Decoder(tuple[InjectedBlock, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """A text that stands at one place of a conversation, and the memories in it."""
+
+    agent: str
+    place: str
+    session: str
+    at: int
+    service: str
+    text: str
+    blocks: tuple[InjectedBlock, ...] = ()
+
+    @property
+    def cited(self) -> frozenset[str]:
+        """The entries that it was made of."""
+        return frozenset(entry for block in self.blocks for entry in block.entry_ids)
+
+
+def keep(rows: Connection, injections: Iterable[Injection]) -> None:
+    """Keep texts; what cites an entry that was forgotten meanwhile is not kept."""
+    for one in injections:
+        rows.run(
+            "DELETE FROM injections WHERE agent = ? AND place = ? AND session = ?",
+            (one.agent, one.place, one.session),
+        )
+        if one.cited & _buried(rows, one.agent, one.cited):
+            continue
+        rows.run(
+            "INSERT INTO injections (agent, place, session, at, service, text, blocks) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(one.agent, one.place, one.session, one.at, one.service, one.text),
+                msgspec.json.encode(one.blocks),
+            ),
+        )
+        rows.run_each(
+            "INSERT INTO injected_entries (agent, entry, injection) "
+            "SELECT ?, ?, key FROM injections WHERE agent = ? AND place = ? AND session = ?",
+            [(one.agent, entry, one.agent, one.place, one.session) for entry in one.cited],
+        )
+
+
+def found(rows: Connection, agent: str, places: Sequence[str]) -> list[Injection]:
+    """Return what stands at places of an agent's conversations, the newest first."""
+    wanted = list(dict.fromkeys(places))[-_MOST_PLACES:]
+    marks = ", ".join("?" * len(wanted))
+    sql = (
+        "SELECT place, session, at, service, text, blocks FROM injections "  # noqa: S608 - marks
+        f"WHERE agent = ? AND place IN ({marks}) ORDER BY at DESC, key DESC"
+    )
+    held = rows.rows(sql, (agent, *wanted))
+    return [
+        Injection(agent, place, session, at, service, text, _blocks.decode(blocks))
+        for place, session, at, service, text, blocks in held
+    ]
+
+
+def drop_citing(rows: Connection, agent: str, entries: Collection[str]) -> None:
+    """Drop the texts that cite entries, which are being forgotten."""
+    rows.run_each(
+        "DELETE FROM injections WHERE key IN "
+        "(SELECT injection FROM injected_entries WHERE agent = ? AND entry = ?)",
+        [(agent, entry) for entry in entries],
+    )
+
+
+def drop_older(rows: Connection, at: int) -> None:
+    """Drop the texts of conversations that nobody goes on with, of every agent."""
+    rows.run("DELETE FROM injections WHERE at < ?", (at,))
+
+
+def _buried(rows: Connection, agent: str, entries: Iterable[str]) -> set[str]:
+    sql = (
+        "SELECT 1 FROM tombstones t JOIN agents a ON a.number = t.agent "
+        "WHERE a.agent = ? AND t.id = ?"
+    )
+    return {entry for entry in entries if next(iter(rows.rows(sql, (agent, entry))), None)}

@@ -1,0 +1,84 @@
+"""A request as it came, and as it goes on to a provider."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from memplane.access.proxying import Caller
+from memplane.proxy.candidate import Candidate
+from memplane.proxy.headers import governed_headers, passed_headers, value_of
+from memplane.proxy.routes import Target
+from memplane.proxy.upstream import Attempt
+from memplane.secret import Secret
+
+LONGEST: Final = 64 << 20
+"""The bytes of a body that is read; what is only passed on may be longer."""
+
+
+class Uploading(Protocol):
+    """A request's body that is still coming."""
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """Yield it piece by piece."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request: whose it is, and as it was sent. Its body is there, or still coming."""
+
+    caller: Caller
+    method: str
+    target: Target
+    raw: bytes = field(default=b"", repr=False)
+    upload: Uploading | None = None
+    token: Secret | None = None
+    """What a governed agent showed; nobody else may see it."""
+
+    def header(self, name: str) -> str:
+        """Return the first value of a header; empty when there is none."""
+        return value_of(self.target.headers, name.encode())
+
+
+def attempt_of(
+    asked: Asked,
+    candidate: Candidate,
+    body: bytes | None,
+    *,
+    decoded: bool = False,
+    content_type: bytes | None = b"application/json",
+) -> Attempt:
+    """Say what to send to a candidate; without a body the request's own is passed on.
+
+    Args:
+        asked: The request.
+        candidate: Whom to ask.
+        body: What to send instead of what came.
+        decoded: Whether it goes on without the encoding in which it came.
+        content_type: What it is, where the provider's key is ours; None leaves it as it came.
+    """
+    headers = asked.target.headers
+    if asked.caller.governed:
+        sent = governed_headers(
+            headers,
+            candidate,
+            secrets=[asked.token] if asked.token else [],
+            content_type=content_type,
+            decoded=decoded,
+        )
+    else:
+        sent = passed_headers(headers, decoded=decoded)
+    if body is None and asked.upload is not None and _has_body(asked):
+        length = asked.header("content-length")
+        whole = int(length) if length.isdecimal() else None
+        return Attempt(candidate, asked.method, sent, asked.upload.pieces(), whole)
+    return Attempt(candidate, asked.method, sent, body or asked.raw)
+
+
+def _has_body(asked: Asked) -> bool:
+    return bool(asked.header("transfer-encoding")) or asked.header("content-length") not in {
+        "",
+        "0",
+    }

@@ -1,0 +1,62 @@
+"""A circuit breaker: who failed several times in a row is left alone for a while (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+FAILURES: Final = 3
+PAUSE: Final = 30.0
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """How often somebody failed in a row; once open, from when on one may try again."""
+
+    failures: int = 0
+    until: float | None = None
+    probed: bool = False
+
+
+@dataclass(slots=True)
+class Breakers:
+    """One breaker for each key, all closed at first; only those who failed are remembered.
+
+    After `failures` in a row a breaker opens. When `pause` seconds have passed it lets one probe
+    through: if that succeeds it closes, otherwise it stays open for as long again.
+    """
+
+    failures: int = FAILURES
+    pause: float = PAUSE
+    _troubles: dict[Hashable, _Trouble] = field(default_factory=dict[Hashable, _Trouble])
+
+    def admit(self, keys: Iterable[Hashable], now: float) -> bool:
+        """Say whether to try what depends on all of these.
+
+        Who was admitted says afterwards how it went, by `succeeded`, `failed` or `gave_up`.
+        """
+        troubles = [self._troubles[key] for key in keys if key in self._troubles]
+        opened = [one for one in troubles if one.until is not None]
+        if any(one.probed or now < (one.until or 0.0) for one in opened):
+            return False
+        for one in opened:
+            one.probed = True
+        return True
+
+    def succeeded(self, key: Hashable) -> None:
+        """Close a breaker."""
+        self._troubles.pop(key, None)
+
+    def failed(self, key: Hashable, now: float) -> None:
+        """Count a failure; a probe that fails opens the breaker again."""
+        one = self._troubles.setdefault(key, _Trouble())
+        one.failures += 1
+        one.probed = False
+        if one.failures >= self.failures:
+            one.until = now + self.pause
+
+    def gave_up(self, key: Hashable) -> None:
+        """Take back that somebody tries: nothing came of it, and the next one may."""
+        if key in self._troubles:
+            self._troubles[key].probed = False

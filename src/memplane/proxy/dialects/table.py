@@ -1,0 +1,20 @@
+"""Which dialect is spoken at a path (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from memplane.proxy.dialects.anthropic import Anthropic
+from memplane.proxy.dialects.contract import Dialect
+from memplane.proxy.dialects.openai_chat import OpenAIChat
+from memplane.proxy.dialects.openai_responses import OpenAIResponses
+
+DIALECTS: Final[tuple[Dialect, ...]] = (OpenAIChat(), OpenAIResponses(), Anthropic())
+
+_AT: Final[Mapping[str, Dialect]] = {dialect.path: dialect for dialect in DIALECTS}
+
+
+def dialect_at(path: str) -> Dialect | None:
+    """Return the dialect of the requests to a path; None when their bodies are only passed on."""
+    return _AT.get(path)

@@ -1,0 +1,203 @@
+"""Which memories a prompt is given, and where they stand in it.
+
+Sticky: each prompt of a conversation keeps the block that it was given, at its end, with the same
+bytes in every later request; only the newest prompt is recalled for. In a pod's way the block of
+each request stands beside its last message and is not kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from memplane.clock import Clock
+from memplane.errors import MemplaneError
+from memplane.ledger.notes import DroppedBlock, Injected, InjectedBlock, Note
+from memplane.memory.contract import Block
+from memplane.memory.episode import microseconds
+from memplane.memory.injections import Injection
+from memplane.pod.contexts import AgentContext
+from memplane.proxy.blocks import contextual, fenced, time_line
+from memplane.proxy.body import Body
+from memplane.proxy.dialects.contract import Conversation, Dialect, Prompt
+from memplane.proxy.recalling import Asked, Recaller, Recollection
+from memplane.proxy.sticky import Sticky, is_same_turn
+
+_CONTEXT: Final = 3
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A request that may be given memories.
+
+    `left_out` is why it is none of the user's turns, or why memory is off for it; `beside` says
+    that its memory stands in a message of its own; who is `forgetful` has no memory at all.
+    """
+
+    context: AgentContext
+    broken: str
+    dialect: Dialect
+    body: Body
+    session: str
+    left_out: str
+    beside: bool
+    forgetful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A request's bytes as they go on, what is to be noted of it, and how its recall went."""
+
+    body: bytes
+    note: Note
+    recall: Recollection | None = None
+    injected: int = 0
+    """The bytes that this request's own recall added."""
+    replaced: bool = False
+    """Whether the bytes are others than those that came."""
+
+
+class Injecting:
+    """Gives requests their memories."""
+
+    def __init__(
+        self,
+        recaller: Recaller,
+        sticky: Sticky,
+        *,
+        clock: Clock,
+        nonce: Callable[[], str],
+        tells_time: bool = False,
+    ) -> None:
+        self._recaller = recaller
+        self._sticky = sticky
+        self._clock = clock
+        self._nonce = nonce
+        self._tells_time = tells_time
+
+    async def give(self, wanted: Wanted) -> Given:
+        """Give a request its memories; whatever fails, it goes on without."""
+        if wanted.left_out:
+            note = Note(session=wanted.session, left_out=wanted.left_out)
+            skipped = self._recaller.skipped(_asked(wanted, Conversation()), wanted.left_out)
+            return Given(wanted.body.raw, note, skipped)
+        if wanted.forgetful:
+            return Given(wanted.body.raw, Note(session=wanted.session))
+        conversation = wanted.dialect.conversation(wanted.body)
+        if conversation.injected:
+            # The client's own hook was first, and two blocks would say the same.
+            return Given(wanted.body.raw, Note(session=wanted.session))
+        if wanted.beside:
+            return await self._beside(wanted, conversation)
+        return await self._sticking(wanted, conversation)
+
+    async def _sticking(self, wanted: Wanted, conversation: Conversation) -> Given:
+        prompts = conversation.prompts
+        held = await self._held(wanted, prompts)
+        came: Recollection | None = None
+        added: Injection | None = None
+        if conversation.awaits and prompts and not self._is_known(held, prompts[-1], wanted):
+            held.pop(prompts[-1].place, None)
+            came = await self._recaller.recall(_asked(wanted, conversation))
+            added = self._made(wanted, prompts[-1], came)
+            if added is not None:
+                self._sticky.keep(added)
+                held[added.place] = added
+        texts = {one.index: held[one.place] for one in prompts if one.place in held}
+        blocks = {index: text.text for index, text in texts.items()}
+        body = wanted.dialect.with_blocks(wanted.body, blocks) if blocks else wanted.body.raw
+        injected = tuple(
+            Injected(
+                message=index,
+                service=text.service,
+                bytes=len(text.text.encode()),
+                blocks=text.blocks,
+                replayed=text is not added,
+            )
+            for index, text in texts.items()
+        )
+        own = len(added.text.encode()) if added is not None else 0
+        note = _note(wanted, came, injected)
+        return Given(body, note, came, own, replaced=bool(blocks))
+
+    async def _held(self, wanted: Wanted, prompts: Sequence[Prompt]) -> dict[str, Injection]:
+        places = [one.place for one in prompts]
+        try:
+            return await self._sticky.find(wanted.context.agent, places, wanted.session)
+        except MemplaneError as error:
+            _log.warning("what stands in a conversation could not be looked up: %s", error)
+            return {}
+
+    def _is_known(self, held: dict[str, Injection], prompt: Prompt, wanted: Wanted) -> bool:
+        text = held.get(prompt.place)
+        now = microseconds(self._clock())
+        return text is not None and is_same_turn(text, wanted.session, now)
+
+    def _made(self, wanted: Wanted, prompt: Prompt, came: Recollection) -> Injection | None:
+        text = fenced(came.kept, service=came.service, nonce=self._nonce())
+        if not text:
+            return None
+        return Injection(
+            agent=wanted.context.agent,
+            place=prompt.place,
+            session=wanted.session,
+            at=microseconds(self._clock()),
+            service=came.service,
+            text=text,
+            blocks=_named(came.blocks),
+        )
+
+    async def _beside(self, wanted: Wanted, conversation: Conversation) -> Given:
+        came = await self._recaller.recall(_asked(wanted, conversation))
+        said = time_line(self._now_at(wanted.context.timezone)) if self._tells_time else ""
+        text = contextual(came.kept, service=came.service, time_line=said)
+        body = wanted.dialect.with_context(wanted.body, text) if text else None
+        if body is None:
+            return Given(wanted.body.raw, _note(wanted, came, ()), came)
+        memory = contextual(came.kept, service=came.service)
+        size = len(memory.encode())
+        injected = Injected(
+            message=-1, service=came.service, bytes=size, blocks=_named(came.blocks)
+        )
+        note = _note(wanted, came, (injected,) if memory else ())
+        return Given(body, note, came, size, replaced=True)
+
+    def _now_at(self, timezone: str) -> datetime:
+        return self._clock().astimezone(ZoneInfo(timezone or "UTC"))
+
+
+def _asked(wanted: Wanted, conversation: Conversation) -> Asked:
+    """Ask a service with the whole conversation, as its contract says; here its end suffices."""
+    common = Asked(
+        context=wanted.context,
+        broken=wanted.broken,
+        wire=wanted.dialect.wire,
+        model=wanted.body.model,
+        session=wanted.session,
+    )
+    if wanted.context.memory is not None:
+        return replace(common, messages=conversation.messages, system=conversation.system)
+    said = [{"role": "user", "content": one.text} for one in conversation.prompts[-_CONTEXT:]]
+    return replace(common, messages=said)
+
+
+def _note(wanted: Wanted, came: Recollection | None, injected: tuple[Injected, ...]) -> Note:
+    dropped = came.kept.dropped if came is not None else ()
+    return Note(
+        session=wanted.session,
+        recall=came.status if came is not None else "",
+        injected=injected,
+        dropped=tuple(DroppedBlock(why=one.reason, id=one.id) for one in dropped),
+    )
+
+
+def _named(blocks: Sequence[Block]) -> tuple[InjectedBlock, ...]:
+    return tuple(
+        InjectedBlock(id=one.id, entry_ids=one.entry_ids, kind=one.kind, score=one.score)
+        for one in blocks
+    )

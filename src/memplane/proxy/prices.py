@@ -1,0 +1,165 @@
+"""What a turn cost, in US dollars (pure).
+
+An estimate. The table holds list prices as the vendors publish them on their pages about prices,
+for models that many use, as they were known when it was written; discounts, batches, tools, images
+and long prompts are not in it. A model that is not in it has no price: none is better than a
+wrong one. An operator's own table may be given instead.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+_MILLION: Final = 1_000_000
+_REPORTS_COST: Final = "openrouter"
+# A version of a model is its name and a date, and costs the same.
+_VERSION: Final = re.compile(
+    r"-(?:latest|preview|\d{4}-\d{2}-\d{2}|\d{8}|\d{4}|\d{3}|\d{2}-\d{4})", re.ASCII
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars for a million tokens; `cached` and `kept` are for a prompt's cached parts.
+
+    `cached` is what was found in a cache, `kept` is what was put into it.
+    """
+
+    prompt: float
+    completion: float
+    cached: float
+    kept: float = 0.0
+
+
+def _claude(prompt: float, completion: float) -> Price:
+    return Price(prompt, completion, cached=prompt / 10, kept=prompt * 5 / 4)
+
+
+PRICES: Final[Mapping[str, Price]] = {
+    "anthropic/claude-3-haiku": Price(0.25, 1.25, 0.03, 0.30),
+    "anthropic/claude-3-5-haiku": _claude(0.80, 4.00),
+    "anthropic/claude-3-5-sonnet": _claude(3.00, 15.00),
+    "anthropic/claude-3-7-sonnet": _claude(3.00, 15.00),
+    "anthropic/claude-haiku-4-5": _claude(1.00, 5.00),
+    "anthropic/claude-sonnet-4": _claude(3.00, 15.00),
+    "anthropic/claude-sonnet-4-5": _claude(3.00, 15.00),
+    "anthropic/claude-opus-4": _claude(15.00, 75.00),
+    "anthropic/claude-opus-4-1": _claude(15.00, 75.00),
+    "anthropic/claude-opus-4-5": _claude(5.00, 25.00),
+    "google/gemini-2.0-flash": Price(0.10, 0.40, 0.025),
+    "google/gemini-2.5-flash": Price(0.30, 2.50, 0.03),
+    "google/gemini-2.5-flash-lite": Price(0.10, 0.40, 0.01),
+    "google/gemini-2.5-pro": Price(1.25, 10.00, 0.125),
+    "openai/gpt-4.1": Price(2.00, 8.00, 0.50),
+    "openai/gpt-4.1-mini": Price(0.40, 1.60, 0.10),
+    "openai/gpt-4.1-nano": Price(0.10, 0.40, 0.025),
+    "openai/gpt-4o": Price(2.50, 10.00, 1.25),
+    "openai/gpt-4o-mini": Price(0.15, 0.60, 0.075),
+    "openai/gpt-5": Price(1.25, 10.00, 0.125),
+    "openai/gpt-5-mini": Price(0.25, 2.00, 0.025),
+    "openai/gpt-5-nano": Price(0.05, 0.40, 0.005),
+    "openai/o3": Price(2.00, 8.00, 0.50),
+    "openai/o3-mini": Price(1.10, 4.40, 0.55),
+    "openai/o4-mini": Price(1.10, 4.40, 0.275),
+    "xai/grok-3": Price(3.00, 15.00, 0.75),
+    "xai/grok-3-mini": Price(0.30, 0.50, 0.075),
+    "xai/grok-4": Price(3.00, 15.00, 0.75),
+}
+
+
+def cost_of(
+    provider: str,
+    model: str,
+    usage: object,
+    *,
+    prices: Mapping[str, Price] = PRICES,
+) -> float | None:
+    """Say what a turn cost; None when nobody knows.
+
+    What OpenRouter reports counts before the table, what others report counts after it.
+
+    Args:
+        provider: The name of who answered.
+        model: As the provider calls it.
+        usage: The `usage` of its answer, as it was decoded, whatever that is.
+        prices: By `<provider>/<model>`.
+    """
+    told = _members(usage)
+    reported = _amount(told.get("cost"))
+    if provider == _REPORTS_COST and reported is not None:
+        return reported
+    price = _price_of(provider, model, prices)
+    estimate = _estimate(price, told) if price is not None else None
+    return reported if estimate is None else estimate
+
+
+def _price_of(provider: str, model: str, prices: Mapping[str, Price]) -> Price | None:
+    maker = "google" if provider == "gemini" else provider
+    # A bridge knows a model by its maker's name and its own.
+    ref = model if provider == _REPORTS_COST else f"{maker}/{model}"
+    if ref in prices:
+        return prices[ref]
+    begun = [
+        name for name in prices if ref.startswith(name) and _VERSION.fullmatch(ref[len(name) :])
+    ]
+    return prices[max(begun, key=len)] if begun else None
+
+
+def _estimate(price: Price, told: Mapping[object, object]) -> float | None:
+    prompt = _count(told, "prompt_tokens", "input_tokens")
+    completion = _count(told, "completion_tokens", "output_tokens")
+    if prompt is None and completion is None:
+        return None
+    asked, said = prompt or 0, completion or 0
+    # Anthropic counts the cached parts beside the prompt, the others count them into it.
+    beside = _count(told, "cache_read_input_tokens") or 0
+    kept = _count(told, "cache_creation_input_tokens") or 0
+    within = min(_cached_within(told), asked)
+    dollars = (
+        (asked - within) * price.prompt
+        + (within + beside) * price.cached
+        + kept * price.kept
+        + said * price.completion
+    )
+    return dollars / _MILLION
+
+
+def _cached_within(told: Mapping[object, object]) -> int:
+    for name in ("prompt_tokens_details", "input_tokens_details"):
+        if cached := _count(_members(told.get(name)), "cached_tokens"):
+            return cached
+    return 0
+
+
+def _members(value: object) -> Mapping[object, object]:
+    return cast("Mapping[object, object]", value) if isinstance(value, Mapping) else {}
+
+
+def _count(told: Mapping[object, object], *names: str) -> int | None:
+    """Read a number of tokens; None when it says none that could be true."""
+    found = (told.get(name) for name in names)
+    return next(
+        (
+            one
+            for one in found
+            if isinstance(one, int)
+            and not isinstance(one, bool)
+            and 0 <= one <= _MILLION * _MILLION
+        ),
+        None,
+    )
+
+
+def _amount(value: object) -> float | None:
+    """Read a sum of money; None when it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        amount = float(value)
+    except OverflowError:
+        return None
+    return amount if math.isfinite(amount) and amount >= 0 else None

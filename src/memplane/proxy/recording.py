@@ -1,0 +1,70 @@
+"""Recording turns beside the stream: nobody who reads an answer waits for the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from memplane.errors import MemplaneError
+from memplane.ledger.entry import Entry, Turn
+from memplane.telemetry import Telemetry, TurnEvent
+
+_log = logging.getLogger(__name__)
+
+
+class Recording(Protocol):
+    """Where turns are recorded."""
+
+    def submit(self, turn: Turn) -> asyncio.Future[Entry]:
+        """Begin to record a turn; the future is its entry, once it is durable."""
+        ...
+
+
+class Recorder:
+    """Records turns, and then tells whoever goes on with them."""
+
+    def __init__(
+        self, ledger: Recording, telemetry: Telemetry, *, recorded: Callable[[str], None]
+    ) -> None:
+        self._ledger = ledger
+        self._telemetry = telemetry
+        self._recorded = recorded
+        self._waiting: set[asyncio.Future[Entry]] = set()
+        self._failing = False
+
+    def record(self, turn: Turn, told: TurnEvent) -> None:
+        """Record a turn and return at once; `told` is the event that tells what became of it."""
+        try:
+            future = self._ledger.submit(turn)
+        except MemplaneError as error:
+            self._missed(told, error)
+            return
+        self._waiting.add(future)
+        future.add_done_callback(lambda done: self._settled(done, turn.agent, told))
+
+    def _settled(self, future: asyncio.Future[Entry], agent: str, told: TurnEvent) -> None:
+        self._waiting.discard(future)
+        error = None if future.cancelled() else future.exception()
+        if error is not None:
+            self._missed(told, error)
+            return
+        self._failing = False
+        self._telemetry.tell(told)
+        self._recorded(agent)
+
+    def _missed(self, told: TurnEvent, error: BaseException) -> None:
+        if not self._failing:
+            # Once: a disk that fails does so for every turn. The ledger counts them all.
+            _log.error("turns are answered and not recorded: %s", error)
+        self._failing = True
+        missed = msgspec.structs.replace(told, outcome="not recorded", error=str(error))
+        self._telemetry.tell(missed)
+
+    async def drain(self) -> None:
+        """Wait until what was given is durable or has failed."""
+        while self._waiting:
+            await asyncio.wait(self._waiting)

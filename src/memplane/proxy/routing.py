@@ -1,0 +1,265 @@
+"""Where a request goes (pure).
+
+The address is always a configured one with the request's path and query after it. A path that a
+server could read as leading out of there is refused, and nothing else in a request has a say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+from urllib.parse import quote, unquote, urlsplit
+
+from memplane.proxy.addresses import base_url
+from memplane.proxy.candidate import Auth, Candidate, Provider
+
+Family: TypeAlias = Literal["openai", "anthropic"]
+
+OPENAI_UPSTREAM: Final = "https://api.openai.com/v1"
+ANTHROPIC_UPSTREAM: Final = "https://api.anthropic.com/v1"
+
+_VERSION: Final = "/v1"
+_ANTHROPIC: Final = "anthropic"
+_OPENAI: Final = "openai"
+_BRIDGE: Final = "openrouter"
+_PRIMARY: Final = "primary"
+_FALLBACK: Final = "fallback"
+_ANTHROPIC_PATHS: Final = ("/v1/messages", "/v1/complete")
+_ANTHROPIC_HEADER: Final = b"anthropic-version"
+_BAD_REQUEST: Final = 400
+_BAD_GATEWAY: Final = 502
+_LONGEST_SHOWN: Final = 100
+_MOST_ENCODINGS: Final = 8
+# What cannot stand in a request's first line, and the mark of a fragment; the rest is kept.
+_NOT_SENT: Final = re.compile(r"[^!-~]|#")
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """A model that an agent may use, and what for."""
+
+    slot: str
+    ref: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPolicy:
+    """What an agent may use. Whatever else it asks for, it gets the primary model.
+
+    There is one mode, `clamp`. A mode that is not known is read as that: too strict is seen, and
+    too loose is not.
+    """
+
+    allowed: tuple[Allowed, ...]
+    mode: str = "clamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """Whom to ask, one after the other until somebody answers."""
+
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why nobody is asked."""
+
+    status: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Upstreams:
+    """Where requests go that bring their own key; `upstreams` checks what an operator wrote."""
+
+    openai: str = OPENAI_UPSTREAM
+    anthropic: str = ANTHROPIC_UPSTREAM
+
+
+def upstreams(
+    openai: str = "", anthropic: str = "", *, allowed: Collection[str] = ()
+) -> Upstreams:
+    """Check the upstreams that an operator wrote; an empty one is the vendor's own.
+
+    Raises:
+        SettingsError: One of them is no address, or one that is never asked.
+    """
+    return Upstreams(
+        with_version(base_url(openai or OPENAI_UPSTREAM, "the OpenAI upstream", allowed=allowed)),
+        with_version(
+            base_url(anthropic or ANTHROPIC_UPSTREAM, "the Anthropic upstream", allowed=allowed)
+        ),
+    )
+
+
+def with_version(base: str) -> str:
+    """Add `/v1` to an address that has no path at all, as people write them."""
+    return base if urlsplit(base).path else base + _VERSION
+
+
+def passed_through(
+    path: str, query: str, headers: Sequence[tuple[bytes, bytes]], upstreams: Upstreams
+) -> Candidate | Refused:
+    """Choose the upstream of a request that brings its own key.
+
+    Args:
+        path: As it was sent, with its percent signs.
+        query: As it was sent, without its question mark.
+        headers: As they were sent.
+        upstreams: Where requests may go.
+    """
+    below = any(path == one or path.startswith(f"{one}/") for one in _ANTHROPIC_PATHS)
+    if below or any(name.lower() == _ANTHROPIC_HEADER for name, _ in headers):
+        provider, base = _ANTHROPIC, upstreams.anthropic
+    else:
+        provider, base = _OPENAI, upstreams.openai
+    url = _url(base, path, query)
+    return url if isinstance(url, Refused) else Candidate(provider, "", url)
+
+
+def route(
+    model: str,
+    *,
+    family: Family,
+    path: str,
+    query: str,
+    providers: Mapping[str, Provider],
+    policy: ModelPolicy | None = None,
+) -> Routed | Refused:
+    """Choose the providers of a request whose keys are ours.
+
+    Args:
+        model: What the request asks for, `<provider>/<model>` or the model alone.
+        family: Of the dialect.
+        path: As it was sent, with its percent signs.
+        query: As it was sent, without its question mark.
+        providers: By their names.
+        policy: What the agent may use; None is anything.
+    """
+    wanted = _wanted(model.strip(), policy)
+    if isinstance(wanted, Refused):
+        return wanted
+    found: list[Candidate] = []
+    for ref in dict.fromkeys(wanted):
+        candidate = _candidate(ref, family, _Target(path, query), providers)
+        if isinstance(candidate, Candidate):
+            found.append(candidate)
+        elif not found:
+            # Only a fallback may be missing.
+            return candidate
+    return Routed(tuple(found))
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    path: str
+    query: str
+
+
+def _wanted(model: str, policy: ModelPolicy | None) -> Sequence[str] | Refused:
+    """Say which models to try, in order."""
+    if policy is None:
+        return [model] if model else Refused(_BAD_REQUEST, "missing model")
+    if not policy.allowed:
+        return Refused(_BAD_GATEWAY, "this agent's model policy allows no model")
+    primary = next(
+        (one.ref for one in policy.allowed if one.slot == _PRIMARY), policy.allowed[0].ref
+    )
+    chosen = _allowed_ref(model, [one.ref for one in policy.allowed]) or primary
+    return [chosen, *(one.ref for one in policy.allowed if one.slot.startswith(_FALLBACK))]
+
+
+def _allowed_ref(model: str, refs: Sequence[str]) -> str | None:
+    """Find what was asked for among what is allowed; a name alone must mean one of them only."""
+    if model in refs:
+        return model
+    alike = [ref for ref in refs if model in _short_names(ref)]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _short_names(ref: str) -> Iterator[str]:
+    _, slash, name = ref.partition("/")
+    if slash:
+        yield name
+        yield name.rpartition("/")[2]
+
+
+def _candidate(
+    ref: str, family: Family, target: _Target, providers: Mapping[str, Provider]
+) -> Candidate | Refused:
+    named = _named(ref, family, providers)
+    if named is None:
+        return Refused(_BAD_GATEWAY, f"no provider is configured for the model {_shown(ref)}")
+    provider, model = named
+    if not provider.usable:
+        return Refused(_BAD_GATEWAY, f"the provider {provider.name} has no key that can be used")
+    url = _url(provider.base_url, target.path, target.query)
+    if isinstance(url, Refused):
+        return url
+    key = None if provider.auth is Auth.NONE else provider.key
+    return Candidate(provider.name, model, url, key, provider.auth)
+
+
+def _named(
+    ref: str, family: Family, providers: Mapping[str, Provider]
+) -> tuple[Provider, str] | None:
+    """Find the provider of a model and the provider's own name for it."""
+    prefix, slash, rest = ref.partition("/")
+    known = providers.get(prefix.strip().lower()) if slash else None
+    if slash and not (prefix.strip() and rest.strip()):
+        return None
+    if family == _ANTHROPIC:
+        return _named_anthropic(ref, known, providers.get(_ANTHROPIC))
+    if not slash:
+        known, rest, ref = providers.get(_OPENAI), ref, f"{_OPENAI}/{ref}"
+    if known is not None:
+        return known, rest
+    # The bridge knows models by the names of their makers.
+    bridge = providers.get(_BRIDGE)
+    return (bridge, ref) if bridge is not None else None
+
+
+def _named_anthropic(
+    ref: str, known: Provider | None, own: Provider | None
+) -> tuple[Provider, str] | None:
+    if known is not None:
+        speaks = known is own or known.format == _ANTHROPIC
+        return (known, ref.partition("/")[2]) if speaks else None
+    return (own, ref) if own is not None else None
+
+
+def _url(base: str, path: str, query: str) -> str | Refused:
+    """Put an address together that nobody can read as any other place than one below `base`."""
+    if not path.startswith("/") or _leaves(path):
+        return Refused(_BAD_REQUEST, "that path is not passed on")
+    below = path.removeprefix(_VERSION) if f"{path}/".startswith(f"{_VERSION}/") else path
+    # A question mark in a path was sent percent-encoded, or it would not be in the path.
+    tail = f"?{_sendable(query)}" if query else ""
+    return f"{base}{_sendable(below).replace('?', '%3F')}{tail}"
+
+
+def _leaves(path: str) -> bool:
+    """Say whether a server could read a path as leading upwards, however it is encoded."""
+    for _ in range(_MOST_ENCODINGS):
+        if "\\" in path or "\0" in path:
+            return True
+        segments = (one.partition(";")[0].strip() for one in path.split("/"))
+        if not {".", ".."}.isdisjoint(segments):
+            return True
+        decoded = unquote(path)
+        if decoded == path:
+            return False
+        path = decoded
+    return True
+
+
+def _sendable(text: str) -> str:
+    return _NOT_SENT.sub(lambda found: quote(found[0], safe="", errors="surrogatepass"), text)
+
+
+def _shown(text: str) -> str:
+    """Show what somebody sent on one line, and not more than a little of it."""
+    return ascii(text[:_LONGEST_SHOWN])

@@ -1,0 +1,360 @@
+"""One turn, top to bottom: whom to ask, what the prompt remembers, the answer, the record.
+
+The answer's bytes go to the client as they come. Everything else happens beside them, and none of
+it may keep the client waiting or fail its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from memplane.clock import Clock
+from memplane.errors import InvalidRequest, MemplaneError
+from memplane.ledger.entry import StreamReply, Turn, Usage
+from memplane.ledger.notes import Note
+from memplane.ledger.notes import encoded as encoded_note
+from memplane.pod.contexts import ProxiedAgent
+from memplane.proxy.answering import Client, pass_answer, refuse, tell_failure
+from memplane.proxy.asking import LONGEST, Asked, attempt_of
+from memplane.proxy.auxiliary import auxiliary
+from memplane.proxy.body import Body, body_of
+from memplane.proxy.candidate import Candidate
+from memplane.proxy.dialects.contract import Dialect
+from memplane.proxy.encodings import undone
+from memplane.proxy.headers import response_headers, value_of
+from memplane.proxy.injecting import Given, Injecting, Wanted
+from memplane.proxy.json_values import decoded_or_none, string
+from memplane.proxy.passing import Passing, pass_on, policy_of
+from memplane.proxy.prices import cost_of
+from memplane.proxy.recalling import recall_event
+from memplane.proxy.recording import Recorder
+from memplane.proxy.reply import Assembling, Ended, Kind
+from memplane.proxy.routing import Family, Refused, Routed
+from memplane.proxy.upstream_errors import UpstreamError
+from memplane.proxy.usage_chunk import WithoutUsage, asks_for_usage
+from memplane.redaction.redactor import Redacted
+from memplane.telemetry import Telemetry, TurnEvent
+
+_log = logging.getLogger(__name__)
+
+_SESSION_HEADERS: Final = ("x-claude-code-session-id", "session-id", "x-session-id")
+_SESSION_MEMBER: Final = "prompt_cache_key"
+_LONGEST_SESSION: Final = 200
+_MEMORY: Final = "x-memplane-memory"
+_OFF: Final = "memory off"
+_STREAM: Final = "text/event-stream"
+_LONG: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proxy:
+    """What turns are made with."""
+
+    passing: Passing
+    injecting: Injecting
+    recorder: Recorder
+    telemetry: Telemetry
+    clock: Clock
+    elapsed: Callable[[], float]
+    redact: Callable[[str], Redacted[str]]
+    injection: str = ""
+    ask_usage: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    """A turn that was read and routed."""
+
+    asked: Asked
+    dialect: Dialect
+    body: Body
+    agent: ProxiedAgent
+    candidates: tuple[Candidate, ...]
+    session: str
+    left_out: str
+    at: datetime
+    started: float
+
+
+async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client) -> None:
+    """Answer a turn, give it memories and record it."""
+    turn = _read(proxy, dialect, asked)
+    if isinstance(turn, Refused):
+        await refuse(client, turn)
+        return
+    if turn is None:
+        # Whatever it is, the provider will say what is wrong with it.
+        await pass_on(proxy.passing, asked, client)
+        return
+    proxy.telemetry.tell(_event(turn, "request"))
+    given = await _given(proxy, turn)
+    _tell_recall(proxy, given)
+    try:
+        outcome = await _relay(proxy, turn, given, client)
+    except UpstreamError as error:
+        proxy.telemetry.tell(_failed(proxy, turn, error))
+        await tell_failure(client, error)
+        return
+    except asyncio.CancelledError:
+        proxy.telemetry.tell(_event(turn, "error", error="the client left", outcome="cut"))
+        raise
+    _record(proxy, turn, given, outcome)
+
+
+# Before the answer.
+
+
+def _read(proxy: Proxy, dialect: Dialect, asked: Asked) -> _Turn | Refused | None:
+    """Read and route a turn; None when only its provider can say what is wrong with it."""
+    at, started = proxy.clock(), proxy.elapsed()
+    try:
+        body = body_of(undone(asked.raw, asked.header("content-encoding"), most=LONGEST))
+    except InvalidRequest:
+        invalid = Refused(HTTPStatus.BAD_REQUEST, "invalid JSON body")
+        return invalid if asked.caller.governed else None
+    try:
+        agent = proxy.passing.agent(asked.caller)
+        family: Family = "anthropic" if dialect.wire == "anthropic" else "openai"
+        routed = _routed(proxy, asked, family, model=body.model, agent=agent)
+    except MemplaneError as error:
+        return Refused(HTTPStatus.BAD_GATEWAY, str(error))
+    if isinstance(routed, Refused):
+        return routed
+    return _Turn(
+        asked=asked,
+        dialect=dialect,
+        body=body,
+        agent=agent,
+        candidates=routed.candidates,
+        session=_session(asked, body),
+        left_out=_left_out(dialect, asked, body),
+        at=at,
+        started=started,
+    )
+
+
+def _routed(
+    proxy: Proxy, asked: Asked, family: Family, *, model: str, agent: ProxiedAgent
+) -> Routed | Refused:
+    if not asked.caller.governed:
+        return proxy.passing.routes.passed(asked.target)
+    return proxy.passing.routes.governed(asked.target, model, family, policy_of(agent))
+
+
+def _session(asked: Asked, body: Body) -> str:
+    named = (asked.header(name) for name in _SESSION_HEADERS)
+    found = next(filter(None, named), "")
+    if not found and _SESSION_MEMBER in body.members:
+        found = string(decoded_or_none(bytes(body.members[_SESSION_MEMBER])))
+    return found[:_LONGEST_SESSION] if found.isprintable() else ""
+
+
+def _left_out(dialect: Dialect, asked: Asked, body: Body) -> str:
+    """Say why a request is given no memory and nothing is remembered of it."""
+    if asked.header(_MEMORY).lower() == "off":
+        return _OFF
+    headers: Mapping[str, str] = {
+        name.lower().decode("latin-1"): value.decode("latin-1")
+        for name, value in asked.target.headers
+    }
+    return auxiliary(dialect, body, headers)
+
+
+async def _given(proxy: Proxy, turn: _Turn) -> Given:
+    try:
+        return await proxy.injecting.give(_wanted(proxy, turn))
+    except Exception:  # noqa: BLE001 - see below
+        # Nothing that memory does may fail a turn, also nothing that nobody thought of.
+        _log.exception("a turn of %s goes on without memory", turn.asked.caller.agent)
+        return Given(turn.body.raw, Note(session=turn.session, left_out=turn.left_out))
+
+
+def _wanted(proxy: Proxy, turn: _Turn) -> Wanted:
+    in_pod = turn.asked.caller.in_pod
+    return Wanted(
+        context=turn.agent.context,
+        broken=turn.agent.broken,
+        dialect=turn.dialect,
+        body=turn.body,
+        session=turn.session,
+        left_out=turn.left_out,
+        beside=proxy.injection == "clawdapus" or (in_pod and not proxy.injection),
+        forgetful=in_pod and turn.agent.context.memory is None and not turn.agent.broken,
+    )
+
+
+def _tell_recall(proxy: Proxy, given: Given) -> None:
+    if given.recall is None:
+        return
+    event = recall_event(given.recall, ts=proxy.clock(), injected_bytes=given.injected)
+    if event is not None:
+        proxy.telemetry.emit(event, seconds=given.recall.seconds)
+
+
+# The answer.
+
+
+async def _relay(proxy: Proxy, turn: _Turn, given: Given, client: Client) -> _Outcome:
+    """Ask the candidates, and pass the answer on while it comes."""
+    asked, asking = turn.asked, _asking(proxy, turn, given)
+    attempts = [
+        attempt_of(asked, one, _body_for(turn, one, asking.body), decoded=asking.decoded)
+        for one in turn.candidates
+    ]
+    async with proxy.passing.upstream.send(attempts) as answer:
+        first = proxy.elapsed() - turn.started
+        answered = _Answered(answer.candidate, answer.status, first)
+        if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
+            await pass_answer(answer, client)
+            return _Outcome(None, answered)
+        stream = _STREAM in value_of(answer.headers, b"content-type").lower()
+        encoding = value_of(answer.headers, b"content-encoding")
+        assembling = Assembling(turn.dialect, stream=stream, encoding=encoding)
+        without = WithoutUsage() if asking.asked_usage and stream and not encoding else None
+        await client.begin(
+            answer.status, response_headers(answer.headers, unchanged=without is None)
+        )
+        async for chunk in answer.chunks():
+            assembling.feed(chunk)
+            passed = chunk if without is None else without.feed(chunk)
+            if passed:
+                await client.send(passed)
+        if without is not None and (rest := without.end()):
+            await client.send(rest)
+        await client.end()
+        # It takes a while to read much, and nobody else should wait for it.
+        is_long = assembling.length > _LONG
+        ended = await asyncio.to_thread(assembling.ended) if is_long else assembling.ended()
+        return _Outcome(ended, answered)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """Who answered, how, and after how many seconds."""
+
+    candidate: Candidate
+    status: int
+    first_byte: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What came of a turn: its reply, unless the provider refused it."""
+
+    ended: Ended | None
+    answered: _Answered
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """The bytes to send, and how they differ from those that came."""
+
+    body: bytes = field(repr=False)
+    decoded: bool
+    asked_usage: bool
+
+
+def _asking(proxy: Proxy, turn: _Turn, given: Given) -> _Asking:
+    body, replaced, asked_usage = given.body, given.replaced, False
+    if proxy.ask_usage:
+        with_usage = asks_for_usage(turn.dialect, body_of(body) if replaced else turn.body)
+        if with_usage is not None:
+            body, replaced, asked_usage = with_usage, True, True
+    renamed = any(one.model not in {"", turn.body.model} for one in turn.candidates)
+    if not replaced and not renamed:
+        return _Asking(turn.asked.raw, decoded=False, asked_usage=False)
+    return _Asking(body, decoded=True, asked_usage=asked_usage)
+
+
+def _body_for(turn: _Turn, candidate: Candidate, body: bytes) -> bytes:
+    """Return the body with the candidate's own name for the model."""
+    if candidate.model in {"", turn.body.model}:
+        return body
+    return body_of(body).with_members({"model": msgspec.json.encode(candidate.model)})
+
+
+# After the answer.
+
+
+def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
+    ended, answered = outcome.ended, outcome.answered
+    told = msgspec.structs.replace(
+        _event(turn, "response"),
+        latency_ms=_milliseconds(proxy.elapsed() - turn.started),
+        first_byte_ms=_milliseconds(answered.first_byte),
+        status_code=answered.status,
+        auxiliary=turn.left_out,
+    )
+    if ended is None:
+        proxy.telemetry.tell(msgspec.structs.replace(told, outcome="refused"))
+        return
+    usage = _priced(ended.usage, answered.candidate, turn.body.model)
+    told = msgspec.structs.replace(
+        told,
+        tokens_in=usage.prompt_tokens,
+        tokens_out=usage.completion_tokens,
+        cost_usd=usage.reported_cost_usd,
+        error=proxy.redact(ended.why).value if ended.why else "",
+    )
+    if ended.kind is Kind.CUT:
+        cut = msgspec.structs.replace(told, type="error", outcome="cut")
+        proxy.telemetry.tell(cut)
+        return
+    entry = Turn(
+        ts=turn.at,
+        agent=turn.asked.caller.agent,
+        path=turn.dialect.path,
+        requested_model=turn.body.model,
+        effective_provider=answered.candidate.provider,
+        effective_model=answered.candidate.model or turn.body.model,
+        status_code=answered.status,
+        stream=isinstance(ended.reply, StreamReply),
+        request_original=turn.body.raw,
+        request_effective=_body_for(turn, answered.candidate, given.body),
+        reply=ended.reply,
+        usage=usage,
+        status="error" if ended.kind is Kind.FAILED else "",
+        note=encoded_note(given.note),
+    )
+    proxy.recorder.record(entry, msgspec.structs.replace(told, outcome="recorded"))
+
+
+def _priced(usage: Usage, candidate: Candidate, model: str) -> Usage:
+    if not (usage.prompt_tokens or usage.completion_tokens or usage.reported_cost_usd):
+        return usage
+    counted = {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "cost": usage.reported_cost_usd,
+    }
+    cost = cost_of(candidate.provider, candidate.model or model, counted)
+    return Usage(usage.prompt_tokens, usage.completion_tokens, cost)
+
+
+def _event(turn: _Turn, kind: str, *, error: str = "", outcome: str = "") -> TurnEvent:
+    return TurnEvent(
+        ts=turn.at,
+        claw_id=turn.asked.caller.agent,
+        type=kind,
+        model=turn.body.model,
+        error=error,
+        outcome=outcome,
+    )
+
+
+def _failed(proxy: Proxy, turn: _Turn, error: UpstreamError) -> TurnEvent:
+    took = _milliseconds(proxy.elapsed() - turn.started)
+    told = _event(turn, "error", error=str(error), outcome="cut")
+    return msgspec.structs.replace(told, latency_ms=took)
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)

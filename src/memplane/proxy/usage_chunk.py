@@ -1,0 +1,60 @@
+"""Asking a stream for its usage, and taking the chunk that tells it out again (pure).
+
+Clients that did not ask for it have been seen to fail at a chunk without choices.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from memplane.proxy.body import Body
+from memplane.proxy.dialects.contract import Dialect
+from memplane.proxy.json_values import decoded_or_none, members
+
+_OPTIONS: Final = "stream_options"
+_INCLUDE: Final = "include_usage"
+_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_DATA: Final = b"data:"
+
+
+def asks_for_usage(dialect: Dialect, body: Body) -> bytes | None:
+    """Return the body with the wish to be told the usage; None when it is not for us to add."""
+    options = members(body.value(_OPTIONS))
+    if dialect.name != "openai_chat" or not body.stream or options.get(_INCLUDE) is not None:
+        return None
+    return body.with_members({_OPTIONS: msgspec.json.encode({**options, _INCLUDE: True})})
+
+
+class WithoutUsage:
+    """Passes a stream on, event by event, without the chunk that only tells the usage."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Return what may be passed on now."""
+        self._held += data
+        passed: list[bytes] = []
+        start = 0
+        for end in _END.finditer(self._held):
+            event = self._held[start : end.end()]
+            start = end.end()
+            if not _only_tells_usage(event):
+                passed.append(event)
+        self._held = self._held[start:]
+        return b"".join(passed)
+
+    def end(self) -> bytes:
+        """Return what is left."""
+        return self._held
+
+
+def _only_tells_usage(event: bytes) -> bool:
+    if b"usage" not in event:
+        return False
+    lines = (line for line in event.splitlines() if line.startswith(_DATA))
+    chunk = members(decoded_or_none(b"\n".join(line[len(_DATA) :].strip() for line in lines)))
+    return chunk.get("choices") == [] and chunk.get("usage") is not None

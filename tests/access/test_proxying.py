@@ -1,0 +1,77 @@
+"""Whose turn a request is: every way to be let through, and every refusal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from memplane.access.contexts import PodContext
+from memplane.access.grants import Grant, Scope
+from memplane.access.proxying import Caller, Here, Refused, Shown, caller_of
+
+LAPTOP = Here(pod=False, default="me")
+POD = Here(pod=True, default="me")
+NOBODY = Shown(named="", token="", grant=None, context=None, is_ours=False, nearby=True)
+PROVIDER_KEY = replace(NOBODY, token="sk-provider")
+CONTEXT = PodContext("analyst", "s3:cret")
+OF_POD = replace(NOBODY, token="analyst:s3:cret", context=CONTEXT, is_ours=True)
+
+
+def grant(agent: str | None, *scopes: Scope) -> Grant:
+    return Grant(id="1", name="named", agent=agent, scopes=frozenset(scopes))
+
+
+def of_token(agent: str | None, *scopes: Scope, named: str = "") -> Shown:
+    return replace(NOBODY, token="analyst:x", grant=grant(agent, *scopes), named=named)
+
+
+@pytest.mark.parametrize(
+    ("shown", "here", "expected"),
+    [
+        (PROVIDER_KEY, LAPTOP, Caller("me", governed=False)),
+        (NOBODY, LAPTOP, Caller("me", governed=False)),
+        (replace(PROVIDER_KEY, named="ada"), LAPTOP, Caller("ada", governed=False)),
+        (of_token("analyst", Scope.PROXY), LAPTOP, Caller("analyst", governed=True)),
+        (of_token("analyst", Scope.PROXY), POD, Caller("analyst", governed=True)),
+        (of_token(None, Scope.ADMIN, named="ada"), LAPTOP, Caller("ada", governed=True)),
+        (of_token(None, Scope.ADMIN), LAPTOP, Caller("me", governed=True)),
+        (OF_POD, POD, Caller("analyst", governed=True, in_pod=True)),
+        (replace(OF_POD, named="analyst"), POD, Caller("analyst", governed=True, in_pod=True)),
+    ],
+)
+def test_who_is_let_through(shown: Shown, here: Here, expected: Caller) -> None:
+    assert caller_of(shown, here, holds_token=False) == expected
+
+
+@pytest.mark.parametrize(
+    ("shown", "here", "expected"),
+    [
+        # A stranger on the network, and a token of ours that is good for nothing any more.
+        (replace(PROVIDER_KEY, nearby=False), LAPTOP, (401, "invalid bearer token")),
+        (replace(NOBODY, token="ada:old", is_ours=True), LAPTOP, (401, "invalid bearer token")),
+        (replace(PROVIDER_KEY, named="../x"), LAPTOP, (403, "agent context not found")),
+        # A token that reads must not spend, and none speaks for another agent.
+        (of_token("analyst", Scope.READ), LAPTOP, (403, "invalid agent secret")),
+        (of_token("analyst", Scope.PROXY, named="ada"), LAPTOP, (403, "invalid agent secret")),
+        # In a pod nobody comes without its token.
+        (NOBODY, POD, (401, "invalid bearer token")),
+        (PROVIDER_KEY, POD, (401, "invalid bearer token")),
+        (replace(OF_POD, token="analyst:wrong"), POD, (403, "invalid agent secret")),
+        (replace(OF_POD, context=None), POD, (403, "agent context not found")),
+        (
+            replace(OF_POD, context=PodContext("analyst", None)),
+            POD,
+            (403, "agent context not found"),
+        ),
+        (replace(OF_POD, named="other"), POD, (403, "agent context not found")),
+    ],
+)
+def test_who_is_refused(shown: Shown, here: Here, expected: tuple[int, str]) -> None:
+    assert caller_of(shown, here, holds_token=False) == Refused(*expected)
+
+
+def test_an_agent_that_holds_a_token_is_never_served_without_it() -> None:
+    assert caller_of(PROVIDER_KEY, LAPTOP, holds_token=True) == Refused(
+        401, "invalid bearer token"
+    )

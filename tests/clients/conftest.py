@@ -1,0 +1,23 @@
+"""What the tests with real clients share: a scripted upstream and folders for Claude Code."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.claude_code import ClaudeCode
+from tests.support.upstream import Upstream, running_upstream
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[Upstream]:
+    async with running_upstream() as running:
+        yield running
+
+
+@pytest.fixture
+def claude_at(tmp_path: Path) -> Callable[[str], ClaudeCode]:
+    """Claude Code for an address, always of the same user and in the same project."""
+    return lambda address: ClaudeCode(address, tmp_path / "claude", tmp_path / "project")

@@ -1,0 +1,107 @@
+"""What was put into conversations: kept, found again, and gone with what it cites."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from memplane.ledger.notes import InjectedBlock, Note, encoded
+from memplane.ledger.tombstones import Tombstone, append_tombstones
+from memplane.memory.injections import KEPT_FOR, Injection
+from tests.memory.remembering import entry, memory_in, raw, recall
+from tests.support.turns import record, turn
+
+NOW = 1_900_000_000_000_000
+
+
+def injection(
+    place: str = "p1",
+    session: str = "s1",
+    *,
+    at: int = NOW,
+    agent: str = "analyst",
+    **more: object,
+) -> Injection:
+    entries = more.get("entries", ("hist1_a",))
+    assert isinstance(entries, tuple)
+    blocks = (InjectedBlock(id="b", entry_ids=entries, kind="turn"),)
+    text = f"what stands at {place} of {session}"
+    return Injection(agent, place, session, at, "memplane", text, blocks)
+
+
+async def test_what_was_kept_is_found_whole_the_newest_first(tmp_path: Path) -> None:
+    older, newer = injection(session="s1"), injection(session="s2", at=NOW + 1)
+    other = injection("p2")
+    async with memory_in(tmp_path) as memory:
+        await memory.keep_injected([older, newer, other])
+        assert await memory.injected("analyst", ["p1"]) == [newer, older]
+        assert (await memory.injected("analyst", ["p1", "p2", "p3"]))[0] == newer
+        assert await memory.injected("analyst", []) == []
+    async with memory_in(tmp_path) as memory:
+        assert await memory.injected("analyst", ["p2"]) == [other]
+
+
+async def test_an_agent_never_finds_what_was_put_into_anothers_prompt(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await memory.keep_injected([injection(agent="one")])
+        assert await memory.injected("two", ["p1"]) == []
+
+
+async def test_the_same_place_of_a_session_has_one_text(tmp_path: Path) -> None:
+    again = injection(at=NOW + 5, entries=("hist1_b",))
+    async with memory_in(tmp_path) as memory:
+        await memory.keep_injected([injection()])
+        await memory.keep_injected([again])
+        assert await memory.injected("analyst", ["p1"]) == [again]
+
+
+async def test_forgetting_an_entry_takes_the_texts_that_cite_it(tmp_path: Path) -> None:
+    cited, other = injection("p1"), injection("p2", entries=("hist1_b",))
+    async with memory_in(tmp_path) as memory:
+        await memory.keep_injected([cited, other, injection(agent="two")])
+        await memory.forget("analyst", ["hist1_a"])
+        assert await memory.injected("analyst", ["p1", "p2"]) == [other]
+        assert len(await memory.injected("two", ["p1"])) == 1
+        # What was recalled before and is kept only now does not bring it back.
+        await memory.keep_injected([cited])
+        assert await memory.injected("analyst", ["p1"]) == []
+
+
+async def test_a_tombstone_of_another_process_counts_at_the_next_start(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await memory.keep_injected([injection()])
+    stone = Tombstone("2026-11-16T00:00:00Z", "analyst", "", "hist1_a", "")
+    append_tombstones(tmp_path / "tombstones", "analyst", [stone])
+    async with memory_in(tmp_path) as memory:
+        assert await memory.injected("analyst", ["p1"]) == []
+
+
+async def test_what_nobody_goes_on_with_is_dropped(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await memory.keep_injected([injection("p1", at=1), injection("p2", at=NOW + KEPT_FOR)])
+    async with memory_in(tmp_path) as memory:
+        found = await memory.injected("analyst", ["p1", "p2"])
+        assert [one.place for one in found] == ["p2"]
+
+
+async def test_a_rebuild_keeps_them(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await memory.retain("analyst", raw(entry("I like green tea")))
+        await memory.keep_injected([injection()])
+        await memory.rebuild()
+        assert len(await memory.injected("analyst", ["p1"])) == 1
+
+
+async def test_nothing_is_remembered_of_a_turn_that_is_left_out(tmp_path: Path) -> None:
+    await record(
+        tmp_path / "ledger",
+        [
+            turn("Write a title about green tea", note=encoded(Note(left_out="title"))),
+            turn("I like green tea", note=encoded(Note(session="s1"))),
+        ],
+    )
+    async with memory_in(tmp_path) as memory:
+        found = await recall(memory, "green tea")
+        assert any("I like green tea" in block.text for block in found)
+        assert not any("title" in block.text for block in found)
+        outcome = await memory.rebuild()
+        assert outcome.same

@@ -1,0 +1,218 @@
+"""P9: what a reply was does not depend on how its bytes were cut, and nothing raises.
+
+Controls, in this file and seen red: a parser that decodes each chunk by itself, one that drops
+what has no end of line yet, one that forgets a CR whose LF comes later, one that sees a byte order
+mark in each chunk, and a reply without its last chunk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memplane.ledger.entry import StreamReply
+from memplane.proxy.dialects.contract import Dialect
+from memplane.proxy.dialects.table import DIALECTS
+from memplane.proxy.reply import Assembling, Ended
+from memplane.proxy.sse import Event, Events
+from tests.proxy.proofs.streams import SMALL, Stream, eight_megabytes, long_streams
+
+RECHUNKINGS = 2000
+SEED = 20261116
+
+Parse = Callable[[Iterable[bytes]], list[Event]]
+
+
+def assembled(dialect: Dialect, chunks: Iterable[bytes]) -> Ended:
+    assembling = Assembling(dialect, stream=True, encoding="")
+    for chunk in chunks:
+        assembling.feed(chunk)
+    return assembling.ended()
+
+
+def parsed(chunks: Iterable[bytes]) -> list[Event]:
+    events = Events()
+    found = [event for chunk in chunks for event in events.feed(chunk)]
+    return found + events.end()
+
+
+def everywhere(body: bytes) -> Iterator[list[bytes]]:
+    """Cut at every offset, at every pair of neighbouring ones, and into single bytes."""
+    for at in range(len(body) + 1):
+        yield [body[:at], body[at:]]
+        yield [body[:at], body[at : at + 1], body[at + 1 :]]
+    yield [body[at : at + 1] for at in range(len(body))]
+
+
+def at_random(body: bytes, chosen: random.Random, times: int) -> Iterator[list[bytes]]:
+    for _ in range(times):
+        count = min(chosen.choice((1, 3, 20, 200)), len(body))
+        cuts = [0, *sorted(chosen.sample(range(len(body) + 1), count)), len(body)]
+        yield [body[start:end] for start, end in pairwise(cuts)]
+
+
+def differs(stream: Stream, chunkings: Iterable[list[bytes]], parse: Parse) -> bool:
+    """Say whether events depend on the cuts, or tell another end than the whole did."""
+    whole = parsed([stream.body])
+    return any(parse(chunks) != whole for chunks in chunkings)
+
+
+def test_there_are_enough_streams_of_every_dialect() -> None:
+    assert len(SMALL) >= 50
+    assert {stream.dialect for stream in SMALL} == set(DIALECTS)
+    assert len({stream.name for stream in SMALL}) == len(SMALL)
+
+
+@pytest.mark.parametrize("stream", SMALL, ids=lambda stream: stream.name)
+def test_each_stream_ends_as_it_should(stream: Stream) -> None:
+    ended = assembled(stream.dialect, [stream.body])
+
+    assert (ended.kind, ended.usage) == (stream.kind, stream.usage)
+    assert ended.reply == StreamReply(stream.body if stream.body.strip() else b"")
+
+
+@pytest.mark.parametrize("stream", SMALL, ids=lambda stream: stream.name)
+def test_cut_at_every_offset(stream: Stream) -> None:
+    expected = assembled(stream.dialect, [stream.body])
+
+    assert not differs(stream, everywhere(stream.body), parsed)
+    assert all(assembled(stream.dialect, cut) == expected for cut in everywhere(stream.body))
+
+
+@pytest.mark.parametrize("stream", long_streams(), ids=lambda stream: stream.name)
+def test_long_streams_cut_at_random(stream: Stream) -> None:
+    chosen = random.Random(SEED)  # noqa: S311 - failures must come again
+    expected = assembled(stream.dialect, [stream.body])
+    digest = hashlib.sha256(stream.body).digest()
+
+    assert (expected.kind, expected.usage) == (stream.kind, stream.usage)
+    for chunks in at_random(stream.body, chosen, RECHUNKINGS // len(long_streams())):
+        ended = assembled(stream.dialect, chunks)
+        assert ended == expected
+        assert hashlib.sha256(ended.reply.body).digest() == digest
+        assert not differs(stream, [chunks], parsed)
+
+
+@pytest.mark.parametrize(
+    "times", [RECHUNKINGS, pytest.param(10_000, marks=pytest.mark.long)], ids=["fast", "long"]
+)
+def test_small_streams_cut_at_random_into_many_pieces(times: int) -> None:
+    chosen = random.Random(SEED + times)  # noqa: S311 - failures must come again
+    for _ in range(times):
+        stream = chosen.choice(SMALL)
+        for chunks in at_random(stream.body, chosen, 1):
+            assert not differs(stream, [chunks], parsed)
+
+
+def test_an_event_of_eight_megabytes() -> None:
+    stream = eight_megabytes()
+    expected = assembled(stream.dialect, [stream.body])
+    whole = parsed([stream.body])
+
+    assert len(stream.body) > 8_000_000
+    assert (expected.kind, expected.usage) == (stream.kind, stream.usage)
+    for size in (1000, 4096, 65_537):
+        chunks = [stream.body[at : at + size] for at in range(0, len(stream.body), size)]
+        assert assembled(stream.dialect, chunks) == expected
+        assert parsed(chunks) == whole
+
+
+@given(st.sampled_from(DIALECTS), st.lists(st.binary(max_size=50), max_size=10))
+@settings(max_examples=300)
+def test_any_bytes(dialect: Dialect, chunks: list[bytes]) -> None:
+    assert assembled(dialect, chunks) == assembled(dialect, [b"".join(chunks)])
+    assert parsed(chunks) == parsed([b"".join(chunks)])
+
+
+_PIECES = st.sampled_from(
+    (
+        *(b"\r", b"\n", b"\n\n", b"data:", b"data: ", b"event: error", b"event: message_stop"),
+        *(
+            b"[DONE]",
+            b'{"type":"message_stop"}',
+            b'{"usage":{"input_tokens":3}}',
+            b'{"error":"x"}',
+        ),
+        *(b"\xef\xbb\xbf", b":", b" ", b"\xf0\x9f", b'{"type":"response.completed"}', b"_tokens"),
+    )
+)
+
+
+@given(st.sampled_from(DIALECTS), st.lists(_PIECES, max_size=25))
+@settings(max_examples=500)
+def test_reading_only_events_that_tell_something_is_reading_all(
+    dialect: Dialect, pieces: list[bytes]
+) -> None:
+    """The reply reads few events; here every one is read, one after the other."""
+    body = b"".join(pieces)
+    ended = assembled(dialect, pieces)
+    if not body.strip():
+        return
+
+    separate = [assembled(dialect, [whole_event(one)]) for one in parsed([body])]
+
+    kinds = {one.kind.value for one in separate}
+    expected = next((kind for kind in ("failed", "whole") if kind in kinds), "cut")
+    assert ended.kind.value == expected
+    assert ended.usage.prompt_tokens == max(
+        (one.usage.prompt_tokens for one in separate), default=0
+    )
+
+
+def whole_event(event: Event) -> bytes:
+    lines = [f"data: {line}" for line in event.data.split("\n")]
+    return "\n".join((f"event: {event.name}", *lines, "", "")).encode()
+
+
+class _DecodesEachChunk(Events):
+    def feed(self, data: bytes) -> list[Event]:
+        return super().feed(data.decode("utf-8", "replace").encode())
+
+
+class _DropsTheTail(Events):
+    def feed(self, data: bytes) -> list[Event]:
+        found = super().feed(data)
+        self._unfinished.clear()
+        return found
+
+
+class _ForgetsTheReturn(Events):
+    def feed(self, data: bytes) -> list[Event]:
+        self._after_return = False
+        return super().feed(data)
+
+
+class _SeesMarksInEachChunk(Events):
+    def feed(self, data: bytes) -> list[Event]:
+        return super().feed(data.removeprefix(b"\xef\xbb\xbf"))
+
+
+@pytest.mark.parametrize(
+    "broken", [_DecodesEachChunk, _DropsTheTail, _ForgetsTheReturn, _SeesMarksInEachChunk]
+)
+def test_a_broken_parser_is_caught(broken: type[Events]) -> None:
+    def parse(chunks: Iterable[bytes]) -> list[Event]:
+        events = broken()
+        found = [event for chunk in chunks for event in events.feed(chunk)]
+        return found + events.end()
+
+    assert any(differs(stream, everywhere(stream.body), parse) for stream in SMALL)
+
+
+def test_a_reply_without_its_last_chunk_is_caught() -> None:
+    caught = [
+        stream
+        for stream in SMALL
+        if any(
+            assembled(stream.dialect, cut[:-1]) != assembled(stream.dialect, cut)
+            for cut in everywhere(stream.body)
+        )
+    ]
+
+    assert len(caught) > len(SMALL) / 2

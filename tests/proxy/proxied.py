@@ -1,0 +1,170 @@
+"""The proxy with all its parts, served on a free port, before a scripted upstream."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import uvicorn
+
+from memplane.assemble import open_local_plane, open_proxy, open_telemetry
+from memplane.home import Home
+from memplane.http.app import create_app
+from memplane.http.boundary import loopback_hosts
+from memplane.http.demo import Beside
+from memplane.http.protocol import StrictProtocol
+from memplane.http.proxy_api import ProxyDoor, proxy_endpoints
+from memplane.ledger.folder import AgentFolder
+from memplane.ledger.notes import Note, note_of
+from memplane.ledger.reader import entries
+from memplane.memory.contract import Ask, Block
+from memplane.plane.local import LocalPlane
+from memplane.proxy.turn import Proxy
+from memplane.settings import Settings
+from memplane.settings.sources import load_settings
+from memplane.telemetry import Telemetry
+from tests.support.upstream import Upstream, running_upstream
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a client was answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(slots=True)
+class Proxied:
+    """A proxy that is served."""
+
+    address: str
+    upstream: Upstream
+    plane: LocalPlane
+    proxy: Proxy
+    settings: Settings
+    http: aiohttp.ClientSession
+    server: uvicorn.Server
+    told: Path
+    headers: dict[str, str] = field(default_factory=lambda: {"Authorization": "Bearer sk-own"})
+
+    async def post(
+        self,
+        path: str,
+        body: object,
+        *,
+        agent: str = "ada",
+        headers: Mapping[str, str] | None = None,
+    ) -> Answered:
+        """Post a body, JSON or bytes as they are, and read the whole answer."""
+        data = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        below = f"/agent/{agent}" if agent else ""
+        async with self.http.post(
+            f"{self.address}{below}{path}",
+            data=io.BytesIO(data),
+            headers={"Content-Type": "application/json", **self.headers, **(headers or {})},
+        ) as reply:
+            return Answered(reply.status, reply.headers, await reply.read())
+
+    async def chat(self, *said: str, agent: str = "ada", **more: Any) -> Answered:
+        """Say something over OpenAI's chat dialect; every second text is the model's."""
+        roles = ("user", "assistant")
+        messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)]
+        headers = more.pop("headers", None)
+        body = {"model": "gpt-4o", "messages": messages, **more}
+        return await self.post("/v1/chat/completions", body, agent=agent, headers=headers)
+
+    async def recorded(self, agent: str = "ada") -> list[dict[str, Any]]:
+        """Return an agent's entries, once everything given to the recorder is durable."""
+        await self.proxy.recorder.drain()
+        folder = AgentFolder(self.settings.ledger.dir, agent)
+        return [msgspec.json.decode(line) for _, line in entries(folder)]
+
+    def note(self, entry: Mapping[str, Any]) -> Note:
+        """Return what is said about an entry."""
+        folder = AgentFolder(self.settings.ledger.dir, entry["claw_id"])
+        return note_of(folder, entry["id"]) or Note()
+
+    async def remembered(self, agent: str, question: str) -> tuple[Block, ...]:
+        """Ask the memory, once it has followed the ledger."""
+        await self.proxy.recorder.drain()
+        memory = await self.plane.remembering.memory()
+        await memory.follow()
+        return (await self.plane.recall(Ask(agent=agent, text=question))).memories
+
+    def events(self, kind: str = "") -> list[dict[str, Any]]:
+        """Return what was told, all or of one kind."""
+        lines = self.told.read_bytes().splitlines() if self.told.exists() else []
+        told = [msgspec.json.decode(line) for line in lines]
+        return [one for one in told if not kind or one["type"] == kind]
+
+
+@asynccontextmanager
+async def proxied(folder: Path, **settings: str) -> AsyncIterator[Proxied]:
+    """Serve the proxy of a home in a folder; `proxy__injection` is the setting proxy.injection."""
+    async with running_upstream() as upstream:
+        flags = {
+            "home": str(folder / "home"),
+            "proxy.upstream_openai": upstream.address,
+            "proxy.upstream_anthropic": upstream.address,
+            **{name.replace("__", "."): value for name, value in settings.items()},
+        }
+        chosen = load_settings(flags, {})
+        home = Home(chosen.home)
+        home.create()
+        telemetry = open_telemetry(chosen)
+        async with (
+            open_local_plane(chosen, admins={"home": home.token()}, serving=True) as plane,
+            open_proxy(chosen, plane, telemetry) as proxy,
+            _served(chosen, plane, proxy, telemetry) as (server, port),
+            aiohttp.ClientSession(auto_decompress=False) as http,
+        ):
+            address = f"http://127.0.0.1:{port}"
+            yield Proxied(
+                address, upstream, plane, proxy, chosen, http, server, home.telemetry_file
+            )
+
+
+@asynccontextmanager
+async def _served(
+    settings: Settings, plane: LocalPlane, proxy: Proxy, telemetry: Telemetry
+) -> AsyncIterator[tuple[uvicorn.Server, int]]:
+    del telemetry
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(2048)
+    port = listening.getsockname()[1]
+    door = ProxyDoor(
+        proxy=proxy,
+        tokens=plane.issued,
+        context_root=settings.context_root,
+        default_agent=settings.agent or "default",
+    )
+    app = create_app(
+        plane, hosts=loopback_hosts(port), tokens=plane.issued, endpoints=proxy_endpoints(door)
+    )
+    config = uvicorn.Config(
+        app,
+        http=StrictProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=2,
+    )
+    server = Beside(config)
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        yield server, port
+    finally:
+        server.should_exit = True
+        await serving

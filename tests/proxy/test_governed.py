@@ -1,0 +1,354 @@
+"""Governed agents: tokens of ours, providers' keys that only we have, pods and their services."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memplane.access.grants import Scope, TokenWanted
+from tests.proxy.proxied import Proxied, proxied
+from tests.support.answers import (
+    Said,
+    anthropic_json,
+    chat_events,
+    chat_json,
+    chat_stream,
+    openai_error,
+    whole,
+)
+from tests.support.upstream import Answer, End
+
+CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+KEY = "sk-provider-0123456789abcdef"
+SECRET = "5ecre7:with-a-colon"
+ASKED = [{"role": "user", "content": "What is Ada allergic to?"}]
+SAID = Said("Peanuts.")
+
+
+def write_providers(folder: Path, door: Proxied, **more: dict[str, Any]) -> None:
+    base = f"{door.upstream.address}/v1"
+    providers: dict[str, Any] = {
+        "openai": {"base_url": base, "api_key": KEY},
+        "anthropic": {"base_url": base, "api_key": KEY},
+        **more,
+    }
+    (folder / "providers.json").write_text(json.dumps({"providers": providers}))
+
+
+async def token_of(door: Proxied, agent: str, *scopes: Scope) -> dict[str, str]:
+    issued = await door.plane.issue_token(TokenWanted(agent=agent, scopes=scopes))
+    return {"Authorization": f"Bearer {issued.token.reveal()}"}
+
+
+def write_context(root: Path, agent: str = "ada", **files: Any) -> dict[str, str]:
+    """What a compile leaves for an agent; returns the headers that the agent sends."""
+    folder = root / agent
+    folder.mkdir(parents=True, exist_ok=True)
+    metadata = {
+        "service": agent,
+        "pod": "crew",
+        "type": "claude",
+        "token": f"{agent}:{SECRET}",
+        "timezone": "Europe/Berlin",
+        **files.pop("metadata", {}),
+    }
+    for name, body in {"metadata": metadata, **files}.items():
+        text = body if isinstance(body, str) else json.dumps(body)
+        (folder / f"{name}.json").write_text(text)
+    return {"Authorization": f"bearer {agent}:{SECRET}"}
+
+
+def manifest(door: Proxied, **more: Any) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "service": "mem-svc",
+        "base_url": door.upstream.address,
+        "recall": {"path": "/recall"},
+        "retain": {"path": "/retain"},
+        **more,
+    }
+
+
+def memories(*texts: str, **more: Any) -> Answer:
+    body = {"memories": [{"text": text, "kind": "profile", **more} for text in texts]}
+    return whole(json.dumps(body).encode())
+
+
+async def test_an_agents_token_stays_here_and_the_providers_key_is_ours(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        door.upstream.at(CHAT, chat_json(SAID))
+        door.upstream.at(MESSAGES, anthropic_json(SAID))
+        own = await token_of(door, "ada", Scope.PROXY)
+        secret = own["Authorization"].removeprefix("Bearer ")
+        # Also where it stands in a place of its own.
+        sent = {**own, "X-Trace": f"t {secret}", "Cookie": secret}
+        body = {"model": "openai/gpt-4o", "messages": ASKED}
+        assert (await door.post(CHAT, body, agent="", headers=sent)).status == 200
+        by_key = {"Authorization": "", "x-api-key": secret}
+        body = {"model": "claude-x", "messages": ASKED}
+        assert (await door.post(MESSAGES, body, agent="", headers=by_key)).status == 200
+        chat, messages = door.upstream.received
+        assert chat.header("authorization") == f"Bearer {KEY}"
+        assert messages.header("x-api-key") == KEY
+        assert all(secret.encode() not in one.head + one.body for one in (chat, messages))
+        assert chat.json()["model"] == "gpt-4o"
+        first, second = await door.recorded("ada")
+        assert (first["requested_model"], first["effective_model"]) == ("openai/gpt-4o", "gpt-4o")
+        assert (first["effective_provider"], second["effective_provider"]) == (
+            "openai",
+            "anthropic",
+        )
+
+
+async def test_an_agent_that_holds_a_token_is_not_served_without_it(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        own = await token_of(door, "ada", Scope.PROXY)
+        refused = await door.chat("hello", agent="ada")
+        assert refused.status == 401
+        assert json.loads(refused.body)["error"]["message"] == "invalid bearer token"
+        reading = await token_of(door, "bob", Scope.READ)
+        assert (await door.chat("hello", agent="bob", headers=reading)).status == 403
+        assert (await door.chat("hello", agent="bob", headers=own)).status == 403
+        assert door.upstream.received == []
+
+
+async def test_an_unroutable_model_is_refused_before_anything_is_recalled(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        own = await token_of(door, "ada", Scope.PROXY)
+        answered = await door.post(
+            CHAT, {"model": "nobody/x", "messages": ASKED}, agent="", headers=own
+        )
+        assert answered.status == 502
+        assert "nobody/x" in json.loads(answered.body)["error"]["message"]
+        answered = await door.post(CHAT, {"messages": ASKED}, agent="", headers=own)
+        assert (answered.status, json.loads(answered.body)["error"]["message"]) == (
+            400,
+            "missing model",
+        )
+        answered = await door.post(CHAT, b"{", agent="", headers=own)
+        assert json.loads(answered.body)["error"]["message"] == "invalid JSON body"
+        assert door.events("memory_op") == []
+
+
+async def test_a_provider_without_a_key_may_be_asked_when_it_says_so(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        local = {"base_url": f"{door.upstream.address}/v1", "auth": "none"}
+        write_providers(door.settings.home, door, local=local)
+        door.upstream.at(CHAT, chat_json(SAID))
+        own = await token_of(door, "ada", Scope.PROXY)
+        body = {"model": "local/llama", "messages": ASKED}
+        assert (await door.post(CHAT, body, agent="", headers=own)).status == 200
+        (received,) = door.upstream.received
+        assert received.header("authorization") is None
+        assert received.header("x-api-key") is None
+
+
+async def test_our_key_is_taken_out_of_a_providers_error(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        door.upstream.at(CHAT, openai_error(401, "auth", f"Incorrect API key provided: {KEY}."))
+        own = await token_of(door, "ada", Scope.PROXY)
+        body = {"model": "gpt-4o", "messages": ASKED}
+        answered = await door.post(CHAT, body, agent="", headers=own)
+        assert answered.status == 401
+        assert KEY.encode() not in answered.body
+        assert b"Incorrect API key provided: [redacted]." in answered.body
+
+
+async def test_a_pods_agent_is_known_by_its_context(tmp_path: Path) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(door.settings.home, door)
+        door.upstream.at(CHAT, chat_json(SAID))
+        own = write_context(root)
+        body = {"model": "openai/gpt-4o", "messages": ASKED}
+
+        async def asked(**headers: str) -> tuple[int, str]:
+            answered = await door.post(CHAT, body, agent="", headers=headers)
+            error = json.loads(answered.body).get("error", {})
+            return answered.status, error.get("message", "")
+
+        assert await asked(**own) == (200, "")
+        assert await asked(Authorization="", **{"x-api-key": f"ada:{SECRET}"}) == (200, "")
+        assert await asked(Authorization="") == (401, "invalid bearer token")
+        assert await asked() == (401, "invalid bearer token")  # a provider's key is no token
+        assert await asked(Authorization="Bearer ada:x") == (403, "invalid agent secret")
+        assert await asked(Authorization="Bearer bob:x") == (403, "agent context not found")
+        (root / "ada" / "metadata.json").write_text("{")
+        assert await asked(**own) == (403, "agent context not found")
+        # Nobody remembers for an agent without a manifest, and nobody says so.
+        assert door.events("memory_op") == []
+
+
+async def test_a_pods_agent_is_given_its_services_memories(tmp_path: Path) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(door.settings.home, door)
+        token = {"type": "bearer", "token": "of-the-service"}
+        own = write_context(root, memory=manifest(door, auth=token))
+        door.upstream.at(CHAT, chat_json(SAID))
+        door.upstream.at(MESSAGES, anthropic_json(SAID))
+        door.upstream.at("/recall", memories("Ada is allergic to peanuts.", score=0.934))
+        history = [
+            {"role": "system", "content": "You are kind."},
+            {"role": "user", "content": "Hello, key sk-live-123456789"},
+            {"role": "assistant", "content": "Hello."},
+            *ASKED,
+        ]
+        await door.post(CHAT, {"model": "openai/m", "messages": history}, agent="", headers=own)
+        (recall,) = door.upstream.asked("/recall")
+        asked = recall.json()
+        assert recall.header("authorization") == "Bearer of-the-service"
+        assert (asked["agent_id"], asked["pod"]) == ("ada", "crew")
+        assert asked["metadata"] == {
+            "path": "openai",
+            "requested_model": "openai/m",
+            "service": "ada",
+            "timezone": "Europe/Berlin",
+            "type": "claude",
+        }
+        assert "123456789" not in recall.body.decode()
+        block = (
+            "--- BEGIN MEMORY (from mem-svc) ---\n[kind=profile, score=0.93]\n"
+            "Ada is allergic to peanuts.\n--- END MEMORY ---"
+        )
+        sent = door.upstream.asked(CHAT)[0].json()["messages"]
+        assert sent == [*history[:3], {"role": "system", "content": block}, *ASKED]
+        body = {"model": "c", "system": "Be kind.", "messages": ASKED}
+        await door.post(MESSAGES, body, agent="", headers=own)
+        sent_there = door.upstream.asked(MESSAGES)[0].json()
+        beside = {"role": "user", "content": [{"type": "text", "text": block}]}
+        assert sent_there["messages"] == [*ASKED, beside]
+        assert sent_there["system"] == "Be kind."
+        told = door.events("memory_op")[0]
+        assert (told["memory_service"], told["memory_blocks"]) == ("mem-svc", 1)
+        assert told["memory_bytes"] == len(block.encode())
+
+
+async def test_without_messages_nothing_is_injected_and_telemetry_says_so(tmp_path: Path) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(door.settings.home, door)
+        own = write_context(root, memory=manifest(door))
+        door.upstream.at(CHAT, chat_json(SAID))
+        door.upstream.at("/recall", memories("Ada is allergic to peanuts."))
+        await door.post(CHAT, {"model": "openai/m"}, agent="", headers=own)
+        assert door.upstream.asked(CHAT)[0].json() == {"model": "m"}
+        assert door.events("memory_op")[0]["memory_bytes"] == 0
+
+
+def body_start(answer: Answer) -> bytes:
+    """An answer without its last byte."""
+    (sent,) = answer
+    assert isinstance(sent, bytes)
+    return sent[:-1]
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "error"),
+    [
+        (whole(b"", 204), "failed", "parse recall response"),
+        (whole(b"{}", 503), "failed", "recall returned status 503"),
+        (whole(b'{"memories": [{"text": "x", "score": "0.9"}]}'), "failed", "parse recall"),
+        (whole(b" " * 16385), "failed", "recall response exceeds 16384 bytes"),
+        ((End.STALL,), "timed_out", "no answer within 50 ms"),
+        ((body_start(whole(b"{}")), End.STALL), "timed_out", "no answer within 50 ms"),
+        ((End.RESET,), "failed", "send recall request"),
+    ],
+)
+async def test_a_sick_memory_service_never_fails_a_turn(
+    script: Any, status: str, error: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(door.settings.home, door)
+        recall = {"path": "/recall", "timeout_ms": 50}
+        own = write_context(root, memory=manifest(door, recall=recall))
+        door.upstream.at(CHAT, chat_stream(SAID))
+        door.upstream.at("/recall", script)
+        body = {"model": "openai/m", "stream": True, "messages": ASKED}
+        answered = await door.post(CHAT, body, agent="", headers=own)
+        assert (answered.status, answered.body) == (200, b"".join(chat_events(SAID)))
+        assert b"MEMORY" not in door.upstream.asked(CHAT)[0].body
+        (told,) = door.events("memory_op")
+        assert told["memory_status"] == status
+        assert told["error"].startswith(error)
+        assert door.events("error") == []
+
+
+async def test_a_broken_manifest_does_not_block_its_agent(tmp_path: Path) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(door.settings.home, door)
+        own = write_context(root, memory="{broken")
+        door.upstream.at(CHAT, chat_json(SAID))
+        body = {"model": "openai/m", "messages": ASKED}
+        assert (await door.post(CHAT, body, agent="", headers=own)).status == 200
+        (told,) = door.events("memory_op")
+        assert told["memory_status"] == "failed"
+        assert told["error"].startswith("memory manifest invalid: ")
+
+
+async def test_a_manifest_without_recall_is_skipped(tmp_path: Path) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(door.settings.home, door)
+        only_retain = {k: v for k, v in manifest(door).items() if k != "recall"}
+        own = write_context(root, memory=only_retain)
+        door.upstream.at(CHAT, chat_json(SAID))
+        await door.post(CHAT, {"model": "openai/m", "messages": ASKED}, agent="", headers=own)
+        (told,) = door.events("memory_op")
+        assert told["memory_status"] == "skipped"
+        assert "latency_ms" not in told
+
+
+async def test_a_model_policy_clamps_and_falls_back(tmp_path: Path) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(
+            door.settings.home,
+            door,
+            other={"base_url": f"{door.upstream.address}/other/v1", "api_key": KEY},
+        )
+        allowed = [
+            {"slot": "primary", "ref": "openai/small"},
+            {"slot": "fallback", "ref": "other/spare"},
+        ]
+        policy = {"mode": "clamp", "allowed": allowed}
+        own = write_context(root, metadata={"model_policy": policy})
+        door.upstream.at(CHAT, openai_error(503, "busy"))
+        door.upstream.at("/other/v1/chat/completions", chat_json(SAID))
+        body = {"model": "openai/huge", "messages": ASKED}
+        assert (await door.post(CHAT, body, agent="", headers=own)).status == 200
+        first, second = door.upstream.received
+        assert (first.json()["model"], second.json()["model"]) == ("small", "spare")
+        (entry,) = await door.recorded()
+        assert (entry["requested_model"], entry["effective_model"]) == ("openai/huge", "spare")
+        assert entry["effective_provider"] == "other"
+
+
+async def test_a_governed_request_that_is_no_turn_is_routed_by_its_model_too(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        for path in ("/v1/embeddings", "/v1/models", "/v1/messages/count_tokens"):
+            door.upstream.at(path, whole(b"{}"))
+        own = await token_of(door, "ada", Scope.PROXY)
+        embed = {"model": "openai/text-embedding-3-small", "input": "x"}
+        assert (await door.post("/v1/embeddings", embed, agent="", headers=own)).status == 200
+        count = {"model": "anthropic/claude-x", "messages": ASKED}
+        answered = await door.post("/v1/messages/count_tokens", count, agent="", headers=own)
+        assert answered.status == 200
+        async with door.http.get(f"{door.address}/v1/models", headers=own) as reply:
+            assert reply.status == 200
+        embedded, counted, listed = door.upstream.received
+        assert embedded.json()["model"] == "text-embedding-3-small"
+        assert counted.json()["model"] == "claude-x"
+        assert counted.header("x-api-key") == KEY
+        assert listed.header("authorization") == f"Bearer {KEY}"

@@ -1,0 +1,95 @@
+"""What stands in conversations: found at once, of the right session, and written behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from memplane.errors import RecordsError
+from memplane.memory.injections import Injection
+from memplane.proxy.sticky import Sticky, is_same_turn
+
+
+def text(place: str, session: str = "s", at: int = 0, said: str = "memory") -> Injection:
+    return Injection("ada", place, session, at, "memplane", said)
+
+
+class Slow:
+    """Keeps texts; writing waits until it is let go on."""
+
+    def __init__(self) -> None:
+        self.kept: list[Injection] = []
+        self.go_on = asyncio.Event()
+        self.tried = asyncio.Event()
+        self.fails = False
+
+    async def injected(self, agent: str, places: Sequence[str]) -> list[Injection]:
+        await asyncio.sleep(0)
+        return [one for one in self.kept[::-1] if one.agent == agent and one.place in places]
+
+    async def keep_injected(self, texts: Sequence[Injection]) -> None:
+        await self.go_on.wait()
+        self.tried.set()
+        if self.fails:
+            raise RecordsError("the disk is full")
+        self.kept += texts
+
+
+async def test_a_text_is_found_before_it_is_written_and_after() -> None:
+    kept = Slow()
+    sticky = Sticky(kept)
+    running = asyncio.create_task(sticky.run())
+    sticky.keep(text("p"))
+    assert await sticky.find("ada", ["p"], "s") == {"p": text("p")}
+    assert await sticky.find("bob", ["p"], "s") == {}
+    kept.go_on.set()
+    sticky.end()
+    await running
+    assert kept.kept == [text("p")]
+    assert await sticky.find("ada", ["p", "q"], "s") == {"p": text("p")}
+
+
+async def test_this_sessions_text_goes_before_a_newer_one() -> None:
+    kept = Slow()
+    kept.kept = [text("p", "mine", 1, "mine"), text("p", "other", 2, "other")]
+    sticky = Sticky(kept)
+    assert (await sticky.find("ada", ["p"], "mine"))["p"].text == "mine"
+    assert (await sticky.find("ada", ["p"], "third"))["p"].text == "other"
+
+
+async def test_what_cannot_be_written_is_given_up_and_others_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kept = Slow()
+    kept.fails = True
+    kept.go_on.set()
+    sticky = Sticky(kept)
+    running = asyncio.create_task(sticky.run())
+    sticky.keep(text("p"))
+    await kept.tried.wait()
+    await asyncio.sleep(0)
+    assert await sticky.find("ada", ["p"], "s") == {}
+    assert "the disk is full" in caplog.text
+    kept.fails = False
+    sticky.keep(text("q"))
+    sticky.end()
+    await running
+    assert kept.kept == [text("q")]
+
+
+@pytest.mark.parametrize(
+    ("session", "then", "now", "same"),
+    [
+        ("s", "s", 10**12, True),
+        ("s", "t", 0, False),
+        ("", "s", 0, False),
+        ("", "", 599_000_000, True),
+        ("", "", 601_000_000, False),
+    ],
+)
+def test_a_prompt_sent_again_is_the_same_turn(
+    session: str, then: str, now: int, *, same: bool
+) -> None:
+    assert is_same_turn(text("p", then), session, now) is same

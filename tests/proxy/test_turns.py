@@ -1,0 +1,466 @@
+"""Turns through the proxy: what the client gets, what goes upstream, what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from memplane.ledger.entry import recomputed_id
+from memplane.ledger.folder import AgentFolder
+from memplane.ledger.reader import entries
+from tests.proxy.proxied import proxied
+from tests.support.answers import (
+    Said,
+    anthropic_events,
+    anthropic_json,
+    anthropic_stream,
+    chat_events,
+    chat_json,
+    chat_stream,
+    cut,
+    openai_error,
+    responses_events,
+    responses_json,
+    responses_stream,
+    whole,
+)
+from tests.support.upstream import Answer, End
+
+CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+SAID = Said("Peanuts, of all things. ☃ <b> & more.")
+ASKED = {"role": "user", "content": "What is Ada allergic to?"}
+BODIES: dict[str, dict[str, Any]] = {
+    CHAT: {"model": "gpt-4o", "temperature": 0.70, "messages": [ASKED]},
+    RESPONSES: {"model": "gpt-4o", "input": [ASKED]},
+    MESSAGES: {"model": "claude", "max_tokens": 64, "messages": [ASKED]},
+}
+IN_ONE_PIECE = {CHAT: chat_json, RESPONSES: responses_json, MESSAGES: anthropic_json}
+STREAMED = {CHAT: chat_stream, RESPONSES: responses_stream, MESSAGES: anthropic_stream}
+EVENTS = {CHAT: chat_events, RESPONSES: responses_events, MESSAGES: anthropic_events}
+
+
+def body_of(answer: Answer) -> bytes:
+    """The body of an answer in one piece."""
+    (sent,) = answer
+    assert isinstance(sent, bytes)
+    return sent.partition(b"\r\n\r\n")[2]
+
+
+@pytest.mark.parametrize("path", BODIES)
+async def test_an_answer_in_one_piece_is_passed_on_and_recorded(path: str, tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        answer = IN_ONE_PIECE[path](SAID)
+        door.upstream.at(path, answer)
+        # Spelled as no library would: the bytes must go on as they are.
+        sent = json.dumps(BODIES[path], indent=1).replace("0.7", "0.70").encode()
+        answered = await door.post(path, sent)
+        assert (answered.status, answered.body) == (200, body_of(answer))
+        (received,) = door.upstream.asked(path)
+        assert received.body == sent
+        assert received.header("authorization") == "Bearer sk-own"
+        (entry,) = await door.recorded()
+        assert (entry["path"], entry["claw_id"], entry["stream"]) == (path, "ada", False)
+        assert entry["response"] == {"format": "json", "json": json.loads(answered.body)}
+        assert entry["usage"]["prompt_tokens"] == SAID.read
+        assert "status" not in entry
+
+
+@pytest.mark.parametrize("path", BODIES)
+async def test_a_stream_is_passed_on_and_recorded(path: str, tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(path, STREAMED[path](SAID))
+        answered = await door.post(path, {**BODIES[path], "stream": True})
+        whole_stream = b"".join(EVENTS[path](SAID))
+        assert (answered.status, answered.body) == (200, whole_stream)
+        assert answered.headers["content-type"] == "text/event-stream"
+        (entry,) = await door.recorded()
+        assert entry["response"] == {"format": "sse", "text": whole_stream.decode()}
+        assert entry["stream"] is True
+        assert entry["usage"]["completion_tokens"] == SAID.written
+
+
+async def test_chunks_arrive_before_the_stream_goes_on(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        head, *chunks = chat_stream(SAID)
+        go_on = asyncio.Event()
+        door.upstream.at(CHAT, (head, chunks[0], go_on, *chunks[1:]))
+        async with door.http.post(
+            f"{door.address}/agent/ada{CHAT}", json={**BODIES[CHAT], "stream": True}
+        ) as reply:
+            first = await reply.content.readany()
+            assert first == chat_events(SAID)[0]
+            go_on.set()
+            rest = await reply.content.read()
+        assert first + rest == b"".join(chat_events(SAID))
+
+
+async def test_the_ids_of_recorded_turns_can_be_computed_again(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(SAID))
+        await asyncio.gather(*(door.chat("the same words") for _ in range(20)))
+        await door.proxy.recorder.drain()
+        lines = dict(entries(AgentFolder(door.settings.ledger.dir, "ada")))
+        assert len(lines) == 20
+        assert all(recomputed_id(line) == entry_id for entry_id, line in lines.items())
+
+
+async def test_what_was_said_is_remembered_in_the_next_conversation(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat("My sister Ada is allergic to peanuts and loves mango lassi.")
+        assert await door.remembered("ada", "What is my sister Ada allergic to?")
+        await door.chat("What is my sister Ada allergic to?")
+        asked = door.upstream.asked(CHAT)[-1].json()["messages"][-1]["content"]
+        assert asked.startswith("What is my sister Ada allergic to?\n\n--- BEGIN MEMORY")
+        assert "allergic to peanuts and loves mango lassi" in asked
+        first, second = await door.recorded()
+        assert second["request_original"]["messages"][-1]["content"] == (
+            "What is my sister Ada allergic to?"
+        )
+        assert second["request_effective"]["messages"][-1]["content"] == asked
+        (injected,) = door.note(second).injected
+        assert [block.entry_ids for block in injected.blocks] == [(first["id"],)]
+        assert injected.bytes == len(asked.split("\n\n", 1)[1].encode())
+        # Another agent has no part in it.
+        await door.chat("What is my sister Ada allergic to?", agent="bob")
+        assert "MEMORY" not in door.upstream.asked(CHAT)[-1].body.decode()
+
+
+async def test_a_block_stays_where_it_stood_and_only_new_prompts_are_recalled_for(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat("My sister Ada is allergic to peanuts.")
+        await door.chat("The cellar key hangs behind the green door.")
+        assert await door.remembered("ada", "Where is the cellar key?")
+        asked = "What is my sister Ada allergic to?"
+        await door.chat(asked)
+        first = door.upstream.asked(CHAT)[-1].json()["messages"]
+        # A tool loop: the same prompt, with what the model did since.
+        tools = [
+            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look"}}]},
+            {"role": "tool", "tool_call_id": "1", "content": "the cellar key"},
+        ]
+        messages = [{"role": "user", "content": asked}, *tools]
+        await door.post(CHAT, {"model": "gpt-4o", "messages": messages})
+        looped = door.upstream.asked(CHAT)[-1].json()["messages"]
+        assert looped == [*first, *tools]
+        messages += [{"role": "assistant", "content": "Peanuts."}]
+        messages += [{"role": "user", "content": "And where is the cellar key?"}]
+        await door.post(CHAT, {"model": "gpt-4o", "messages": messages})
+        third = door.upstream.asked(CHAT)[-1].json()["messages"]
+        assert third[:3] == looped
+        assert "green door" in third[-1]["content"]
+        recalls = [one for one in door.events("memory_op") if one["memory_op"] == "recall"]
+        assert len(recalls) == 4  # two notes, two questions; none for the tool loop
+        notes = [door.note(entry) for entry in await door.recorded()]
+        assert [[one.replayed for one in note.injected] for note in notes[-3:]] == [
+            [False],
+            [True],
+            [True, False],
+        ]
+
+
+async def test_a_block_is_the_same_after_a_restart(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat("My sister Ada is allergic to peanuts.")
+        assert await door.remembered("ada", "What is my sister Ada allergic to?")
+        await door.chat("What is my sister Ada allergic to?")
+        before = door.upstream.asked(CHAT)[-1].json()["messages"][0]
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat("What is my sister Ada allergic to?", "Peanuts.", "Thank you!")
+        assert door.upstream.asked(CHAT)[-1].json()["messages"][0] == before
+
+
+async def test_a_forgotten_memory_leaves_the_conversation_too(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat("My sister Ada is allergic to peanuts.")
+        assert await door.remembered("ada", "What is my sister Ada allergic to?")
+        await door.chat("What is my sister Ada allergic to?")
+        first, _ = await door.recorded()
+        memory = await door.plane.remembering.memory()
+        await memory.forget("ada", [first["id"]])
+        await door.chat("What is my sister Ada allergic to?", "To nuts.", "Thank you!")
+        assert b"peanuts" not in door.upstream.asked(CHAT)[-1].body
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500, 529])
+async def test_an_error_is_relayed_as_it_is_and_not_recorded(status: int, tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        answer = openai_error(
+            status, "some_error", headers={"retry-after": "7", "x-request-id": "r1"}
+        )
+        door.upstream.at(CHAT, answer)
+        answered = await door.chat("hello")
+        assert (answered.status, answered.body) == (status, body_of(answer))
+        assert answered.headers["retry-after"] == "7"
+        assert answered.headers["x-request-id"] == "r1"
+        assert await door.recorded() == []
+        (told,) = door.events("response")
+        assert (told["status_code"], told["outcome"]) == (status, "refused")
+
+
+@pytest.mark.parametrize("how", [End.CLOSE, End.RESET])
+@pytest.mark.parametrize("path", BODIES)
+async def test_a_cut_stream_is_cut_and_leaves_a_trace_but_no_entry(
+    path: str, how: End, tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(path, cut(STREAMED[path](SAID), 3, how))
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await door.post(path, {**BODIES[path], "stream": True})
+        assert await door.recorded() == []
+        (told,) = door.events("error")
+        assert told["outcome"] == "cut"
+
+
+async def test_a_turn_sent_again_after_a_cut_is_one_turn(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(MESSAGES, cut(anthropic_stream(SAID), 3), anthropic_json(SAID))
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await door.post(MESSAGES, {**BODIES[MESSAGES], "stream": True})
+        answered = await door.post(MESSAGES, BODIES[MESSAGES])
+        assert answered.status == 200
+        assert len(await door.recorded()) == 1
+
+
+async def test_a_stream_without_its_last_event_is_no_turn(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        *steps, _done, last = chat_stream(SAID)
+        door.upstream.at(CHAT, (*steps, last))
+        answered = await door.chat("hello", stream=True)
+        assert answered.body == b"".join(chat_events(SAID)[:-1])
+        assert await door.recorded() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [(b"", "the reply is empty"), (b'{"error":{"message":"no"}}', "no")],
+)
+async def test_an_error_in_a_good_answer_is_recorded_and_never_remembered(
+    body: bytes, why: str, tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, whole(body))
+        await door.chat("My sister Ada is allergic to peanuts.")
+        (entry,) = await door.recorded()
+        assert entry["status"] == "error"
+        assert door.events("response")[0]["error"] == why
+        assert not await door.remembered("ada", "What is my sister Ada allergic to?")
+
+
+async def test_a_good_answer_that_is_not_json_is_passed_on_and_not_recorded(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, whole(b"<html>hello</html>"))
+        assert (await door.chat("hello")).body == b"<html>hello</html>"
+        assert await door.recorded() == []
+
+
+async def test_a_compressed_answer_goes_on_compressed_and_is_recorded_plain(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as door:
+        plain = body_of(chat_json(SAID))
+        packed = gzip.compress(plain, mtime=0)
+        door.upstream.at(CHAT, whole(packed, headers={"content-encoding": "gzip"}))
+        answered = await door.chat("hello")
+        assert answered.body == packed
+        assert answered.headers["content-encoding"] == "gzip"
+        (entry,) = await door.recorded()
+        assert entry["response"]["json"] == json.loads(plain)
+
+
+async def test_a_compressed_request_goes_on_as_it_came_unless_it_is_given_memory(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+
+        async def say(text: str) -> bytes:
+            body = {"model": "gpt-4o", "messages": [{"role": "user", "content": text}]}
+            packed = gzip.compress(json.dumps(body).encode(), mtime=0)
+            await door.post(CHAT, packed, headers={"Content-Encoding": "gzip"})
+            return packed
+
+        packed = await say("My sister Ada is allergic to peanuts.")
+        first = door.upstream.asked(CHAT)[0]
+        assert (first.body, first.header("content-encoding")) == (packed, "gzip")
+        assert await door.remembered("ada", "What is my sister Ada allergic to?")
+        await say("What is my sister Ada allergic to?")
+        second = door.upstream.asked(CHAT)[1]
+        assert second.header("content-encoding") is None
+        assert "BEGIN MEMORY" in second.json()["messages"][0]["content"]
+
+
+async def test_a_body_that_cannot_be_read_is_the_providers_to_refuse(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        answer = openai_error(400, "invalid_request_error")
+        door.upstream.at(CHAT, answer)
+        answered = await door.post(CHAT, b"{not json")
+        assert (answered.status, answered.body) == (400, body_of(answer))
+        assert door.upstream.asked(CHAT)[0].body == b"{not json"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/messages/count_tokens?beta=true"),
+        ("GET", "/v1/models"),
+        ("GET", "/v1/models/gpt%2F4"),
+        ("POST", "/v1/embeddings"),
+        ("DELETE", "/v1/files/f1"),
+        ("OPTIONS", "/v1/chat/completions"),
+        ("PUT", "/v1/anything/else"),
+    ],
+)
+async def test_every_other_path_is_passed_on_untouched(
+    method: str, path: str, tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        where = path.partition("?")[0]
+        door.upstream.at(where, whole(b'{"ok": 1}', headers={"x-odd": "1"}))
+        sent = b'{"model": "m", "input": "x"}' if method in {"POST", "PUT"} else b""
+        async with door.http.request(
+            method, f"{door.address}/agent/ada{path}", data=sent, headers={"x-beta": "b1"}
+        ) as reply:
+            assert (reply.status, await reply.read()) == (200, b'{"ok": 1}')
+            assert reply.headers["x-odd"] == "1"
+        (received,) = door.upstream.received
+        assert (received.method, received.target, received.body) == (method, path, sent)
+        assert received.header("x-beta") == "b1"
+        assert await door.recorded() == []
+
+
+async def test_a_long_upload_is_passed_on_as_it_comes(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at("/v1/files", whole(b"{}"))
+        piece = bytes(range(256)) * 4096
+
+        async def pieces() -> object:
+            for _ in range(40):
+                yield piece
+
+        async with door.http.post(f"{door.address}/agent/ada/v1/files", data=pieces()) as reply:
+            assert reply.status == 200
+        (received,) = door.upstream.received
+        assert hashlib.sha256(received.body).digest() == hashlib.sha256(piece * 40).digest()
+
+
+async def test_a_body_that_is_too_long_to_record_is_answered_all_the_same(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(MESSAGES, anthropic_json(SAID))
+        image = {"type": "image", "source": {"type": "base64", "data": "A" * (40 << 20)}}
+        content = [image, {"type": "text", "text": "What is this?"}]
+        body = {"model": "claude", "messages": [{"role": "user", "content": content}]}
+        answered = await door.post(MESSAGES, body)
+        assert answered.status == 200
+        assert len(door.upstream.asked(MESSAGES)[0].body) > 40 << 20
+        # It stands in an entry twice, as it came and as it went on.
+        assert await door.recorded() == []
+        (told,) = door.events("response")
+        assert told["outcome"] == "not recorded"
+        assert "too many" in told["error"]
+
+
+async def test_a_websocket_is_told_to_fall_back(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        headers = {"Connection": "Upgrade", "Upgrade": "websocket"}
+        async with door.http.get(
+            f"{door.address}/agent/ada/v1/responses", headers=headers
+        ) as reply:
+            assert reply.status == 426
+        assert door.upstream.received == []
+
+
+async def test_the_first_probe_of_a_client_is_answered(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door, door.http.head(f"{door.address}/") as reply:
+        assert reply.status == 200
+
+
+async def test_memory_can_be_switched_off_for_a_request(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat("My sister Ada is allergic to peanuts.")
+        assert await door.remembered("ada", "What is my sister Ada allergic to?")
+        off = {"X-Memplane-Memory": "off"}
+        await door.chat("What is my sister Ada allergic to? Think of walnuts.", headers=off)
+        received = door.upstream.asked(CHAT)[-1]
+        assert b"MEMORY" not in received.body
+        assert received.header("x-memplane-memory") is None
+        *_, entry = await door.recorded()
+        assert door.note(entry).left_out == "memory off"
+        assert not any("walnuts" in one.text for one in await door.remembered("ada", "walnuts"))
+        *_, told = door.events("memory_op")
+        assert (told["memory_status"], told["error"]) == ("skipped", "memory off")
+
+
+async def test_a_title_request_is_recorded_but_neither_given_nor_made_a_memory(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat("My sister Ada is allergic to peanuts.")
+        assert await door.remembered("ada", "What is my sister Ada allergic to?")
+        system = "You are a title generator. You output ONLY a thread title."
+        messages = [
+            {"role": "system", "content": system},
+            {"role": "user", "content": "My sister Ada is allergic to walnuts, too"},
+        ]
+        await door.post(CHAT, {"model": "gpt-4o", "messages": messages})
+        assert b"MEMORY" not in door.upstream.asked(CHAT)[-1].body
+        *_, entry = await door.recorded()
+        assert door.note(entry).left_out == "title"
+        assert not any("walnuts" in one.text for one in await door.remembered("ada", "walnuts"))
+
+
+async def test_an_upstream_that_is_not_there_is_said_plainly(tmp_path: Path) -> None:
+    async with proxied(tmp_path, proxy__upstream_openai="http://127.0.0.1:9") as door:
+        answered = await door.chat("hello")
+        assert answered.status == 502
+        message = json.loads(answered.body)["error"]["message"]
+        assert "openai at 127.0.0.1:9 cannot be asked" in message
+        assert await door.recorded() == []
+
+
+async def test_a_silent_upstream_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    async with proxied(
+        tmp_path, proxy__first_byte_timeout_ms="80", proxy__idle_timeout_ms="80"
+    ) as door:
+        door.upstream.at(CHAT, (End.STALL,))
+        assert (await door.chat("hello")).status == 504
+        door.upstream.at(CHAT, (*chat_stream(SAID)[:3], End.STALL))
+        async with door.http.post(
+            f"{door.address}/agent/ada{CHAT}", json={**BODIES[CHAT], "stream": True}
+        ) as reply:
+            got = await reply.content.readuntil(b"event: error\n")
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await reply.content.read()
+        assert got.startswith(chat_events(SAID)[0])
+        assert await door.recorded() == []
+
+
+async def test_usage_is_asked_for_where_that_is_wanted_and_its_chunk_taken_out(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path, proxy__ask_usage="true") as door:
+        door.upstream.at(CHAT, chat_stream(SAID))
+        answered = await door.chat("hello", stream=True)
+        assert door.upstream.asked(CHAT)[0].json()["stream_options"] == {"include_usage": True}
+        told = [event for event in chat_events(SAID) if b'"choices": []' not in event]
+        assert len(told) == len(chat_events(SAID)) - 1
+        assert answered.body == b"".join(told)
+        (entry,) = await door.recorded()
+        assert entry["usage"]["prompt_tokens"] == SAID.read

@@ -1,0 +1,102 @@
+"""The real Claude Code, run without a terminal, in a home of its own, against a given address."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.azurite import ROOT
+
+_PACKAGES = ROOT / "node_modules" / "@anthropic-ai"
+MODEL = "claude-sonnet-4-5"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a run of the program left: its events are the lines that it printed."""
+
+    code: int
+    events: list[dict[str, Any]]
+    stderr: str
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The last event, which says how it went."""
+        return self.of_type("result")[-1]
+
+    @property
+    def session(self) -> str:
+        return str(self.result["session_id"])
+
+    def of_type(self, kind: str, subtype: str = "") -> list[dict[str, Any]]:
+        found = (one for one in self.events if one["type"] == kind)
+        return [one for one in found if not subtype or one.get("subtype") == subtype]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaudeCode:
+    """Claude Code of a user whose home is `home`, at work in `project`; both are made.
+
+    Its environment has only what it needs, so nothing of the developer's reaches it. Runs in equal
+    folders with the same `--session-id` send the same bytes.
+    """
+
+    address: str
+    home: Path
+    project: Path
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    async def ask(self, prompt: str, *options: str, model: str = MODEL) -> Ran:
+        """Run `claude -p` with a prompt, and wait for its end."""
+        self._settle()
+        process = await asyncio.create_subprocess_exec(
+            str(_program()),
+            *("-p", "--output-format", "stream-json", "--verbose", "--model", model),
+            *options,
+            "--",
+            prompt,
+            cwd=self.project,
+            env=self._environment(),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            stdout, stderr = await process.communicate()
+        except BaseException:
+            process.kill()
+            await process.wait()
+            raise
+        assert process.returncode is not None
+        events = [json.loads(line) for line in stdout.splitlines() if line.strip()]
+        return Ran(process.returncode, events, stderr.decode())
+
+    def _settle(self) -> None:
+        self.project.mkdir(parents=True, exist_ok=True)
+        self.home.mkdir(parents=True, exist_ok=True)
+        own = self.home / ".claude.json"
+        if not own.exists():
+            # Otherwise it makes a number up, which is in every request.
+            own.write_text(json.dumps({"userID": "0" * 64}))
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(self.home),
+            "ANTHROPIC_BASE_URL": self.address,
+            "ANTHROPIC_API_KEY": "sk-ant-dummy",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            **self.environment,
+        }
+
+
+def _program() -> Path:
+    """Find the program in the package for this platform; npm's link needs a script to have run."""
+    found = next(iter(sorted(_PACKAGES.glob("claude-code-*/claude"))), None)
+    if found is None:
+        raise RuntimeError(f"no claude in {_PACKAGES}; run `make test`, which installs it")
+    return found
