@@ -7,9 +7,8 @@ import hashlib
 import logging
 import secrets
 import sys
-import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from memplane.memory.memory import Memory
     from memplane.objects.azure_access import Access
     from memplane.objects.store import ObjectStore
-    from memplane.proxy.turn import Proxy
 
 _OWNER_PATIENCE: Final = 100
 _OWNER_PAUSE: Final = 0.05
@@ -388,91 +386,6 @@ async def filling(settings: Settings, plane: Plane) -> AsyncGenerator[None]:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-
-
-@asynccontextmanager
-async def open_proxy(
-    settings: Settings, plane: LocalPlane, telemetry: Telemetry
-) -> AsyncGenerator[Proxy]:
-    """Open the proxy: its providers, its memories, and what follows a turn.
-
-    Raises:
-        SettingsError: An upstream is no address, or one that is never asked.
-    """
-    from memplane.pod.contexts import read_proxied_agent  # noqa: PLC0415 - the owner's alone
-    from memplane.proxy.injecting import Injecting  # noqa: PLC0415
-    from memplane.proxy.passing import Passing  # noqa: PLC0415
-    from memplane.proxy.recalling import Recaller  # noqa: PLC0415
-    from memplane.proxy.recording import Recorder  # noqa: PLC0415
-    from memplane.proxy.routes import Providers, Routes  # noqa: PLC0415
-    from memplane.proxy.routing import upstreams  # noqa: PLC0415
-    from memplane.proxy.sticky import Sticky  # noqa: PLC0415
-    from memplane.proxy.turn import Proxy  # noqa: PLC0415
-    from memplane.proxy.upstream import Patience, open_upstream  # noqa: PLC0415
-    from memplane.services.client import open_client  # noqa: PLC0415
-
-    chosen = settings.proxy
-    memory = await plane.remembering.memory()
-    sticky = Sticky(memory)
-    allowed = frozenset(chosen.allowed_private)
-    patience = Patience(
-        candidate=chosen.candidate_timeout_ms / 1000,
-        first_byte=chosen.first_byte_timeout_ms / 1000,
-        idle=chosen.idle_timeout_ms / 1000,
-    )
-    async with (
-        open_client() as client,
-        open_upstream(patience=patience, allowed=allowed) as upstream,
-        _running(sticky.run(), sticky.end),
-    ):
-        redactor = plane.recording.redactor()
-        recaller = Recaller(
-            client=client,
-            redactor=redactor,
-            memories=plane,
-            seconds=chosen.recall_ms / 1000,
-        )
-        recorder = Recorder(plane.recording.ledger, telemetry, recorded=memory.recorded)
-        keys = chosen.auth_dir or settings.home
-        yield Proxy(
-            passing=Passing(
-                routes=Routes(
-                    upstreams(chosen.upstream_openai, chosen.upstream_anthropic, allowed=allowed),
-                    Providers(keys / "providers.json", environment(), allowed),
-                ),
-                upstream=upstream,
-                agent_in_pod=partial(read_proxied_agent, settings.context_root or Path()),
-                pod=settings.pod,
-            ),
-            injecting=Injecting(
-                recaller,
-                sticky,
-                clock=system_clock,
-                nonce=lambda: secrets.token_hex(4),
-                tells_time=chosen.time_line,
-            ),
-            recorder=recorder,
-            telemetry=telemetry,
-            clock=system_clock,
-            elapsed=time.monotonic,
-            redact=redactor.text,
-            injection=chosen.injection,
-            ask_usage=chosen.ask_usage,
-        )
-        await recorder.drain()
-
-
-@asynccontextmanager
-async def _running(
-    work: Coroutine[Any, Any, None], end: Callable[[], None]
-) -> AsyncGenerator[None]:
-    """Let something run beside, and let it finish."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        end()
-        await task
 
 
 def open_telemetry(settings: Settings) -> Telemetry:

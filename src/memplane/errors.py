@@ -17,6 +17,10 @@ MemplaneError
 ├── IndexUnusable              the text index cannot be used; it can be made again
 ├── EmbeddingUnavailable       no vectors can be had now; what needs none works all the same
 │   └── TextRefused            the model will never take one of these texts
+├── UpstreamError              a provider did not answer as it should
+│   ├── UpstreamUnreachable    there was no answer that could be used
+│   ├── UpstreamStalled        it was waited for too long
+│   └── UpstreamCut            the answer ended before it was whole
 ├── StorageError               an object store failed
 │   ├── InvalidKey             the key breaks the rules every store shares
 │   ├── InvalidText            the bytes at the key are not UTF-8
@@ -102,6 +106,26 @@ class EmbeddingUnavailable(MemplaneError):
 
 class TextRefused(EmbeddingUnavailable):
     """The model will never take one of these texts; others may be fine."""
+
+
+class UpstreamError(MemplaneError):
+    """A provider did not answer as it should. No text of it holds a key or a query."""
+
+
+class UpstreamUnreachable(UpstreamError):
+    """There was no answer that could be used; nothing was given to the client."""
+
+
+class UpstreamStalled(UpstreamError):
+    """It was waited for too long; `phase` is `head`, `first byte` or `idle`."""
+
+    def __init__(self, message: str, phase: str = "head") -> None:
+        super().__init__(message)
+        self.phase = phase
+
+
+class UpstreamCut(UpstreamError):
+    """The answer ended before it was whole."""
 
 
 class StorageError(MemplaneError):

@@ -9,15 +9,8 @@ from msgspec.structs import replace
 
 from memplane.ledger.agent_log import AgentLog
 from memplane.ledger.folder import AgentFolder
-from memplane.ledger.notes import (
-    DroppedBlock,
-    Injected,
-    InjectedBlock,
-    Note,
-    Notes,
-    encoded,
-    note_of,
-)
+from memplane.ledger.note import DroppedBlock, Injected, InjectedBlock, Note, encoded
+from memplane.ledger.notes import Notes, note_of
 from memplane.ledger.reader import entries
 from memplane.ledger.writer import LedgerOptions
 from tests.support.turns import record, turn

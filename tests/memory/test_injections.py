@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from memplane.ledger.notes import InjectedBlock, Note, encoded
+from memplane.ledger.note import InjectedBlock, Note, encoded
 from memplane.ledger.tombstones import Tombstone, append_tombstones
 from memplane.memory.injections import KEPT_FOR, Injection
 from tests.memory.remembering import entry, memory_in, raw, recall

@@ -15,7 +15,8 @@ import aiohttp
 import msgspec
 import uvicorn
 
-from memplane.assemble import open_local_plane, open_proxy, open_telemetry
+from memplane.assemble import open_local_plane, open_telemetry
+from memplane.assemble_proxy import open_proxy
 from memplane.home import Home
 from memplane.http.app import create_app
 from memplane.http.boundary import loopback_hosts
@@ -23,7 +24,8 @@ from memplane.http.demo import Beside
 from memplane.http.protocol import StrictProtocol
 from memplane.http.proxy_api import ProxyDoor, proxy_endpoints
 from memplane.ledger.folder import AgentFolder
-from memplane.ledger.notes import Note, note_of
+from memplane.ledger.note import Note
+from memplane.ledger.notes import note_of
 from memplane.ledger.reader import entries
 from memplane.memory.contract import Ask, Block
 from memplane.plane.local import LocalPlane

@@ -17,7 +17,13 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from memplane.errors import MemplaneError
+from memplane.errors import (
+    MemplaneError,
+    UpstreamCut,
+    UpstreamError,
+    UpstreamStalled,
+    UpstreamUnreachable,
+)
 from memplane.proxy.candidate import Auth, Candidate
 from memplane.proxy.headers import Header
 from memplane.proxy.upstream import (
@@ -27,12 +33,6 @@ from memplane.proxy.upstream import (
     Patience,
     Upstream,
     open_upstream,
-)
-from memplane.proxy.upstream_errors import (
-    UpstreamCut,
-    UpstreamError,
-    UpstreamStalled,
-    UpstreamUnreachable,
 )
 from memplane.secret import Secret
 

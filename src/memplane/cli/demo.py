@@ -60,7 +60,8 @@ async def _talk(client: ClientSession, address: str, said: str) -> None:
 
 def _last_turn(plane: LocalPlane) -> tuple[str, list[int]]:
     from memplane.ledger.folder import AgentFolder
-    from memplane.ledger.notes import Note, note_of
+    from memplane.ledger.note import Note
+    from memplane.ledger.notes import note_of
     from memplane.ledger.reader import open_last
     from memplane.ledger.summary import summary_of
 

@@ -169,7 +169,8 @@ def _print_entry(line: bytes, segment: int) -> None:
 def _print_receipt(folder: AgentFolder, line: bytes, *, as_json: bool) -> None:
     """Say which memories were in a turn's prompt."""
     from memplane.cli.show import coloured, harmless, print_json
-    from memplane.ledger.notes import Note, note_of
+    from memplane.ledger.note import Note
+    from memplane.ledger.notes import note_of
     from memplane.ledger.summary import summary_of
 
     entry_id = summary_of(line).id

@@ -1,4 +1,4 @@
-"""`memplane queue`: what has not reached the container."""
+"""`memplane queue`: what has not reached the container, or another memory service."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from memplane.proxy.redriving import Redriven
     from memplane.settings import Settings
 
 
@@ -18,30 +19,59 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--json", action="store_true", help="for machines")
     retry = actions.add_parser("retry", help="send it now")
     retry.add_argument("--background", action="store_true", help="leave it to the worker")
-    drop = actions.add_parser("drop", help="let go of a rejected write")
+    drop = actions.add_parser("drop", help="let go of what was rejected")
     drop.add_argument("name", help="its name in `memplane queue list`")
 
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """List, retry or drop."""
-    from memplane.assemble import configured_container
-
-    cache = configured_container(settings).cache
+    cache = _cache(settings)
     match arguments.action:
         case "list":
-            return _list(cache, as_json=arguments.json)
+            return _list(settings, cache, as_json=arguments.json)
         case "retry":
             return await _retry(settings, cache, background=arguments.background)
         case _:
-            return _drop(cache, arguments.name)
+            return _drop(settings, cache, arguments.name)
 
 
-def _list(cache: Path, *, as_json: bool) -> int:
+def _cache(settings: Settings) -> Path | None:
+    """Return the cache of the container; a pod may have none.
+
+    Raises:
+        BackendMisconfigured: There is neither.
+    """
+    from memplane.assemble import BlobStorage, choose_storage, configured_container
+
+    if settings.context_root is None:
+        return configured_container(settings).cache
+    chosen = choose_storage(settings).storage
+    return chosen.cache if isinstance(chosen, BlobStorage) else None
+
+
+def _list(settings: Settings, cache: Path | None, *, as_json: bool) -> int:
     from memplane.cli import OK
-    from memplane.cli.show import print_json
+    from memplane.cli.show import harmless, print_json
+
+    writes = _writes(cache) if cache else []
+    letters = _letters(settings)
+    if as_json:
+        print_json([*writes, *letters])
+        return OK
+    for row in writes:
+        print("{state:<8} {what:<6} {bytes:>8} bytes  {key}  {name}".format(**row))
+    for row in letters:
+        shown = "{state:<8} {what:<6} of {agent} for {service}: {reason}  {name}".format(**row)
+        print(harmless(shown))
+    print(f"{len(writes) + len(letters)} in all")
+    return OK
+
+
+def _writes(cache: Path) -> list[dict[str, object]]:
+    """Tell what has not reached the container."""
     from memplane.objects.outbox import all_parcels
 
-    rows = [
+    return [
         {
             "state": state,
             "key": one.key,
@@ -52,20 +82,29 @@ def _list(cache: Path, *, as_json: bool) -> int:
         for state, folder in (("waiting", cache / "outbox"), ("rejected", cache / "rejected"))
         for one in all_parcels(folder)
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        for row in rows:
-            print("{state:<8} {what:<6} {bytes:>8} bytes  {key}  {name}".format(**row))
-        print(f"{len(rows)} in all")
-    return OK
 
 
-async def _retry(settings: Settings, cache: Path, *, background: bool) -> int:
-    from memplane.assemble import choose_storage, open_store
+def _letters(settings: Settings) -> list[dict[str, object]]:
+    """Tell which turns another memory service did not take."""
+    from memplane.assemble_proxy import outbox_folder
+    from memplane.proxy.outbox import dead_letters
+
+    return [
+        {
+            "state": "rejected",
+            "what": "turn",
+            "service": one.service,
+            "agent": one.agent,
+            "reason": one.reason,
+            "since": one.ts,
+            "name": one.entry_id,
+        }
+        for one in dead_letters(outbox_folder(settings))
+    ]
+
+
+async def _retry(settings: Settings, cache: Path | None, *, background: bool) -> int:
     from memplane.cli import FAILED, OK
-    from memplane.objects.cached import CachedStore
-    from memplane.objects.outbox import count_waiting
 
     if background:
         from memplane.worker import leave_and_wake
@@ -73,6 +112,20 @@ async def _retry(settings: Settings, cache: Path, *, background: bool) -> int:
         leave_and_wake(settings, "deliver", {})
         print("left to the worker; `memplane status` shows what still waits")
         return OK
+    sent = await _sent(settings, cache) if cache else True
+    taken = await _redriven(settings) if settings.context_root else None
+    if taken is not None:
+        dropped = f", {taken.dropped} were forgotten meanwhile" if taken.dropped else ""
+        print(f"{taken.delivered} turns were taken, {len(taken.left)} were not{dropped}")
+    return OK if sent and not (taken and taken.left) else FAILED
+
+
+async def _sent(settings: Settings, cache: Path) -> bool:
+    """Send what waits for the container; False when something is left."""
+    from memplane.assemble import choose_storage, open_store
+    from memplane.objects.cached import CachedStore
+    from memplane.objects.outbox import count_waiting
+
     before = count_waiting(cache / "outbox")
     async with open_store(choose_storage(settings).storage) as store:
         if isinstance(store, CachedStore):
@@ -80,14 +133,37 @@ async def _retry(settings: Settings, cache: Path, *, background: bool) -> int:
     left = count_waiting(cache / "outbox")
     held = " They belong to processes that still run" if left else ""
     print(f"sent {before - left} of {before}.{held}")
-    return FAILED if left else OK
+    return not left
 
 
-def _drop(cache: Path, name: str) -> int:
+async def _redriven(settings: Settings) -> Redriven:
+    """Offer turns again that another memory service did not take."""
+    from functools import partial
+
+    from memplane.assemble import open_redactor, open_telemetry
+    from memplane.assemble_proxy import delivering
+    from memplane.ledger.redacting import redact_line
+    from memplane.proxy.redriving import redrive
+    from memplane.services.client import open_client
+
+    redact = partial(redact_line, open_redactor(settings))
+    async with open_client() as client:
+        return await redrive(delivering(settings, client, redact, open_telemetry(settings).emit))
+
+
+def _drop(settings: Settings, cache: Path | None, name: str) -> int:
+    from memplane.assemble_proxy import outbox_folder
     from memplane.cli import FAILED, OK
+    from memplane.proxy.outbox import dead_letters, settle_letter
 
-    found = [path for path in (cache / "rejected").glob("*") if path.name == name]
-    for path in found:
+    writes = (cache / "rejected").glob("*") if cache else ()
+    files = [path for path in writes if path.name == name]
+    for path in files:
         path.unlink()
+    folder = outbox_folder(settings)
+    letters = [one for one in dead_letters(folder) if one.entry_id == name]
+    for letter in letters:
+        settle_letter(folder, letter)
+    found = bool(files or letters)
     print(f"dropped {name}" if found else f"nothing rejected is called {name}")
     return OK if found else FAILED

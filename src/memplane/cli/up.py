@@ -54,7 +54,8 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 async def _serve(settings: Settings, *, demo: bool = False) -> int:
     import asyncio
 
-    from memplane.assemble import filling, open_local_plane, open_proxy, open_telemetry, own_home
+    from memplane.assemble import filling, open_local_plane, open_telemetry, own_home
+    from memplane.assemble_proxy import open_proxy
     from memplane.cli import OK
     from memplane.cli.demo import play
     from memplane.home import Home

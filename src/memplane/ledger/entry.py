@@ -71,7 +71,7 @@ class Turn:
     tool_trace: bytes = b""
     occurrence: int = 1
     note: bytes = b""
-    """What is said about it beside the ledger; see `memplane.ledger.notes`."""
+    """What is said about it beside the ledger; see `memplane.ledger.note`."""
 
 
 @dataclass(frozen=True, slots=True)

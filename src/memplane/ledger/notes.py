@@ -1,7 +1,6 @@
-"""What the recorder says about its turns, beside the ledger: which memories each was given.
+"""An agent's notes: what the recorder says about turns, one line each.
 
-A turn's note is durable before the turn is, so nobody can read the one without the other. It
-names memories and holds none of their words.
+A turn's note is durable before the turn is, so nobody can read the one without the other.
 """
 
 from __future__ import annotations
@@ -13,58 +12,7 @@ from contextlib import suppress
 import msgspec
 
 from memplane.ledger.folder import AgentFolder
-
-
-class InjectedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A memory in a prompt: its own id, and the entries that it was made of."""
-
-    id: str = ""
-    entry_ids: tuple[str, ...] = ()
-    kind: str = ""
-    score: float | None = None
-
-
-class Injected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was put into one message of a prompt; `replayed` says that it stood there before."""
-
-    message: int
-    service: str
-    bytes: int
-    blocks: tuple[InjectedBlock, ...] = ()
-    replayed: bool = False
-
-
-class DroppedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A memory that was recalled and not put into the prompt, and why."""
-
-    why: str
-    id: str = ""
-    entry_ids: tuple[str, ...] = ()
-
-
-class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is said about one turn.
-
-    `left_out` is why nothing is to be remembered of it; `recall` is how that went, if it was
-    asked for. The turn's id is known once it is written.
-    """
-
-    id: str = ""
-    session: str = ""
-    left_out: str = ""
-    recall: str = ""
-    injected: tuple[Injected, ...] = ()
-    dropped: tuple[DroppedBlock, ...] = ()
-
-
-def encoded(note: Note) -> bytes:
-    """Write a note as a turn carries it; one that says nothing is empty."""
-    return b"" if note == Note() else msgspec.json.encode(note)
-
-
-def line_of(entry_id: str, note: bytes) -> bytes:
-    """Write a note's line."""
-    return b'{"id":"%s",%s' % (entry_id.encode(), note[1:])
+from memplane.ledger.note import Note
 
 
 def note_of(folder: AgentFolder, entry_id: str) -> Note | None:
@@ -83,15 +31,24 @@ class Notes:
         self._folder = folder
         self._read = 0
         self._left_out: set[str] = set()
+        self._removed: dict[str, int] = {}
 
     def leaves_out(self, entry_id: str) -> bool:
         """Say whether nothing is to be remembered of a turn."""
-        if not entry_id:
-            return False
-        for line in self.new_lines():
-            if line.left_out:
-                self._left_out.add(line.id)
+        self._read_on()
         return entry_id in self._left_out
+
+    def removed(self, entry_id: str) -> int:
+        """Say how many secrets were taken out of a turn before it was written."""
+        self._read_on()
+        return self._removed.get(entry_id, 0)
+
+    def _read_on(self) -> None:
+        for line in self.new_lines():
+            if line.id and line.left_out:
+                self._left_out.add(line.id)
+            if line.removed:
+                self._removed[line.id] = line.removed
 
     def new_lines(self) -> Iterator[Note]:
         """Yield the lines that came since the last time; one that is no note is passed over."""

@@ -12,6 +12,7 @@ import msgspec
 
 from memplane.ledger.canonical import escaped, quoted
 from memplane.ledger.entry import JsonReply, Reply, StreamReply, Turn
+from memplane.ledger.note import with_removed
 from memplane.redaction.redactor import Redacted, Redactor
 
 T = TypeVar("T")
@@ -22,17 +23,16 @@ _AS_RECORDED: Final = frozenset({"version", "id", "ts", "claw_id"})
 
 
 def redact_turn(
-    redactor: Redactor, turn: Turn, count: Callable[[str, int], None], text: Text | None = None
+    redactor: Redactor, turn: Turn, counts: Counter[str], text: Text | None = None
 ) -> Turn:
-    """Take the secrets out of everything that a turn says; each kind found is counted.
+    """Take the secrets out of everything that a turn says; each kind found is counted in `counts`.
 
     `text` redacts short texts, which are the same in most turns.
     """
     text = text or redactor.text
 
     def kept(found: Redacted[T]) -> T:
-        for kind, times in found.counts.items():
-            count(kind, times)
+        counts.update(found.counts)
         return found.value
 
     def reply_of(reply: Reply) -> Reply:
@@ -101,13 +101,21 @@ def _redacted_reply(redactor: Redactor, name: str, body: bytes) -> Redacted[byte
 
 
 def redactions(redactor: Callable[[], Redactor], counts: Counter[str]) -> Callable[[Turn], Turn]:
-    """Make the function that a ledger scrubs its turns with; each kind found is counted."""
+    """Make the function that a ledger scrubs its turns with.
 
-    def count(kind: str, times: int) -> None:
-        counts[kind] += times
+    Each kind found is counted, and a turn's note says how many there were.
+    """
 
     @lru_cache(1024)
     def text(words: str) -> Redacted[str]:
         return redactor().text(words)
 
-    return lambda turn: redact_turn(redactor(), turn, count, text)
+    def scrub(turn: Turn) -> Turn:
+        found: Counter[str] = Counter()
+        scrubbed = redact_turn(redactor(), turn, found, text)
+        if not found:
+            return scrubbed
+        counts.update(found)
+        return replace(scrubbed, note=with_removed(turn.note, found.total()))
+
+    return scrub

@@ -32,7 +32,7 @@ from memplane.ledger.chain import Link
 from memplane.ledger.entry import Entry, Received, Turn
 from memplane.ledger.folder import AgentFolder, no_agent
 from memplane.ledger.lines import LONGEST
-from memplane.ledger.notes import line_of
+from memplane.ledger.note import line_of
 from memplane.ledger.recovery import Recovered
 from memplane.ledger.sealing import Modes
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from memplane.ledger.notes import InjectedBlock
+from memplane.ledger.note import InjectedBlock
 from memplane.records.store import Connection
 
 KEPT_FOR: Final = 90 * 24 * 3600 * 1_000_000

@@ -53,13 +53,15 @@ class AgentReport:
     """What came of one agent's backfill; a dry run counts what it would have replayed.
 
     `refused` are entries that the service does not take, the first of them in `undelivered`.
-    `stopped` says why the rest was not tried. `unreadable` are lines that are no entries.
+    `no_turns` are requests for titles and the like. `stopped` says why the rest was not tried.
+    `unreadable` are lines that are no entries.
     """
 
     agent: str
     replayed: int = 0
     forgotten: int = 0
     failed_turns: int = 0
+    no_turns: int = 0
     unreadable: int = 0
     refused: int = 0
     resumed: bool = False
@@ -76,6 +78,7 @@ class AgentReport:
         self.replayed += other.replayed
         self.forgotten += other.forgotten
         self.failed_turns += other.failed_turns
+        self.no_turns += other.no_turns
         self.unreadable += other.unreadable
         self.refused += other.refused
         self.resumed = self.resumed or other.resumed
@@ -89,6 +92,8 @@ class AgentReport:
                 self.forgotten += 1
             case LeftOut.FAILED:
                 self.failed_turns += 1
+            case LeftOut.NOT_A_TURN:
+                self.no_turns += 1
 
     def refuse(self, one: Undelivered) -> None:
         """Count an entry that the service does not take."""
@@ -279,7 +284,7 @@ class _Replay:
         if why is not None:
             return _Ready(entry, None, why)
         redacted = self._backfill.redact(entry.line)
-        return _Ready(entry, retain_body(self._target.context, redacted))
+        return _Ready(entry, retain_body(self._target.context, redacted, removed=entry.removed))
 
     async def _take(self, ready: _Ready) -> None:
         """Deal with the next entry, and go on behind it unless the service is not there."""

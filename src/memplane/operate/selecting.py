@@ -10,6 +10,7 @@ from typing import Final
 
 from memplane.ledger.cursor import Cursor
 from memplane.ledger.folder import AgentFolder
+from memplane.ledger.notes import Notes
 from memplane.ledger.reader import open_page
 
 _PAGE: Final = 100
@@ -21,6 +22,7 @@ class LeftOut(StrEnum):
 
     FORGOTTEN = "forgotten"
     FAILED = "failed"
+    NOT_A_TURN = "not a turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Selection:
         """
         if entry.id in forgotten:
             return LeftOut.FORGOTTEN
+        if entry.left_out:
+            return LeftOut.NOT_A_TURN
         if entry.status == _FAILED and not self.include_errors:
             return LeftOut.FAILED
         return None
@@ -49,13 +53,19 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ReadEntry:
-    """An entry of a ledger; `before` is where reading has to start to find it again."""
+    """An entry of a ledger; `before` is where reading has to start to find it again.
+
+    The recorder's notes say that it is `left_out` of memory, such as a request for a title, and
+    how many secrets were `removed` before it was written.
+    """
 
     id: str
     status: str
     line: bytes
     cursor: Cursor
     before: Cursor
+    left_out: bool = False
+    removed: int = 0
 
 
 class Walk:
@@ -79,12 +89,20 @@ class Walk:
         self._entries.close()
 
     def _read(self, cursor: Cursor) -> Generator[ReadEntry, None, None]:
-        before, more = cursor, True
+        before, more, notes = cursor, True, Notes(self._folder)
         while more:
             with open_page(self._folder, cursor=cursor, after=self._after, limit=_PAGE) as page:
                 for found, (entry_id, line) in zip(page.entries, page.identified(), strict=True):
                     here = Cursor(found.segment, found.offset, entry_id)
-                    yield ReadEntry(entry_id, found.head.status, line, here, before)
+                    yield ReadEntry(
+                        id=entry_id,
+                        status=found.head.status,
+                        line=line,
+                        cursor=here,
+                        before=before,
+                        left_out=notes.leaves_out(entry_id),
+                        removed=notes.removed(entry_id),
+                    )
                     before = here
             self.unreadable += page.skipped
             cursor, more = page.next, page.has_more

@@ -118,13 +118,9 @@ def read_contexts(folder: Path) -> Contexts:
         PodError: There are none.
     """
     root = folder / CONTEXT
-    try:
-        names = sorted(one.name for one in root.iterdir() if one.is_dir())
-    except OSError:
-        names = []
     agents: list[AgentContext] = []
     warnings: list[str] = []
-    for name in filter(is_agent_id, names):
+    for name in agents_below(root):
         try:
             agents.append(_context(root / name, name))
         except PodError as error:
@@ -137,6 +133,14 @@ def read_contexts(folder: Path) -> Contexts:
         if one.memory and one.memory.warning
     ]
     return Contexts(folder, tuple(agents), tuple(warnings))
+
+
+def agents_below(root: Path) -> list[str]:
+    """Name the agents that a compile left folders for, sorted; none where there is nothing."""
+    try:
+        return sorted(one.name for one in root.iterdir() if one.is_dir() and is_agent_id(one.name))
+    except OSError:
+        return []
 
 
 def targets(

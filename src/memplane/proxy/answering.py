@@ -7,10 +7,10 @@ from typing import Final, Protocol
 
 import msgspec
 
+from memplane.errors import UpstreamError, UpstreamStalled
 from memplane.proxy.headers import Headers, response_headers
 from memplane.proxy.routing import Refused
 from memplane.proxy.upstream import Answer
-from memplane.proxy.upstream_errors import UpstreamError, UpstreamStalled
 from memplane.secret import Secret
 
 _MOST_SCRUBBED: Final = 1 << 20

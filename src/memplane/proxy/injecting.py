@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from memplane.clock import Clock
 from memplane.errors import MemplaneError
-from memplane.ledger.notes import DroppedBlock, Injected, InjectedBlock, Note
+from memplane.ledger.note import DroppedBlock, Injected, InjectedBlock, Note
 from memplane.memory.contract import Block
 from memplane.memory.episode import microseconds
 from memplane.memory.injections import Injection

@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -153,29 +153,32 @@ def bury_letter(folder: Path, letter: DeadLetter) -> None:
     Raises:
         LedgerError: It cannot be kept.
     """
-    line = json.dumps(asdict(letter), separators=(",", ":")).encode()
     with _told(folder, "kept"), _opened(folder, (_DEAD,)) as here, locked(here, _LOCK):
         # A crash may have cut the last line off; it must not swallow this one.
-        append_to_file(here, f"{letter.route.name}.jsonl", b"\n" + line + b"\n")
+        append_to_file(here, f"{letter.route.name}.jsonl", b"\n" + _line(letter))
 
 
-def settle_letters(folder: Path, route: Route, settled: Callable[[DeadLetter], bool]) -> None:
-    """Drop the letters of a route that are settled now.
+def settle_letter(folder: Path, letter: DeadLetter) -> None:
+    """Let go of a dead letter.
 
     Raises:
-        LedgerError: They cannot be dropped.
+        LedgerError: That cannot be kept.
     """
-    name = f"{route.name}.jsonl"
+    name = f"{letter.route.name}.jsonl"
     with _told(folder, "kept"), _opened(folder, (_DEAD,)) as here, locked(here, _LOCK):
         try:
             letters = _letters(read_file(here, name)[0])
         except FileNotFoundError:
             return
-        left = [json.dumps(asdict(one)).encode() for one in letters if not settled(one)]
+        left = [_line(one) for one in letters if one.entry_id != letter.entry_id]
         if left:
-            replace_file(here, name, b"\n".join((*left, b"")))
+            replace_file(here, name, b"".join(left))
         else:
             os.unlink(name, dir_fd=here)
+
+
+def _line(letter: DeadLetter) -> bytes:
+    return json.dumps(asdict(letter), separators=(",", ":")).encode() + b"\n"
 
 
 def _letters(data: bytes) -> Iterable[DeadLetter]:

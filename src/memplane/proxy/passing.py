@@ -9,7 +9,7 @@ from http import HTTPStatus
 import msgspec
 
 from memplane.access.proxying import Caller
-from memplane.errors import InvalidRequest, MemplaneError
+from memplane.errors import InvalidRequest, MemplaneError, UpstreamError
 from memplane.pod.contexts import AgentContext, ProxiedAgent
 from memplane.proxy.answering import Client, pass_answer, refuse, tell_failure
 from memplane.proxy.asking import LONGEST, Asked, attempt_of
@@ -19,7 +19,6 @@ from memplane.proxy.encodings import undone
 from memplane.proxy.routes import Routes
 from memplane.proxy.routing import Allowed, Family, ModelPolicy, Refused
 from memplane.proxy.upstream import Upstream
-from memplane.proxy.upstream_errors import UpstreamError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,16 +17,17 @@ from typing import Final
 import msgspec
 
 from memplane.clock import Clock
-from memplane.errors import InvalidRequest, MemplaneError
+from memplane.errors import InvalidRequest, MemplaneError, UpstreamError
 from memplane.ledger.entry import StreamReply, Turn, Usage
-from memplane.ledger.notes import Note
-from memplane.ledger.notes import encoded as encoded_note
+from memplane.ledger.note import Note
+from memplane.ledger.note import encoded as encoded_note
 from memplane.pod.contexts import ProxiedAgent
 from memplane.proxy.answering import Client, pass_answer, refuse, tell_failure
 from memplane.proxy.asking import LONGEST, Asked, attempt_of
 from memplane.proxy.auxiliary import auxiliary
 from memplane.proxy.body import Body, body_of
 from memplane.proxy.candidate import Candidate
+from memplane.proxy.delivering import Deliveries
 from memplane.proxy.dialects.contract import Dialect
 from memplane.proxy.encodings import undone
 from memplane.proxy.headers import response_headers, value_of
@@ -38,7 +39,6 @@ from memplane.proxy.recalling import recall_event
 from memplane.proxy.recording import Recorder
 from memplane.proxy.reply import Assembling, Ended, Kind
 from memplane.proxy.routing import Family, Refused, Routed
-from memplane.proxy.upstream_errors import UpstreamError
 from memplane.proxy.usage_chunk import WithoutUsage, asks_for_usage
 from memplane.redaction.redactor import Redacted
 from memplane.telemetry import Telemetry, TurnEvent
@@ -65,6 +65,7 @@ class Proxy:
     clock: Clock
     elapsed: Callable[[], float]
     redact: Callable[[str], Redacted[str]]
+    deliveries: Deliveries | None = None
     injection: str = ""
     ask_usage: bool = False
 
@@ -95,6 +96,8 @@ async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client
         await pass_on(proxy.passing, asked, client)
         return
     proxy.telemetry.tell(_event(turn, "request"))
+    if proxy.deliveries is not None and asked.caller.in_pod:
+        proxy.deliveries.expect(turn.agent.context)
     given = await _given(proxy, turn)
     _tell_recall(proxy, given)
     try:

@@ -18,16 +18,11 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
+from memplane.errors import UpstreamCut, UpstreamError, UpstreamStalled, UpstreamUnreachable
 from memplane.proxy.candidate import Candidate
 from memplane.proxy.headers import Header, Headers
 from memplane.proxy.resolving import GuardedResolver
-from memplane.proxy.upstream_errors import (
-    UpstreamCut,
-    UpstreamError,
-    UpstreamStalled,
-    UpstreamUnreachable,
-    why_of,
-)
+from memplane.proxy.upstream_errors import why_of
 from memplane.proxy.upstream_line import CURRENT, Line, LineRequest
 from memplane.proxy.upstream_watch import Watch
 

@@ -6,8 +6,6 @@ from typing import Final
 
 import aiohttp
 
-from memplane.errors import MemplaneError
-
 # The first that fits counts. The library's own words are not used: they may hold the address with
 # its query, and a key in that.
 _WORDS: Final = (
@@ -17,26 +15,6 @@ _WORDS: Final = (
     (aiohttp.ClientPayloadError, "its answer ended early"),
     (aiohttp.ClientResponseError, "its answer is not HTTP"),
 )
-
-
-class UpstreamError(MemplaneError):
-    """A provider did not answer as it should. No text of it holds a key or a query."""
-
-
-class UpstreamUnreachable(UpstreamError):
-    """There was no answer that could be used; nothing was given to the client."""
-
-
-class UpstreamStalled(UpstreamError):
-    """It was waited for too long; `phase` is `head`, `first byte` or `idle`."""
-
-    def __init__(self, message: str, phase: str) -> None:
-        super().__init__(message)
-        self.phase = phase
-
-
-class UpstreamCut(UpstreamError):
-    """The answer ended before it was whole."""
 
 
 def why_of(error: BaseException) -> str:

@@ -6,7 +6,7 @@ import asyncio
 
 import aiohttp
 
-from memplane.proxy.upstream_errors import UpstreamStalled
+from memplane.errors import UpstreamStalled
 
 
 class Watch:

@@ -235,6 +235,12 @@ class ProxySettings:
         aliases=("MEMPLANE_AUTH_DIR", "CLAW_AUTH_DIR"),
         shown_default="the home",
     )
+    state_dir: Path | None = _option(
+        None,
+        optional_path,
+        "Where it is kept how far turns were delivered to other memory services.",
+        shown_default="`.memplane` among the ledgers",
+    )
     allowed_private: tuple[str, ...] = _option(
         (),
         words,

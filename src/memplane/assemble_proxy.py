@@ -1,0 +1,174 @@
+"""The proxy of a plane, put together from settings. Only its owner needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from memplane.clock import system_clock
+from memplane.errors import SettingsError
+from memplane.home import Home
+from memplane.ledger.folder import STATE
+from memplane.ledger.tombstones import mirror_of
+from memplane.plane.local import LocalPlane
+from memplane.pod.contexts import ProxiedAgent, agents_below, read_proxied_agent
+from memplane.proxy.delivering import Deliveries
+from memplane.proxy.injecting import Injecting
+from memplane.proxy.outgoing import Delivering
+from memplane.proxy.passing import Passing
+from memplane.proxy.recalling import Recaller
+from memplane.proxy.recording import Recorder
+from memplane.proxy.routes import Providers, Routes
+from memplane.proxy.routing import upstreams
+from memplane.proxy.sticky import Sticky
+from memplane.proxy.turn import Proxy
+from memplane.proxy.upstream import Patience, Upstream, open_upstream
+from memplane.redaction.redactor import Redacted
+from memplane.services.client import ServiceClient, open_client
+from memplane.settings import Settings, environment
+from memplane.telemetry import MemoryOp, Telemetry
+
+
+@asynccontextmanager
+async def open_proxy(
+    settings: Settings, plane: LocalPlane, telemetry: Telemetry
+) -> AsyncGenerator[Proxy]:
+    """Open the proxy: its providers, its memories, and what follows a turn.
+
+    Raises:
+        SettingsError: An upstream is no address, or one that is never asked.
+    """
+    chosen, redactor = settings.proxy, plane.recording.redactor()
+    memory = await plane.remembering.memory()
+    sticky = Sticky(memory)
+    async with (
+        open_client() as client,
+        _open_upstream(settings) as upstream,
+        _running(sticky.run(), sticky.end),
+        _delivering(settings, plane, client, telemetry) as deliveries,
+    ):
+        recaller = Recaller(
+            client=client, redactor=redactor, memories=plane, seconds=chosen.recall_ms / 1000
+        )
+
+        def recorded(agent: str) -> None:
+            memory.recorded(agent)
+            if deliveries is not None:
+                deliveries.recorded(agent)
+
+        recorder = Recorder(plane.recording.ledger, telemetry, recorded=recorded)
+        yield Proxy(
+            passing=_passing(settings, upstream),
+            injecting=Injecting(
+                recaller,
+                sticky,
+                clock=system_clock,
+                nonce=lambda: secrets.token_hex(4),
+                tells_time=chosen.time_line,
+            ),
+            recorder=recorder,
+            telemetry=telemetry,
+            clock=system_clock,
+            elapsed=time.monotonic,
+            redact=redactor.text,
+            deliveries=deliveries,
+            injection=chosen.injection,
+            ask_usage=chosen.ask_usage,
+        )
+        await recorder.drain()
+
+
+def _open_upstream(settings: Settings) -> AbstractAsyncContextManager[Upstream]:
+    chosen = settings.proxy
+    patience = Patience(
+        candidate=chosen.candidate_timeout_ms / 1000,
+        first_byte=chosen.first_byte_timeout_ms / 1000,
+        idle=chosen.idle_timeout_ms / 1000,
+    )
+    return open_upstream(patience=patience, allowed=frozenset(chosen.allowed_private))
+
+
+def _passing(settings: Settings, upstream: Upstream) -> Passing:
+    chosen = settings.proxy
+    allowed = frozenset(chosen.allowed_private)
+    keys = chosen.auth_dir or settings.home
+    return Passing(
+        routes=Routes(
+            upstreams(chosen.upstream_openai, chosen.upstream_anthropic, allowed=allowed),
+            Providers(keys / "providers.json", environment(), allowed),
+        ),
+        upstream=upstream,
+        agent_in_pod=partial(read_proxied_agent, settings.context_root or Path()),
+        pod=settings.pod,
+    )
+
+
+@asynccontextmanager
+async def _delivering(
+    settings: Settings, plane: LocalPlane, client: ServiceClient, telemetry: Telemetry
+) -> AsyncGenerator[Deliveries | None]:
+    """Deliver turns to the memory services of a pod's agents meanwhile; without a pod, nothing."""
+    if settings.context_root is None:
+        yield None
+        return
+    redact = plane.recording.scrub_line
+    deliveries = Deliveries(delivering(settings, client, redact, telemetry.emit))
+    await deliveries.start(await asyncio.to_thread(agents_below, settings.context_root))
+    try:
+        yield deliveries
+    finally:
+        await deliveries.drain(settings.proxy.drain_ms / 1000)
+
+
+def delivering(
+    settings: Settings,
+    client: ServiceClient,
+    redact: Callable[[bytes], Redacted[bytes]],
+    emit: Callable[[MemoryOp], None],
+) -> Delivering:
+    """Say from where to where turns are delivered.
+
+    Raises:
+        SettingsError: There is no pod.
+    """
+    root, ledgers = settings.context_root, settings.ledger.dir
+    if root is None:
+        raise SettingsError("there is no pod here: context_root is not set")
+
+    def agent_of(agent: str) -> ProxiedAgent | None:
+        return read_proxied_agent(root, agent) if (root / agent).is_dir() else None
+
+    return Delivering(
+        folder=outbox_folder(settings),
+        ledgers=ledgers,
+        tombstones=(Home(settings.home).tombstones, mirror_of(ledgers)),
+        client=client,
+        redact=redact,
+        agent_of=agent_of,
+        emit=emit,
+        clock=system_clock,
+    )
+
+
+def outbox_folder(settings: Settings) -> Path:
+    """Say where it is kept how far turns were delivered to other memory services."""
+    return (settings.proxy.state_dir or settings.ledger.dir / STATE) / "outbox"
+
+
+@asynccontextmanager
+async def _running(
+    work: Coroutine[Any, Any, None], end: Callable[[], None]
+) -> AsyncGenerator[None]:
+    """Let something run beside, and let it finish."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        end()
+        await task

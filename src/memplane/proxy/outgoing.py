@@ -1,0 +1,220 @@
+"""One turn on its way to a memory service: read from the ledger, redacted, and sent once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from memplane.clock import Clock, stamp
+from memplane.errors import InvalidCursor
+from memplane.ledger.cursor import BEGINNING, Cursor, decode_cursor, encode_cursor
+from memplane.ledger.folder import AgentFolder
+from memplane.ledger.notes import Notes
+from memplane.ledger.reader import LARGEST_PAGE, Page, open_entry, open_last, open_page
+from memplane.ledger.tombstones import Forgotten
+from memplane.objects.pacing import Pacing
+from memplane.pod.contexts import AgentContext, ProxiedAgent
+from memplane.pod.manifest import MemoryManifest
+from memplane.proxy.outbox import DeadLetter, Route
+from memplane.redaction.redactor import Redacted
+from memplane.services.client import (
+    Address,
+    Answered,
+    Outcome,
+    ServiceClient,
+    Unanswered,
+    explained,
+)
+from memplane.services.wire import retain_body
+from memplane.telemetry import MemoryOp, MemoryOperation, MemoryStatus
+
+FIRST_SECONDS: Final = 2.0
+LATER_SECONDS: Final = 10.0
+_FAILED_TURN: Final = "error"
+_LONGEST_REASON: Final = 300
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivering:
+    """Everything that deliveries need.
+
+    `folder` is where it is kept how far they came. `agent_of` reads what the pod says of an
+    agent, anew each time; None when the agent is none of the pod's.
+    """
+
+    folder: Path
+    ledgers: Path
+    tombstones: tuple[Path, ...]
+    client: ServiceClient
+    redact: Callable[[bytes], Redacted[bytes]]
+    agent_of: Callable[[str], ProxiedAgent | None]
+    emit: Callable[[MemoryOp], None]
+    clock: Clock
+    pacing: Pacing = field(default_factory=Pacing)
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """An entry as a service is sent it; `before` is where reading has to start to find it."""
+
+    id: str
+    body: bytes = field(repr=False)
+    removed: int
+    cursor: Cursor
+    before: Cursor
+
+
+class Ledger:
+    """An agent's ledger, as far as it is delivered."""
+
+    def __init__(self, needs: Delivering, agent: str) -> None:
+        self._needs = needs
+        self._folder = AgentFolder(needs.ledgers, agent)
+        self._forgotten = Forgotten(needs.tombstones, agent)
+        self._notes = Notes(self._folder)
+
+    def letter_behind(self, context: AgentContext, cursor: Cursor) -> Letter | Cursor:
+        """Read on to the next entry that is delivered; without one, the cursor of the end."""
+        try:
+            return self._read_on(context, cursor)
+        except InvalidCursor:
+            # Another ledger lies there now. What it shares with the old one is known by its ids.
+            _log.warning("the ledger of %s is delivered from its beginning", self._folder.agent)
+            return self._read_on(context, BEGINNING)
+
+    def _read_on(self, context: AgentContext, cursor: Cursor) -> Letter | Cursor:
+        while True:
+            with open_page(self._folder, cursor=cursor, limit=1) as page:
+                letter = self._letter(context, page, cursor)
+            if letter is not None:
+                return letter
+            if not page.entries:
+                return page.next
+            cursor = page.next
+
+    def count_behind(self, cursor: Cursor) -> int:
+        """Count the entries that follow a cursor, whether they will be delivered or not."""
+        count, more = 0, True
+        while more:
+            with open_page(self._folder, cursor=cursor, limit=LARGEST_PAGE) as page:
+                count += len(page.entries)
+            cursor, more = page.next, page.has_more
+        return count
+
+    def end(self) -> Cursor:
+        """Return the cursor of whoever has read everything."""
+        with open_last(self._folder, 1) as page:
+            return page.entries[0].cursor if page.entries else BEGINNING
+
+    def letter_again(self, context: AgentContext, dead: DeadLetter) -> Letter | None:
+        """Read the entry of a dead letter; None when it was forgotten or erased."""
+        try:
+            before = decode_cursor(dead.before)
+            with open_page(self._folder, cursor=before, limit=1) as page:
+                letter = self._letter(context, page, before)
+        except InvalidCursor:
+            before, letter = BEGINNING, None
+        if letter is not None and letter.id == dead.entry_id:
+            return letter
+        # The ledger was moved or mended since: it may lie anywhere in it.
+        with open_entry(self._folder, dead.entry_id) as page:
+            return self._letter(context, page, before)
+
+    def is_forgotten(self, entry_id: str) -> bool:
+        """Say whether an entry was forgotten, now."""
+        self._forgotten.refresh()
+        return entry_id in self._forgotten
+
+    def _letter(self, context: AgentContext, page: Page, before: Cursor) -> Letter | None:
+        """Make a letter of a page's one entry, if anybody may remember it."""
+        for found, (entry_id, line) in zip(page.entries, page.identified(), strict=False):
+            left_out = self._notes.leaves_out(entry_id)
+            if left_out or found.head.status == _FAILED_TURN or self.is_forgotten(entry_id):
+                return None
+            redacted, earlier = self._needs.redact(line), self._notes.removed(entry_id)
+            return Letter(
+                id=entry_id,
+                body=retain_body(context, redacted, removed=earlier),
+                removed=earlier + sum(redacted.counts.values()),
+                cursor=found.cursor,
+                before=before,
+            )
+        return None
+
+
+def route_of(context: AgentContext) -> Route:
+    """Say where an agent's entries go."""
+    return Route(context.memory.service if context.memory else "", context.agent)
+
+
+async def post(
+    needs: Delivering,
+    agent: str,
+    manifest: MemoryManifest,
+    letter: Letter,
+    *,
+    attempt: int,
+    depth: int | None = None,
+) -> Outcome:
+    """Send a letter once, and tell how that went."""
+    if manifest.retain is None:
+        raise ValueError("the service does not retain")
+    least = FIRST_SECONDS if attempt == 1 else LATER_SECONDS
+    seconds = max(least, (manifest.retain.timeout_ms or 0) / 1000)
+    address = Address(manifest.url_of(manifest.retain), manifest.token, seconds)
+    started = needs.pacing.elapsed()
+    outcome = await needs.client.post(address, letter.body)
+    took = needs.pacing.elapsed() - started
+    needs.emit(
+        MemoryOp(
+            ts=needs.clock(),
+            claw_id=agent,
+            latency_ms=round(took * 1000),
+            status_code=outcome.status if isinstance(outcome, Answered) else 0,
+            error=_error(outcome, manifest),
+            memory_service=manifest.service,
+            memory_op=MemoryOperation.RETAIN,
+            memory_status=_status(outcome),
+            memory_removed=letter.removed,
+            memory_attempt=attempt,
+            memory_queue=depth,
+        )
+    )
+    return outcome
+
+
+def dead(
+    route: Route, letter: Letter, outcome: Outcome, *, manifest: MemoryManifest, now: datetime
+) -> DeadLetter:
+    """Say why a letter is given up, without the service's words: they may quote it."""
+    return DeadLetter(
+        service=route.service,
+        agent=route.agent,
+        entry_id=letter.id,
+        ts=stamp(now),
+        status=outcome.status if isinstance(outcome, Answered) else 0,
+        reason=_error(outcome, manifest)[:_LONGEST_REASON],
+        before=encode_cursor(letter.before),
+    )
+
+
+def _status(outcome: Outcome) -> MemoryStatus:
+    match outcome:
+        case Answered():
+            return MemoryStatus.SUCCEEDED if outcome.ok else MemoryStatus.FAILED
+        case Unanswered(late=late):
+            return MemoryStatus.TIMED_OUT if late else MemoryStatus.FAILED
+
+
+def _error(outcome: Outcome, manifest: MemoryManifest) -> str:
+    match outcome:
+        case Answered(status):
+            return "" if outcome.ok else f"retain returned status {status}"
+        case Unanswered():
+            return explained("retain", outcome, manifest.token)
