@@ -27,12 +27,14 @@ from memplane.proxy.recording import Recorder
 from memplane.proxy.routes import Providers, Routes
 from memplane.proxy.routing import upstreams
 from memplane.proxy.sticky import Sticky
+from memplane.proxy.telling import Telling
 from memplane.proxy.turn import Proxy
 from memplane.proxy.upstream import Patience, Upstream, open_upstream
 from memplane.redaction.redactor import Redacted
 from memplane.services.client import ServiceClient, open_client
 from memplane.settings import Settings, environment
 from memplane.telemetry import MemoryOp, Telemetry
+from memplane.tracing import NoTraces, Traces, open_traces
 
 
 @asynccontextmanager
@@ -52,6 +54,7 @@ async def open_proxy(
         _open_upstream(settings) as upstream,
         _running(sticky.run(), sticky.end),
         _delivering(settings, plane, client, telemetry) as deliveries,
+        _tracing(settings) as traces,
     ):
         recaller = Recaller(
             client=client, redactor=redactor, memories=plane, seconds=chosen.recall_ms / 1000
@@ -73,10 +76,13 @@ async def open_proxy(
                 tells_time=chosen.time_line,
             ),
             recorder=recorder,
-            telemetry=telemetry,
-            clock=system_clock,
-            elapsed=time.monotonic,
-            redact=redactor.text,
+            telling=Telling(
+                telemetry=telemetry,
+                traces=traces,
+                clock=system_clock,
+                elapsed=time.monotonic,
+                redact=redactor.text,
+            ),
             deliveries=deliveries,
             injection=chosen.injection,
             ask_usage=chosen.ask_usage,
@@ -159,6 +165,16 @@ def delivering(
 def outbox_folder(settings: Settings) -> Path:
     """Say where it is kept how far turns were delivered to other memory services."""
     return (settings.proxy.state_dir or settings.ledger.dir / STATE) / "outbox"
+
+
+@asynccontextmanager
+async def _tracing(settings: Settings) -> AsyncGenerator[Traces]:
+    endpoint = settings.telemetry.otlp_endpoint
+    traces = open_traces(endpoint) if endpoint else NoTraces()
+    try:
+        yield traces
+    finally:
+        await asyncio.to_thread(traces.close)
 
 
 @asynccontextmanager

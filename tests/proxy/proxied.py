@@ -85,6 +85,12 @@ class Proxied:
         body = {"model": "gpt-4o", "messages": messages, **more}
         return await self.post("/v1/chat/completions", body, agent=agent, headers=headers)
 
+    async def settled(self) -> None:
+        """Wait until no request is under way."""
+        own = asyncio.current_task()
+        while under_way := [one for one in self.server.server_state.tasks if one is not own]:
+            await asyncio.wait(under_way)
+
     async def recorded(self, agent: str = "ada") -> list[dict[str, Any]]:
         """Return an agent's entries, once everything given to the recorder is durable."""
         await self.proxy.recorder.drain()

@@ -375,6 +375,17 @@ async def test_a_body_that_is_too_long_to_record_is_answered_all_the_same(tmp_pa
         assert "too many" in told["error"]
 
 
+async def test_a_long_answer_is_recorded_although_its_client_leaves_when_it_has_it(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(Said("x" * (2 << 20))))
+        await door.chat("Tell me everything.", headers={"Connection": "close"})
+        await door.settled()
+        (entry,) = await door.recorded()
+        assert len(entry["response"]["json"]["choices"][0]["message"]["content"]) == 2 << 20
+
+
 async def test_a_websocket_is_told_to_fall_back(tmp_path: Path) -> None:
     async with proxied(tmp_path) as door:
         headers = {"Connection": "Upgrade", "Upgrade": "websocket"}

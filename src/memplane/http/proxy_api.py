@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ from memplane.proxy.dialects.table import dialect_at
 from memplane.proxy.passing import pass_on
 from memplane.proxy.routes import Target
 from memplane.proxy.turn import Proxy, take_turn
+from memplane.proxy.withholding import redacted, without_token
 from memplane.secret import Secret
 
 LONGEST_BODY: Final = 64 << 20
@@ -56,6 +58,8 @@ class ProxyDoor:
             # Clients that would rather speak over a WebSocket fall back at this status.
             return refused(_UPGRADE_REQUIRED, "speak HTTP here, not over a WebSocket")
         path = _path_sent(request)
+        if path is None:
+            return refused(HTTPStatus.BAD_REQUEST, "that path is not passed on")
         dialect = dialect_at(path) if request.method == "POST" else None
         request.scope[RELAYED] = True
         if dialect is None:
@@ -111,10 +115,15 @@ async def _here(_request: Request) -> Response:
     return Response()
 
 
-def _path_sent(request: Request) -> str:
-    """Return the path below the agent's name, with its percent signs as they were sent."""
+def _path_sent(request: Request) -> str | None:
+    """Return the path below the agent's name, with its percent signs as they were sent.
+
+    None when only another way to write it was sent, which a provider may read differently.
+    """
     sent = bytes(request.scope["raw_path"]).decode("latin-1")
-    return sent[sent.index("/v1/") :]
+    agent = request.path_params.get("agent")
+    before = "" if agent is None else f"/agent/{agent}"
+    return sent.removeprefix(before) if sent.startswith(f"{before}/v1/") else None
 
 
 def _asked(
@@ -123,6 +132,8 @@ def _asked(
     scope = request.scope
     target = Target(path, scope["query_string"].decode("latin-1"), scope["headers"])
     token = Secret(token_given(scope)) if caller.governed else None
+    if token:
+        target, raw = without_token(target, token), redacted(raw, token)
     return Asked(
         caller=caller, method=request.method, target=target, raw=raw, upload=upload, token=token
     )

@@ -29,10 +29,12 @@ class Client:
         self._send = send
         self.begun = False
         self.ended = False
+        self.takes_events = False
 
     async def begin(self, status: int, headers: Headers) -> None:
         """Send the head of the answer."""
         self.begun = True
+        self.takes_events = _takes_events(headers)
         await self._send(
             {"type": "http.response.start", "status": status, "headers": list(headers)}
         )
@@ -45,6 +47,13 @@ class Client:
         """Say that the answer is whole."""
         self.ended = True
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _takes_events(headers: Headers) -> bool:
+    """Say whether an event of ours can follow: in a stream, and where nothing frames its bytes."""
+    said = {name.lower(): value for name, value in headers}
+    is_stream = said.get(b"content-type", b"").lower().startswith(b"text/event-stream")
+    return is_stream and not {b"content-length", b"content-encoding"} & said.keys()
 
 
 Work: TypeAlias = Callable[[Client], Awaitable[None]]
@@ -65,6 +74,9 @@ class Relay(Response):
         leaving = asyncio.create_task(self._left(receive))
         try:
             await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done() and client.ended:
+                # It got everything. What is done after that is nobody's to interrupt.
+                await work
             if not work.done():
                 work.cancel()
                 with suppress(asyncio.CancelledError):

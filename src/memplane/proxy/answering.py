@@ -13,13 +13,15 @@ from memplane.proxy.routing import Refused
 from memplane.proxy.upstream import Answer
 from memplane.secret import Secret
 
-_MOST_SCRUBBED: Final = 1 << 20
+_REDACTED: Final = b"[redacted]"
 
 
 class Client(Protocol):
     """Whoever asked. An answer that was begun and not ended is cut off."""
 
     begun: bool
+    takes_events: bool
+    """What was begun is a stream to which an event can be added."""
 
     async def begin(self, status: int, headers: Headers) -> None:
         """Send the head of the answer."""
@@ -49,7 +51,7 @@ async def refuse(client: Client, why: Refused) -> None:
 async def pass_answer(answer: Answer, client: Client) -> None:
     """Pass an answer on as it comes; our own key, should an error show it, is taken out."""
     key = answer.candidate.key
-    if key is not None and answer.status >= HTTPStatus.BAD_REQUEST:
+    if key and answer.status >= HTTPStatus.BAD_REQUEST:
         await _pass_scrubbed(answer, client, key)
         return
     await client.begin(answer.status, response_headers(answer.headers))
@@ -59,13 +61,21 @@ async def pass_answer(answer: Answer, client: Client) -> None:
 
 
 async def _pass_scrubbed(answer: Answer, client: Client, key: Secret) -> None:
-    body = bytearray()
+    hidden = key.reveal().encode()
+    headers = response_headers(answer.headers, unchanged=False)
+    await client.begin(
+        answer.status, [(name, value.replace(hidden, _REDACTED)) for name, value in headers]
+    )
+    held = b""
     async for chunk in answer.chunks():
-        if len(body) < _MOST_SCRUBBED:
-            body += chunk
-    scrubbed = bytes(body).replace(key.reveal().encode(), b"[redacted]")
-    await client.begin(answer.status, response_headers(answer.headers, unchanged=False))
-    await client.send(scrubbed)
+        # A key may be cut anywhere, so as much is held back as could be the beginning of one.
+        found = (held + chunk).replace(hidden, _REDACTED)
+        ready = max(0, len(found) - len(hidden) + 1)
+        held = found[ready:]
+        if ready:
+            await client.send(found[:ready])
+    if held:
+        await client.send(held)
     await client.end()
 
 
@@ -75,6 +85,7 @@ async def tell_failure(client: Client, error: UpstreamError) -> None:
         late = isinstance(error, UpstreamStalled)
         status = HTTPStatus.GATEWAY_TIMEOUT if late else HTTPStatus.BAD_GATEWAY
         await refuse(client, Refused(status, str(error)))
-    elif isinstance(error, UpstreamStalled):
+    elif isinstance(error, UpstreamStalled) and client.takes_events:
         said = msgspec.json.encode({"type": "error", "error": {"message": str(error)}})
-        await client.send(b"event: error\ndata: " + said + b"\n\n")
+        # An event may be unfinished; empty lines after one that is not mean nothing.
+        await client.send(b"\n\nevent: error\ndata: " + said + b"\n\n")

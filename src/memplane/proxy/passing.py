@@ -19,6 +19,7 @@ from memplane.proxy.encodings import undone
 from memplane.proxy.routes import Routes
 from memplane.proxy.routing import Allowed, Family, ModelPolicy, Refused
 from memplane.proxy.upstream import Upstream
+from memplane.proxy.withholding import redacted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,8 @@ async def _routed_path(
     raw = asked.raw or await _whole(asked)
     if raw is None:
         return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {LONGEST} bytes")
+    if asked.token:
+        raw = redacted(raw, asked.token)
     try:
         body = body_of(undone(raw, asked.header("content-encoding"), most=LONGEST))
     except InvalidRequest:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
@@ -16,7 +16,6 @@ from typing import Final
 
 import msgspec
 
-from memplane.clock import Clock
 from memplane.errors import InvalidRequest, MemplaneError, UpstreamError
 from memplane.ledger.entry import StreamReply, Turn, Usage
 from memplane.ledger.note import Note
@@ -35,13 +34,11 @@ from memplane.proxy.injecting import Given, Injecting, Wanted
 from memplane.proxy.json_values import decoded_or_none, string
 from memplane.proxy.passing import Passing, pass_on, policy_of
 from memplane.proxy.prices import cost_of
-from memplane.proxy.recalling import recall_event
 from memplane.proxy.recording import Recorder
 from memplane.proxy.reply import Assembling, Ended, Kind
 from memplane.proxy.routing import Family, Refused, Routed
+from memplane.proxy.telling import TRACED, Answered, Story, Telling
 from memplane.proxy.usage_chunk import WithoutUsage, asks_for_usage
-from memplane.redaction.redactor import Redacted
-from memplane.telemetry import Telemetry, TurnEvent
 
 _log = logging.getLogger(__name__)
 
@@ -61,10 +58,7 @@ class Proxy:
     passing: Passing
     injecting: Injecting
     recorder: Recorder
-    telemetry: Telemetry
-    clock: Clock
-    elapsed: Callable[[], float]
-    redact: Callable[[str], Redacted[str]]
+    telling: Telling
     deliveries: Deliveries | None = None
     injection: str = ""
     ask_usage: bool = False
@@ -82,7 +76,7 @@ class _Turn:
     session: str
     left_out: str
     at: datetime
-    started: float
+    story: Story
 
 
 async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client) -> None:
@@ -95,19 +89,20 @@ async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client
         # Whatever it is, the provider will say what is wrong with it.
         await pass_on(proxy.passing, asked, client)
         return
-    proxy.telemetry.tell(_event(turn, "request"))
+    turn.story.asked()
     if proxy.deliveries is not None and asked.caller.in_pod:
         proxy.deliveries.expect(turn.agent.context)
     given = await _given(proxy, turn)
-    _tell_recall(proxy, given)
+    if given.recall is not None:
+        turn.story.recalled(given.recall, injected=given.injected)
     try:
         outcome = await _relay(proxy, turn, given, client)
     except UpstreamError as error:
-        proxy.telemetry.tell(_failed(proxy, turn, error))
+        turn.story.cut(str(error))
         await tell_failure(client, error)
         return
     except asyncio.CancelledError:
-        proxy.telemetry.tell(_event(turn, "error", error="the client left", outcome="cut"))
+        turn.story.cut("the client left")
         raise
     _record(proxy, turn, given, outcome)
 
@@ -117,7 +112,7 @@ async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client
 
 def _read(proxy: Proxy, dialect: Dialect, asked: Asked) -> _Turn | Refused | None:
     """Read and route a turn; None when only its provider can say what is wrong with it."""
-    at, started = proxy.clock(), proxy.elapsed()
+    began = proxy.telling.begin()
     try:
         body = body_of(undone(asked.raw, asked.header("content-encoding"), most=LONGEST))
     except InvalidRequest:
@@ -139,8 +134,14 @@ def _read(proxy: Proxy, dialect: Dialect, asked: Asked) -> _Turn | Refused | Non
         candidates=routed.candidates,
         session=_session(asked, body),
         left_out=_left_out(dialect, asked, body),
-        at=at,
-        started=started,
+        at=began.at,
+        story=Story(
+            proxy.telling,
+            began,
+            agent=asked.caller.agent,
+            model=body.model,
+            carrier={name: said for name in TRACED if (said := asked.header(name))},
+        ),
     )
 
 
@@ -194,14 +195,6 @@ def _wanted(proxy: Proxy, turn: _Turn) -> Wanted:
     )
 
 
-def _tell_recall(proxy: Proxy, given: Given) -> None:
-    if given.recall is None:
-        return
-    event = recall_event(given.recall, ts=proxy.clock(), injected_bytes=given.injected)
-    if event is not None:
-        proxy.telemetry.emit(event, seconds=given.recall.seconds)
-
-
 # The answer.
 
 
@@ -213,11 +206,10 @@ async def _relay(proxy: Proxy, turn: _Turn, given: Given, client: Client) -> _Ou
         for one in turn.candidates
     ]
     async with proxy.passing.upstream.send(attempts) as answer:
-        first = proxy.elapsed() - turn.started
-        answered = _Answered(answer.candidate, answer.status, first)
+        first = turn.story.seconds
         if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
             await pass_answer(answer, client)
-            return _Outcome(None, answered)
+            return _Outcome(None, answer.candidate, answer.status, first)
         stream = _STREAM in value_of(answer.headers, b"content-type").lower()
         encoding = value_of(answer.headers, b"content-encoding")
         assembling = Assembling(turn.dialect, stream=stream, encoding=encoding)
@@ -236,24 +228,17 @@ async def _relay(proxy: Proxy, turn: _Turn, given: Given, client: Client) -> _Ou
         # It takes a while to read much, and nobody else should wait for it.
         is_long = assembling.length > _LONG
         ended = await asyncio.to_thread(assembling.ended) if is_long else assembling.ended()
-        return _Outcome(ended, answered)
-
-
-@dataclass(frozen=True, slots=True)
-class _Answered:
-    """Who answered, how, and after how many seconds."""
-
-    candidate: Candidate
-    status: int
-    first_byte: float
+        return _Outcome(ended, answer.candidate, answer.status, first)
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What came of a turn: its reply, unless the provider refused it."""
+    """What came of a turn: its reply, unless the provider refused it; who answered, and when."""
 
     ended: Ended | None
-    answered: _Answered
+    candidate: Candidate
+    status: int
+    first_byte: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,46 +273,35 @@ def _body_for(turn: _Turn, candidate: Candidate, body: bytes) -> bytes:
 
 
 def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
-    ended, answered = outcome.ended, outcome.answered
-    told = msgspec.structs.replace(
-        _event(turn, "response"),
-        latency_ms=_milliseconds(proxy.elapsed() - turn.started),
-        first_byte_ms=_milliseconds(answered.first_byte),
-        status_code=answered.status,
-        auxiliary=turn.left_out,
+    ended, candidate, story = outcome.ended, outcome.candidate, turn.story
+    answered = Answered(
+        provider=candidate.provider, status=outcome.status, first_byte=outcome.first_byte
     )
     if ended is None:
-        proxy.telemetry.tell(msgspec.structs.replace(told, outcome="refused"))
+        story.refused(answered, left_out=turn.left_out)
         return
-    usage = _priced(ended.usage, answered.candidate, turn.body.model)
-    told = msgspec.structs.replace(
-        told,
-        tokens_in=usage.prompt_tokens,
-        tokens_out=usage.completion_tokens,
-        cost_usd=usage.reported_cost_usd,
-        error=proxy.redact(ended.why).value if ended.why else "",
-    )
+    usage = _priced(ended.usage, candidate, turn.body.model)
     if ended.kind is Kind.CUT:
-        cut = msgspec.structs.replace(told, type="error", outcome="cut")
-        proxy.telemetry.tell(cut)
+        story.broke_off(answered, usage, ended.why)
         return
     entry = Turn(
         ts=turn.at,
         agent=turn.asked.caller.agent,
         path=turn.dialect.path,
         requested_model=turn.body.model,
-        effective_provider=answered.candidate.provider,
-        effective_model=answered.candidate.model or turn.body.model,
-        status_code=answered.status,
+        effective_provider=candidate.provider,
+        effective_model=candidate.model or turn.body.model,
+        status_code=outcome.status,
         stream=isinstance(ended.reply, StreamReply),
         request_original=turn.body.raw,
-        request_effective=_body_for(turn, answered.candidate, given.body),
+        request_effective=_body_for(turn, candidate, given.body),
         reply=ended.reply,
         usage=usage,
         status="error" if ended.kind is Kind.FAILED else "",
         note=encoded_note(given.note),
     )
-    proxy.recorder.record(entry, msgspec.structs.replace(told, outcome="recorded"))
+    told = story.answered(answered, usage, ended.why, left_out=turn.left_out)
+    proxy.recorder.record(entry, told)
 
 
 def _priced(usage: Usage, candidate: Candidate, model: str) -> Usage:
@@ -340,24 +314,3 @@ def _priced(usage: Usage, candidate: Candidate, model: str) -> Usage:
     }
     cost = cost_of(candidate.provider, candidate.model or model, counted)
     return Usage(usage.prompt_tokens, usage.completion_tokens, cost)
-
-
-def _event(turn: _Turn, kind: str, *, error: str = "", outcome: str = "") -> TurnEvent:
-    return TurnEvent(
-        ts=turn.at,
-        claw_id=turn.asked.caller.agent,
-        type=kind,
-        model=turn.body.model,
-        error=error,
-        outcome=outcome,
-    )
-
-
-def _failed(proxy: Proxy, turn: _Turn, error: UpstreamError) -> TurnEvent:
-    took = _milliseconds(proxy.elapsed() - turn.started)
-    told = _event(turn, "error", error=str(error), outcome="cut")
-    return msgspec.structs.replace(told, latency_ms=took)
-
-
-def _milliseconds(seconds: float) -> int:
-    return round(seconds * 1000)

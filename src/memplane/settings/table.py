@@ -211,6 +211,13 @@ class TelemetrySettings:
         read=boolean,
         about="Write each event to standard output too, as pods do.",
     )
+    otlp_endpoint: str = _option(
+        "",
+        str,
+        "An OpenTelemetry collector that is sent a trace of each turn, over HTTP. "
+        "Needs `memplane[otel]`.",
+        aliases=("OTEL_EXPORTER_OTLP_ENDPOINT",),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,159 @@
+"""What is told of a turn, from its request to what became of it: events, counters, traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from memplane.clock import Clock
+from memplane.ledger.entry import Usage
+from memplane.proxy.recalling import Recollection, recall_event
+from memplane.redaction.redactor import Redacted
+from memplane.telemetry import MemoryOp, Telemetry, TurnEvent
+from memplane.tracing import TracedTurn, Traces
+
+TRACED: Final = ("traceparent", "tracestate")
+"""The headers by which a client tells of its own trace."""
+
+_CUT: Final = "cut"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """To whom it is told, and what tells the time."""
+
+    telemetry: Telemetry
+    traces: Traces
+    clock: Clock
+    elapsed: Callable[[], float]
+    redact: Callable[[str], Redacted[str]]
+
+    def begin(self) -> Moment:
+        """Say when a turn begins."""
+        return Moment(self.clock(), self.elapsed())
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time of day, and the same on the clock that measures."""
+
+    at: datetime
+    measured: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """Who answered, how, and after how many seconds."""
+
+    provider: str
+    status: int
+    first_byte: float
+
+
+class Story:
+    """What is told of one turn."""
+
+    def __init__(
+        self,
+        telling: Telling,
+        began: Moment,
+        *,
+        agent: str,
+        model: str,
+        carrier: Mapping[str, str],
+    ) -> None:
+        self._telling = telling
+        self._began = began
+        self._event = TurnEvent(ts=began.at, claw_id=agent, type="request", model=model)
+        self._carrier = carrier
+        self._recall: MemoryOp | None = None
+        self._recall_seconds = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """How long the turn has taken until now."""
+        return self._telling.elapsed() - self._began.measured
+
+    def asked(self) -> None:
+        """Tell that it was asked for."""
+        self._telling.telemetry.tell(self._event)
+
+    def recalled(self, came: Recollection, *, injected: int) -> None:
+        """Tell how its recall went, and how many bytes of it were put into the prompt."""
+        event = recall_event(came, ts=self._telling.clock(), injected_bytes=injected)
+        if event is not None:
+            self._recall, self._recall_seconds = event, came.seconds
+            self._telling.telemetry.emit(event, seconds=came.seconds)
+
+    def cut(self, why: str) -> None:
+        """Tell that it ended before its time."""
+        self._over(
+            msgspec.structs.replace(
+                self._event,
+                type="error",
+                latency_ms=_milliseconds(self.seconds),
+                error=why,
+                outcome=_CUT,
+            )
+        )
+
+    def refused(self, answered: Answered, *, left_out: str) -> None:
+        """Tell that the provider refused it."""
+        told = self._response(answered, left_out, outcome="refused")
+        self._over(told, answered.provider)
+
+    def broke_off(self, answered: Answered, usage: Usage, why: str) -> None:
+        """Tell that its answer was passed on and is no turn, because it was not whole."""
+        told = self._counted(self._response(answered, "", outcome=_CUT), usage, why)
+        self._over(msgspec.structs.replace(told, type="error"), answered.provider)
+
+    def answered(self, answered: Answered, usage: Usage, why: str, *, left_out: str) -> TurnEvent:
+        """Return the event of its answer, which is told once the turn is recorded."""
+        told = self._counted(self._response(answered, left_out, outcome="recorded"), usage, why)
+        self._trace(told, answered.provider)
+        return told
+
+    def _response(self, answered: Answered, left_out: str, *, outcome: str) -> TurnEvent:
+        return msgspec.structs.replace(
+            self._event,
+            type="response",
+            latency_ms=_milliseconds(self.seconds),
+            first_byte_ms=_milliseconds(answered.first_byte),
+            status_code=answered.status,
+            auxiliary=left_out,
+            outcome=outcome,
+        )
+
+    def _counted(self, told: TurnEvent, usage: Usage, why: str) -> TurnEvent:
+        return msgspec.structs.replace(
+            told,
+            tokens_in=usage.prompt_tokens,
+            tokens_out=usage.completion_tokens,
+            cost_usd=usage.reported_cost_usd,
+            error=self._telling.redact(why).value if why else "",
+        )
+
+    def _over(self, told: TurnEvent, provider: str = "") -> None:
+        self._telling.telemetry.tell(told)
+        self._trace(told, provider)
+
+    def _trace(self, told: TurnEvent, provider: str) -> None:
+        self._telling.traces.turn(
+            TracedTurn(
+                at=self._began.at,
+                seconds=self.seconds,
+                told=told,
+                provider=provider,
+                recall=self._recall,
+                recall_seconds=self._recall_seconds,
+                carrier=self._carrier,
+            )
+        )
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
