@@ -23,6 +23,7 @@ from memplane.http.boundary import loopback_hosts
 from memplane.http.demo import Beside
 from memplane.http.protocol import StrictProtocol
 from memplane.http.proxy_api import ProxyDoor, proxy_endpoints
+from memplane.http.snapshot_api import snapshot_endpoints
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.note import Note
 from memplane.ledger.notes import note_of
@@ -158,7 +159,10 @@ async def _served(
         default_agent=settings.agent or "default",
     )
     app = create_app(
-        plane, hosts=loopback_hosts(port), tokens=plane.issued, endpoints=proxy_endpoints(door)
+        plane,
+        hosts=loopback_hosts(port),
+        tokens=plane.issued,
+        endpoints=[*proxy_endpoints(door), *snapshot_endpoints(plane.recording.root)],
     )
     config = uvicorn.Config(
         app,

@@ -15,6 +15,7 @@ import pytest
 from memplane.ledger.entry import recomputed_id
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.reader import entries
+from memplane.memory.contract import ForgetAsked
 from tests.proxy.proxied import proxied
 from tests.support.answers import (
     Said,
@@ -193,6 +194,23 @@ async def test_a_forgotten_memory_leaves_the_conversation_too(tmp_path: Path) ->
         await memory.forget("ada", [first["id"]])
         await door.chat("What is my sister Ada allergic to?", "To nuts.", "Thank you!")
         assert b"peanuts" not in door.upstream.asked(CHAT)[-1].body
+
+
+async def test_what_a_model_says_again_from_memory_is_not_remembered_twice(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        told, asked = "My sister Ada is allergic to peanuts.", "What is my sister Ada allergic to?"
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat(told)
+        assert await door.remembered("ada", asked)
+        door.upstream.at(CHAT, chat_json(Said(f"As you said: {told}")))
+        for _ in range(3):
+            await door.chat(asked)
+        blocks = await door.remembered("ada", "Who is allergic to peanuts?")
+        first = (await door.recorded())[0]["id"]
+        assert [one.entry_ids for one in blocks if "peanuts" in one.text] == [(first,)]
+        await door.plane.forget(ForgetAsked(agent="ada", ids=(first,)))
+        left = await door.remembered("ada", "Who is allergic to peanuts?")
+        assert not any("peanuts" in one.text for one in left)
 
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500, 529])

@@ -19,7 +19,7 @@ async def play(address: str, plane: LocalPlane, proxy: Proxy) -> None:
     """Hold both conversations through the proxy, and show what happened."""
     import aiohttp
 
-    from memplane.cli.show import coloured, print_rows, program
+    from memplane.cli.show import coloured, print_rows, program, say_how_to_stop
 
     async with aiohttp.ClientSession() as client:
         print(coloured("\nA first conversation", "bold"))
@@ -45,7 +45,8 @@ async def play(address: str, plane: LocalPlane, proxy: Proxy) -> None:
             (f"export OPENAI_BASE_URL={address}/agent/{AGENT}/v1", "any agent, any SDK"),
         ]
     )
-    print(f"  curl {address}/agent/{AGENT}/v1/chat/completions -d '{asked}'", flush=True)
+    print(f"  curl {address}/agent/{AGENT}/v1/chat/completions -d '{asked}'")
+    say_how_to_stop()
 
 
 async def _talk(client: ClientSession, address: str, said: str) -> None:

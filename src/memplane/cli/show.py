@@ -47,3 +47,8 @@ def program() -> str:
         return "memplane"
     called = sys.argv[0]
     return f"{sys.executable} -m memplane" if called.endswith("__main__.py") else called
+
+
+def say_how_to_stop() -> None:
+    """End what a server says at its start."""
+    print("\nCtrl-C stops it.", flush=True)

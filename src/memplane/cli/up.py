@@ -58,6 +58,7 @@ async def _serve(settings: Settings, *, demo: bool = False) -> int:
     from memplane.assemble_proxy import open_proxy
     from memplane.cli import OK
     from memplane.cli.demo import play
+    from memplane.cli.show import say_how_to_stop
     from memplane.home import Home
     from memplane.http.app import Limits
     from memplane.http.ledger_figures import ledger_figures
@@ -85,7 +86,7 @@ async def _serve(settings: Settings, *, demo: bool = False) -> int:
                     playing.append(asyncio.create_task(play(address, plane, proxy)))
                 else:
                     _say_next(address, home)
-                print("\nCtrl-C stops it.", flush=True)
+                    say_how_to_stop()
 
             await serve_until_stopped(
                 plane,
@@ -116,6 +117,7 @@ def _endpoints(
     from memplane.http.history_api import history_endpoints
     from memplane.http.memory_api import Telling, operator_endpoints, service_endpoints
     from memplane.http.proxy_api import ProxyDoor, proxy_endpoints
+    from memplane.http.snapshot_api import snapshot_endpoints
 
     history = history_endpoints(
         plane.recording,
@@ -130,7 +132,13 @@ def _endpoints(
         default_agent=settings.agent or "default",
     )
     service = service_endpoints(plane, Telling(telemetry, system_clock))
-    return [*history, *service, *operator_endpoints(plane), *proxy_endpoints(door)]
+    return [
+        *history,
+        *service,
+        *operator_endpoints(plane),
+        *snapshot_endpoints(plane.recording.root),
+        *proxy_endpoints(door),
+    ]
 
 
 def _set_limits() -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from memplane.ledger.heads import instant
 from memplane.memory.conversation import called_in, messages_of, reply_of, said_backwards
+from memplane.memory.echoes import injected_into, without_echoes
 from memplane.memory.injected import without_injected
 from memplane.memory.markers import Marker, markers_of
 
@@ -53,7 +54,8 @@ def episode_of(entry: Mapping[str, Any]) -> Episode:
     if request is None:
         request = entry.get("request_effective")
     reply = reply_of(entry.get("response"))
-    answer = capped(without_injected(reply.text))
+    injected = injected_into(entry.get("request_effective"))
+    answer = capped(without_echoes(without_injected(reply.text), injected))
     identifier = entry.get("id")
     return Episode(
         id=identifier if isinstance(identifier, str) else "",

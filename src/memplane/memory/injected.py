@@ -94,6 +94,12 @@ def without_injected(text: str) -> str:
     return rest.decode("utf-8", "surrogatepass")
 
 
+def injected_in(text: str) -> list[str]:
+    """Return the spans that `without_injected` takes out, each from mark to mark."""
+    data = text.encode("utf-8", "surrogatepass")
+    return [data[start:end].decode("utf-8", "surrogatepass") for start, end in _blocks(data)]
+
+
 def without_wrappers(text: str) -> str:
     """Take out what a client adds to what its user said; the user's words stay as they are."""
     if text.lstrip().startswith(_NOT_SAID):

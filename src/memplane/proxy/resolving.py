@@ -2,13 +2,62 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
 
-from aiohttp import ThreadedResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from memplane.proxy.addresses import may_reach
+
+_THREADS: Final = 16
+_NUMERIC: Final = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+
+
+class OwnResolver(AbstractResolver):
+    """Asks the system, in threads of its own.
+
+    A lookup can take for ever. In the event loop's threads those for memory services would keep
+    providers' names waiting, and a turn with them.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Resolve a name.
+
+        Raises:
+            OSError: There is no such name.
+        """
+        look_up = partial(
+            socket.getaddrinfo,
+            host,
+            port,
+            family=family,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_ADDRCONFIG,
+        )
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=str(address[0]),
+                port=int(address[1]),
+                family=kind,
+                proto=protocol,
+                flags=_NUMERIC,
+            )
+            for kind, _, protocol, _, address in found
+        ]
+
+    async def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class GuardedResolver(AbstractResolver):
@@ -22,7 +71,7 @@ class GuardedResolver(AbstractResolver):
         self, allowed: Collection[str] = (), resolver: AbstractResolver | None = None
     ) -> None:
         self._allowed = frozenset(allowed)
-        self._resolver = resolver or ThreadedResolver()
+        self._resolver = resolver or OwnResolver()
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET

@@ -1,0 +1,443 @@
+"""The table of security probes at the proxy's routes. Each case is named after its probe."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from starlette.requests import Request
+
+from memplane.access.grants import Scope
+from memplane.errors import SettingsError
+from memplane.http.proxy_api import _is_nearby
+from memplane.proxy import resolving
+from tests.http.test_probes import HOSTS, case
+from tests.proxy.proxied import Answered, Proxied, proxied
+from tests.proxy.test_governed import (
+    ASKED,
+    CHAT,
+    KEY,
+    SAID,
+    SECRET,
+    token_of,
+    write_context,
+    write_providers,
+)
+from tests.support.answers import chat_json, openai_error, streamed, whole
+from tests.support.upstream import Answer, Upstream, running_upstream
+
+BODY = json.dumps({"model": "openai/m", "messages": ASKED}).encode()
+
+
+async def ask(door: Proxied, line: str, *headers: str, body: bytes = b"") -> bytes:
+    """Send a request as it is written, with its host unless there is one; returns all that comes."""
+    host = f"Host: {door.address.removeprefix('http://')}"
+    named = any(one.lower().lstrip("x-").startswith("host") for one in headers)
+    length = [f"Content-Length: {len(body)}"] if body else []
+    lines = [f"{line} HTTP/1.1", *([] if named else [host]), "Connection: close", *headers]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(door))
+    try:
+        writer.write("\r\n".join([*lines, *length, "", ""]).encode("latin-1") + body)
+        return await reader.read()
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+def port_of(door: Proxied) -> int:
+    return int(door.address.rpartition(":")[2])
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+# S1, nobody but the operator says who is asked
+
+CHOOSING = ("base_url", "api_base", "baseURL", "endpoint", "custom_llm_provider", "proxies")
+HEADERS = (
+    "X-Portkey-Custom-Host",
+    "X-Memplane-Custom-Host",
+    "Helicone-Target-URL",
+    "X-Base-Url",
+    "Api-Base",
+    "X-Forwarded-Host",
+    "X-Forwarded-Server",
+    "X-Original-Url",
+    "X-Rewrite-Url",
+    "Forwarded",
+)
+
+
+@pytest.mark.parametrize("governed", [False, True])
+async def test_a_request_cannot_say_who_is_asked(tmp_path: Path, *, governed: bool) -> None:
+    async with proxied(tmp_path) as door, running_upstream() as evil:
+        write_providers(door.settings.home, door)
+        own = await token_of(door, "bob", Scope.PROXY) if governed else {}
+        agent = "bob" if governed else "ada"
+        door.upstream.at(CHAT, chat_json(SAID))
+        said = dict.fromkeys(CHOOSING, evil.address)
+        body = {"model": "gpt-4o", "messages": ASKED, **said, "extra_body": said}
+        headers = {**own, **dict.fromkeys(HEADERS, evil.address), "Forwarded": "host=evil"}
+        query = "&".join(f"{name}={quote(evil.address)}" for name in CHOOSING)
+        answered = await door.post(f"{CHAT}?{query}", body, agent=agent, headers=headers)
+        assert answered.status == 200
+        (received,) = door.upstream.received
+        assert received.header("host") == door.upstream.address.removeprefix("http://")
+        assert evil.connections == []
+
+
+@pytest.mark.parametrize("model", ["http://evil.example/m", "//evil.example/m", "openai@evil/m"])
+async def test_a_model_cannot_say_who_is_asked(model: str, tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        own = await token_of(door, "ada", Scope.PROXY)
+        body = {"model": model, "messages": ASKED}
+        assert (await door.post(CHAT, body, agent="", headers=own)).status == 502
+        assert door.upstream.connections == []
+
+
+# S2, where nobody is asked
+
+FORBIDDEN = [
+    case("S2-metadata", "http://169.254.169.254/latest"),
+    case("S2-mapped", "http://[::ffff:a9fe:a9fe]/v1"),
+    case("S2-hex", "http://0x7f.1/v1"),
+    case("S2-number", "http://2852039166/v1"),
+    case("S2-file", "file:///etc/passwd"),
+    case("S2-gopher", "gopher://127.0.0.1/"),
+    case("S2-user", "https://user:hunter2@api.example.com/v1"),
+    case("S2-crlf", "https://api.example.com/v1\r\nX: y"),
+]
+
+
+@pytest.mark.parametrize("address", FORBIDDEN)
+async def test_it_does_not_start_with_a_forbidden_upstream(address: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        async with proxied(tmp_path, proxy__upstream_openai=address):
+            pass
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", FORBIDDEN)
+async def test_a_forbidden_provider_is_not_asked(address: str, tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door, bad={"base_url": address, "api_key": KEY})
+        own = await token_of(door, "ada", Scope.PROXY)
+        body = {"model": "bad/m", "messages": ASKED}
+        answered = await door.post(CHAT, body, agent="", headers=own)
+        assert answered.status == 502
+        assert b"hunter2" not in answered.body
+        assert KEY.encode() not in answered.body
+
+
+# S3, redirects
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_not_followed(status: int, tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door, running_upstream() as evil:
+        write_providers(door.settings.home, door)
+        own = await token_of(door, "bob", Scope.PROXY)
+        for target in (f"{evil.address}/x", "http://169.254.169.254/latest/meta-data", "/other"):
+            for path in (CHAT, "/v1/embeddings"):
+                door.upstream.at(path, whole(b"", status, {"Location": target}))
+                for agent, headers in (("ada", {}), ("bob", own)):
+                    body = {"model": "gpt-4o", "messages": ASKED}
+                    answered = await door.post(path, body, agent=agent, headers=headers)
+                    assert answered.status == 502
+                    assert "location" not in answered.headers
+        assert evil.connections == []
+        assert door.upstream.asked("/other") == []
+        assert await door.recorded() == []
+
+
+# S4, names
+
+
+def names(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
+    """Let api.example.com lead there, one after the other; returns what was looked up."""
+    left, asked, resolve = list(addresses), list[str](), socket.getaddrinfo
+
+    def answer(host: Any, port: Any, *args: Any, **more: Any) -> Sequence[Any]:
+        if host != "api.example.com":
+            return resolve(host, port, *args, **more)
+        asked.append(host)
+        address = left.pop(0) if len(left) > 1 else left[0]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    return asked
+
+
+async def named(folder: Path, upstream: Upstream, **settings: str) -> Answered:
+    url = f"http://api.example.com:{upstream.port}"
+    async with proxied(folder, proxy__upstream_openai=url, **settings) as door:
+        return await door.chat("hello")
+
+
+async def test_a_public_name_that_leads_here_is_not_asked_unless_it_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names(monkeypatch, "127.0.0.1")
+    async with running_upstream() as private:
+        private.at(CHAT, chat_json(SAID))
+        answered = await named(tmp_path, private)
+        assert (answered.status, private.connections) == (502, [])
+        assert b"private address" in answered.body
+        listed = await named(tmp_path, private, proxy__allowed_private="api.example.com")
+        assert listed.status == 200
+
+
+async def test_an_address_is_asked_that_was_checked_whatever_the_name_means_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up = names(monkeypatch, "127.0.0.1", "127.0.0.9")
+    monkeypatch.setattr(resolving, "may_reach", lambda _host, found, _: found == "127.0.0.1")
+    async with running_upstream() as public:
+        public.at(CHAT, chat_json(SAID))
+        assert (await named(tmp_path, public)).status == 200
+        assert (len(looked_up), len(public.received)) == (1, 1)
+        # The next time it means something else.
+        assert (await named(tmp_path, public)).status == 502
+        assert len(public.received) == 1
+
+
+# S5 and H, what is asked for, and of whom
+
+FRAMINGS = [
+    case("S5", ("Content-Length: 5", "Transfer-Encoding: chunked")),
+    case("S5-other-order", ("Transfer-Encoding: chunked", "Content-Length: 5")),
+    case("S5-twice", ("Content-Length: 5", "Content-Length: 6")),
+    case("S5-hidden", ("Transfer-Encoding: xchunked",)),
+]
+ROUTES = ("/v1/chat/completions", "/agent/ada/v1/chat/completions", "/v1/files")
+
+
+@pytest.mark.parametrize("framing", FRAMINGS)
+async def test_a_body_with_two_lengths_is_not_passed_on(
+    framing: Sequence[str], tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        for route in ROUTES:
+            assert status_of(await ask(door, f"POST {route}", *framing)) == 400
+        assert door.upstream.connections == []
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_for_another_host_nothing_is_passed_on(host: str, tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        own = f"Authorization: {(await token_of(door, 'bob', Scope.PROXY))['Authorization']}"
+        for route in ROUTES:
+            for who in (own, "Authorization: Bearer sk-own"):
+                named = host.format(port=port_of(door))
+                answer = await ask(door, f"POST {route}", named, who, body=BODY)
+                assert status_of(answer) in {400, 421}
+        assert door.upstream.connections == []
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        case("H8", "http://evil.example/v1/models"),
+        case("H8-own", "http://127.0.0.1:{port}/v1/models"),
+        case("H8-authority", "evil.example:443"),
+        case("encoded", "/%761/models"),
+        case("encoded-slash", "/v1%2fmodels"),
+        case("encoded-agent", "/agent/ada%2fv1%2fmodels"),
+        case("other-agent", "/agent/ada%2fv1/v1/models"),
+        case("upwards", "/v1/../admin"),
+        case("upwards-encoded", "/v1/%2e%2e/admin"),
+        case("upwards-twice", "/v1/x/%252e%252e/admin"),
+        case("backslash", "/v1/..%5cadmin"),
+        case("double-slash", "//evil.example/v1/models"),
+        case("user", "/v1/@evil.example/models"),
+    ],
+)
+async def test_a_path_leads_nowhere_else(target: str, tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        answer = await ask(
+            door, f"GET {target.format(port=port_of(door))}", "Authorization: Bearer sk-own"
+        )
+        assert status_of(answer) in {400, 401, 404}
+        assert all(one.path == "/v1/@evil.example/models" for one in door.upstream.received)
+
+
+async def test_an_agent_may_be_called_as_a_path_begins(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(SAID))
+        assert (await door.chat("hello", agent="v1")).status == 200
+        assert len(await door.recorded("v1")) == 1
+
+
+@pytest.mark.parametrize(
+    "origin", [case("O1", "https://evil.example"), case("O2", "null"), case("O2-empty", "")]
+)
+async def test_a_page_of_somebody_else_is_not_passed_on(origin: str, tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        for line in ("POST /v1/chat/completions", "OPTIONS /agent/ada/v1/messages"):
+            answer = await ask(door, line, f"Origin: {origin}", body=BODY)
+            assert status_of(answer) == 403
+            assert b"access-control" not in answer.lower()
+        assert door.upstream.connections == []
+
+
+# A, whose turn it is
+
+WRONG = [
+    case("A1-missing", ()),
+    case("A1-wrong", ("Authorization: Bearer wrong",)),
+    case("A1-empty", ("Authorization:",)),
+    case("A1-bearer", ("Authorization: Bearer",)),
+    case("A1-sql", ("Authorization: Bearer ada:' OR 1=1--",)),
+    case("A1-non-ascii", ("Authorization: Bearer ada:\xe9\xff",)),
+    case("A1-prefix", (f"Authorization: Bearer ada:{SECRET[:-1]}",)),
+    case("A1-other", (f"Authorization: Bearer bob:{SECRET}",)),
+    case("A1-upwards", (f"Authorization: Bearer ../ada:{SECRET}",)),
+    case("A1-twice", (f"Authorization: Bearer ada:{SECRET}",) * 2),
+    case("A1-basic", (f"Authorization: Basic ada:{SECRET}",)),
+    case("A2", ()),
+]
+
+
+@pytest.mark.parametrize("shown", WRONG)
+async def test_a_wrong_token_passes_nothing_on(shown: Sequence[str], tmp_path: Path) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(door.settings.home, door)
+        write_context(root)
+        for line in (f"POST {CHAT}?token=ada:{SECRET}&key=ada:{SECRET}", "GET /v1/models"):
+            answer = await ask(door, line, *shown, body=BODY)
+            assert status_of(answer) in {401, 403}
+            assert SECRET.encode() not in answer
+        assert door.upstream.connections == []
+
+
+async def test_a_thousand_wrong_tokens_do_not_keep_the_right_one_out(tmp_path: Path) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(door.settings.home, door)
+        own = write_context(root)
+        door.upstream.at(CHAT, chat_json(SAID))
+        statuses: list[int] = []
+        for number in range(1000):
+            wrong = {"Authorization": f"Bearer ada:{number}"}
+            async with door.http.get(f"{door.address}/v1/models", headers=wrong) as reply:
+                statuses.append(reply.status)
+        assert statuses[:100] == [403] * 100
+        assert set(statuses) == {403, 429}
+        assert door.upstream.connections == []
+        assert (await door.post(CHAT, BODY, agent="", headers=own)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("client", "nearby"),
+    [
+        (("127.0.0.1", 1), True),
+        (("127.8.8.8", 1), True),
+        (("::1", 1), True),
+        (None, True),
+        (("10.0.0.7", 1), False),
+        (("172.17.0.1", 1), False),
+        (("169.254.1.1", 1), False),
+        (("::ffff:10.0.0.7", 1), False),
+        (("fe80::1", 1), False),
+    ],
+)
+def test_only_who_is_on_this_machine_may_bring_a_key_of_his_own(
+    client: tuple[str, int] | None, nearby: bool
+) -> None:
+    scope = {"type": "http", "client": client, "headers": [(b"x-forwarded-for", b"127.0.0.1")]}
+    assert _is_nearby(Request(scope)) is nearby
+
+
+async def test_an_agent_with_a_token_is_never_passed_through(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        own = await token_of(door, "ada", Scope.PROXY)
+        secret = own["Authorization"].removeprefix("Bearer ")
+        for shown in ({}, {"Authorization": "Bearer sk-own"}, {"x-api-key": "sk-own"}):
+            for route in (CHAT, "/v1/messages", "/v1/models", "/v1/files"):
+                answered = await door.post(route, BODY, agent="ada", headers=shown)
+                assert answered.status == 401
+        # And what looks like a token of ours, and is none, does not go to a provider.
+        for shown in (secret[:-1], f"bob:{secret}"):
+            headers = {"Authorization": f"Bearer {shown}"}
+            assert (await door.post(CHAT, BODY, agent="bob", headers=headers)).status == 401
+        assert door.upstream.connections == []
+
+
+# Secrets stay here
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/embeddings", "/v1/messages/count_tokens"])
+@pytest.mark.parametrize("form", ["whole", "bare"])
+async def test_an_agents_token_goes_to_no_provider_wherever_it_stands(
+    path: str, form: str, tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        own = await token_of(door, "ada", Scope.PROXY)
+        token = own["Authorization"].removeprefix("Bearer ")
+        shown = token if form == "whole" else token.partition(":")[2]
+        door.upstream.at(path, chat_json(SAID))
+        model = "claude-x" if "messages" in path else "gpt-4o"
+        said = [{"role": "user", "content": f"My token is {shown}, is it?"}]
+        query = f"beta=true&key={shown}&t={quote(shown, safe='')}&x={shown.replace(':', '%3a')}"
+        answered = await door.post(
+            f"{path}?{query}",
+            {"model": model, "messages": said, "user": shown},
+            agent="",
+            headers={**own, "X-Trace": f"a {shown} b", "Cookie": f"t={shown}"},
+        )
+        assert answered.status == 200
+        (received,) = door.upstream.received
+        seen = received.head + received.body
+        assert token.partition(":")[2].encode() not in seen
+        assert received.target == f"{path}?beta=true"
+        sent = received.json()["messages"]
+        assert sent == [{"role": "user", "content": "My token is [redacted], is it?"}]
+
+
+def split(text: bytes, at: int) -> Answer:
+    head, *rest = streamed([text[:at], text[at:]], {"Content-Type": "application/json"})
+    assert isinstance(head, bytes)
+    return (head.replace(b"200 OK", b"401 Unauthorized"), *rest)
+
+
+def shown_keys() -> list[tuple[str, Answer]]:
+    told = f'{{"error":{{"message":"Incorrect API key: {KEY}, {KEY}."}}}}'.encode()
+    inside = told.index(KEY.encode())
+    long = b" " * (3 << 20) + told
+    return [
+        ("whole", openai_error(401, "auth", f"Incorrect API key: {KEY}, {KEY}.")),
+        ("header", openai_error(403, "auth", "no", {"www-authenticate": f"Bearer {KEY}"})),
+        ("long", whole(long, 500)),
+        *((f"cut-{at}", split(told, inside + at)) for at in (0, 1, 9, len(KEY) - 1, len(KEY))),
+    ]
+
+
+@pytest.mark.parametrize("answer", [case(name, answer) for name, answer in shown_keys()])
+async def test_our_key_is_in_no_error(answer: Answer, tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        own = await token_of(door, "ada", Scope.PROXY)
+        for path in (CHAT, "/v1/embeddings"):
+            door.upstream.at(path, answer)
+            answered = await door.post(path, BODY, agent="", headers=own)
+            assert answered.status >= 400
+            assert KEY not in str(answered.headers)
+            # Nothing else is lost.
+            sent = b"".join(step for step in answer if isinstance(step, bytes))
+            body = sent.partition(b"\r\n\r\n")[2]
+            if b"chunked" not in sent:
+                assert answered.body == body.replace(KEY.encode(), b"[redacted]")
+            else:
+                message = json.loads(answered.body)["error"]["message"]
+                assert message == "Incorrect API key: [redacted], [redacted]."
+        assert KEY not in door.told.read_text()
