@@ -16,6 +16,8 @@ from memplane.errors import SettingsError
 from memplane.home import Home
 from memplane.ledger.folder import STATE
 from memplane.ledger.tombstones import mirror_of
+from memplane.memory.episode import microseconds
+from memplane.memory.injections import Said
 from memplane.plane.local import LocalPlane
 from memplane.pod.contexts import ProxiedAgent, agents_below, read_proxied_agent
 from memplane.proxy.delivering import Deliveries
@@ -23,7 +25,7 @@ from memplane.proxy.injecting import Injecting
 from memplane.proxy.outgoing import Delivering
 from memplane.proxy.passing import Passing
 from memplane.proxy.recalling import Recaller
-from memplane.proxy.recording import Recorder
+from memplane.proxy.recording import Recorded, Recorder
 from memplane.proxy.routes import Providers, Routes
 from memplane.proxy.routing import upstreams
 from memplane.proxy.sticky import Sticky
@@ -60,10 +62,13 @@ async def open_proxy(
             client=client, redactor=redactor, memories=plane, seconds=chosen.recall_ms / 1000
         )
 
-        def recorded(agent: str) -> None:
-            memory.recorded(agent)
+        def recorded(turn: Recorded) -> None:
+            memory.recorded(turn.agent)
+            if turn.place:
+                at = microseconds(system_clock())
+                sticky.said(Said(turn.agent, turn.place, turn.entry_id, at))
             if deliveries is not None:
-                deliveries.recorded(agent)
+                deliveries.recorded(turn.agent)
 
         recorder = Recorder(plane.recording.ledger, telemetry, recorded=recorded)
         yield Proxy(

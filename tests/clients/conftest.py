@@ -1,4 +1,4 @@
-"""What the tests with real clients share: a scripted upstream and folders for Claude Code."""
+"""What the tests with real clients share: a provider, memplane before one, and folders."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.proxy.proxied import Proxied, proxied
 from tests.support.claude_code import ClaudeCode
 from tests.support.upstream import Upstream, running_upstream
 
@@ -15,6 +16,13 @@ from tests.support.upstream import Upstream, running_upstream
 async def upstream() -> AsyncIterator[Upstream]:
     async with running_upstream() as running:
         yield running
+
+
+@pytest.fixture
+async def door(tmp_path: Path) -> AsyncIterator[Proxied]:
+    """Memplane as it is served, with a scripted upstream of its own behind it."""
+    async with proxied(tmp_path / "served") as served:
+        yield served
 
 
 @pytest.fixture

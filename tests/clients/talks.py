@@ -6,15 +6,29 @@ The same talk can be held with a provider directly and through something in betw
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import httpx2
+import openai
+import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
-from tests.support.answers import ANTHROPIC, CHAT, Call, Form, Said
+from tests.support.answers import ANTHROPIC, CHAT, RESPONSES, Call, Form, Said
+
+FORMS = pytest.mark.parametrize(
+    "form", [CHAT, RESPONSES, ANTHROPIC], ids=["chat", "responses", "anthropic"]
+)
+STREAMS = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+AT_ONCE = {"retry-after-ms": "1", "x-should-retry": "true"}
+LONG = "A longer answer, of which some pieces are sent and some are not."
+FACT = "My sister Ada is allergic to peanuts and loves mango lassi."
+QUESTION = "What is my sister Ada allergic to?"
+CLOSED = (openai.APIConnectionError, httpx2.TransportError)
+"""What the SDKs raise when their connection is lost."""
 
 KEY = "sk-dummy"
 TOOL = "weather"
@@ -23,6 +37,8 @@ _SCHEMA = {"type": "object", "properties": {"place": {"type": "string"}}, "requi
 
 class Talk(Protocol):
     """A conversation of a client with a model."""
+
+    client: Any
 
     async def ask(self, words: str, *, stream: bool) -> Said:
         """Say something; returns what the client's library made of the answer."""
@@ -168,14 +184,20 @@ class AnthropicTalk:
 
 
 @asynccontextmanager
-async def talking(form: Form, address: str, *, key: str = KEY) -> AsyncIterator[Talk]:
+async def talking(
+    form: Form, address: str, *, headers: Mapping[str, str] | None = None
+) -> AsyncIterator[Talk]:
     """Begin a conversation in a dialect with whoever listens at an address."""
     if form is ANTHROPIC:
-        async with AsyncAnthropic(base_url=address, api_key=key) as client:
+        async with AsyncAnthropic(
+            base_url=address, api_key=KEY, default_headers=headers
+        ) as client:
             yield AnthropicTalk(client)
         return
-    async with AsyncOpenAI(base_url=f"{address}/v1", api_key=key) as openai:
-        yield ChatTalk(openai) if form is CHAT else ResponsesTalk(openai)
+    async with AsyncOpenAI(
+        base_url=f"{address}/v1", api_key=KEY, default_headers=headers
+    ) as other:
+        yield ChatTalk(other) if form is CHAT else ResponsesTalk(other)
 
 
 def _call(name: str, arguments: str, number: str) -> Call:

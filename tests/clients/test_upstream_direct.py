@@ -6,22 +6,18 @@ This is what a run through memplane is compared with.
 from __future__ import annotations
 
 import asyncio
-import shutil
 import socket
 import struct
 from collections.abc import Callable
 from typing import Any
 
 import anthropic
-import httpx2
 import openai
 import pytest
 
-from tests.clients.talks import KEY, TOOL, talking
+from tests.clients.talks import AT_ONCE, CLOSED, FORMS, KEY, LONG, STREAMS, TOOL, talking
 from tests.support.answers import (
     ANTHROPIC,
-    CHAT,
-    RESPONSES,
     Call,
     Form,
     Said,
@@ -32,15 +28,6 @@ from tests.support.answers import (
 )
 from tests.support.claude_code import ClaudeCode
 from tests.support.upstream import End, Upstream, running_upstream
-
-FORMS = pytest.mark.parametrize(
-    "form", [CHAT, RESPONSES, ANTHROPIC], ids=["chat", "responses", "anthropic"]
-)
-STREAMS = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-AT_ONCE = {"retry-after-ms": "1", "x-should-retry": "true"}
-LONG = "A longer answer, of which some pieces are sent and some are not."
-CLOSED = (openai.APIConnectionError, httpx2.TransportError)
-
 
 # The SDKs
 
@@ -213,8 +200,7 @@ async def test_claude_code_sends_the_same_bytes_in_the_same_place(
     claude = claude_at(upstream.address)
     for _ in range(2):
         await claude.ask("hello", "--session-id", "11111111-1111-4111-8111-111111111111")
-        shutil.rmtree(claude.home)
-        shutil.rmtree(claude.project)
+        claude.leave()
     first, second = upstream.asked(ANTHROPIC.path)
     assert (first.head, first.body) == (second.head, second.body)
 

@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 import pytest
 
 from memplane.ledger.entry import entry_of
+from memplane.ledger.note import Note, encoded, with_removed
 from memplane.ledger.writer import LedgerOptions
 from tests.support.running import Running, memplane, running_memplane
 from tests.support.turns import NOON, record, turn
@@ -56,7 +57,7 @@ class Pod:
 
 def write_contexts(root: Path) -> None:
     """What a pod's compile step leaves: tokens for an agent and for services."""
-    for agent in ("analyst", "pod-only"):
+    for agent in ("analyst", "pod-only", "noted"):
         (root / agent / "service-auth").mkdir(parents=True)
         (root / agent / "metadata.json").write_text(json.dumps({"token": f"{agent}:{SECRET}"}))
         for service, token in (("cllama-history", REPLAY), ("mem-svc", SERVICE)):
@@ -80,6 +81,12 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     (folder / "ledger" / "analyst" / "history.jsonl.1").write_bytes(foreign_line())
     turns = [turn(f"turn {n}", ts=NOON + timedelta(seconds=n // 3)) for n in range(120)]
     asyncio.run(record(folder / "ledger", turns, LedgerOptions(max_bytes=9000)))
+    noted = [
+        turn("a title, please", agent="noted", note=encoded(Note(left_out="title"))),
+        turn("[redacted:openai:0011aabb]", agent="noted", note=with_removed(b"", 2)),
+        turn("[redacted:github:2233ccdd]", agent="noted", note=with_removed(b"", 1)),
+    ]
+    asyncio.run(record(folder / "ledger", noted))
     env = {
         "MEMPLANE_CONTEXT_ROOT": str(folder / "context"),
         "CLAW_SESSION_HISTORY_DIR": str(folder / "ledger"),
@@ -226,6 +233,15 @@ def test_a_walk_from_a_moment_on_keeps_to_it(pod: Pod) -> None:
             break
         path = f"/history/unsorted?limit=3&cursor={headers['x-memplane-next-cursor']}"
     assert met == [one.id for one, ts in zip(turns, times, strict=True) if ts > after]
+
+
+def test_a_replay_leaves_out_what_is_no_turn_and_tells_what_was_taken_out_before(pod: Pod) -> None:
+    own = pod.ids("/history/noted")
+    assert len(own) == 3
+    _, headers, body = pod.ask("/history/noted", REPLAY)
+    assert [json.loads(line)["id"] for line in body.splitlines()] == own[1:]
+    assert headers["x-memplane-policy-removed"] == "3"
+    assert "x-memplane-policy-removed" not in pod.ask("/history/noted", pod.running.token)[1]
 
 
 def test_a_replay_gets_past_bytes_that_are_no_text(pod: Pod) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from memplane.ledger.note import InjectedBlock, Note, encoded
 from memplane.ledger.tombstones import Tombstone, append_tombstones
-from memplane.memory.injections import KEPT_FOR, Injection
+from memplane.memory.contract import Ask, ForgetAsked
+from memplane.memory.injections import KEPT_FOR, Injection, Said
 from tests.memory.remembering import entry, memory_in, raw, recall
 from tests.support.turns import record, turn
 
@@ -89,6 +92,37 @@ async def test_a_rebuild_keeps_them(tmp_path: Path) -> None:
         await memory.keep_injected([injection()])
         await memory.rebuild()
         assert len(await memory.injected("analyst", ["p1"])) == 1
+
+
+async def test_a_turn_that_was_said_here_is_not_told_until_it_is_said_elsewhere(
+    tmp_path: Path,
+) -> None:
+    async with memory_in(tmp_path) as memory:
+        first, second = entry("I like green tea"), entry("Green tea wants soft water")
+        for one in (first, second):
+            await memory.retain("analyst", raw(one))
+        await memory.keep_said([Said("analyst", "p1", first["id"], NOW)])
+        ask = Ask(agent="analyst", text="green tea")
+        assert {one.id for one in (await memory.recall(ask)).memories} >= {first["id"]}
+        here = msgspec.structs.replace(ask, here=("p1",))
+        cited = {one for block in (await memory.recall(here)).memories for one in block.entry_ids}
+        assert cited == {second["id"]}
+        # Another agent's conversation has the same places.
+        elsewhere = msgspec.structs.replace(here, agent="two")
+        assert (await memory.recall(elsewhere)).memories == ()
+
+
+async def test_where_a_forgotten_turn_was_said_is_forgotten_too(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        said = entry("I like green tea")
+        await memory.retain("analyst", raw(said))
+        await memory.keep_said([Said("analyst", "p1", said["id"], NOW)])
+        asked = ForgetAsked(agent="analyst", ids=(said["id"],), verify=True)
+        first = await memory.forget_as_asked(asked)
+        assert "database: said" in {one.place for one in first.checked}
+        assert first.clean
+        await memory.keep_said([Said("analyst", "p1", said["id"], NOW)])
+        assert (await memory.forget_as_asked(asked)).clean
 
 
 async def test_nothing_is_remembered_of_a_turn_that_is_left_out(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 from aiohttp import web
 
 from memplane.ledger.entry import Entry, StreamReply, entry_of
+from memplane.ledger.note import Note, encoded, with_removed
 from memplane.ledger.redacting import redact_line
 from memplane.ledger.writer import LedgerOptions
 from memplane.operate.backfill import AgentReport, Backfill
@@ -173,6 +174,22 @@ async def test_failed_turns_are_left_out_unless_asked_for(bench: Bench) -> None:
     bench.service.taken.clear()
     await bench.run(selection=Selection(include_errors=True))
     assert bench.service.retained() == ids(entries)
+
+
+async def test_what_the_recorder_says_of_a_turn_counts(bench: Bench) -> None:
+    notes = {
+        "a title, please": encoded(Note(left_out="title")),
+        "[redacted:openai:0011aabb]": with_removed(encoded(Note(session="s")), 2),
+        "good": b"",
+    }
+    turns = [turn(said, note=note) for said, note in notes.items()]
+    entries = await record(bench.pod.place.ledgers, turns)
+    report = await bench.run(selection=Selection(include_errors=True))
+    # Requests that clients made for themselves are never replayed, as they are never retained.
+    assert bench.service.retained() == ids(entries[1:])
+    assert (report.replayed, report.no_turns) == (2, 1)
+    removed = [one.body["metadata"].get("policy_removed") for one in bench.service.taken]
+    assert removed == [2, None]
 
 
 async def test_a_limit_counts_what_is_replayed_and_nothing_else(bench: Bench) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from memplane.errors import RecordsError
-from memplane.memory.injections import Injection
+from memplane.memory.injections import Injection, Said
 from memplane.proxy.sticky import Sticky, is_same_turn
 
 
@@ -21,6 +21,7 @@ class Slow:
 
     def __init__(self) -> None:
         self.kept: list[Injection] = []
+        self.told: list[Said] = []
         self.go_on = asyncio.Event()
         self.tried = asyncio.Event()
         self.fails = False
@@ -35,6 +36,22 @@ class Slow:
         if self.fails:
             raise RecordsError("the disk is full")
         self.kept += texts
+
+    async def keep_said(self, turns: Sequence[Said]) -> None:
+        await asyncio.sleep(0)
+        self.told += turns
+
+
+async def test_where_turns_were_said_is_written_before_the_end() -> None:
+    kept = Slow()
+    sticky = Sticky(kept)
+    running = asyncio.create_task(sticky.run())
+    turns = [Said("ada", "p", f"hist1_{number}", 0) for number in range(3)]
+    for one in turns:
+        sticky.said(one)
+    sticky.end()
+    await running
+    assert kept.told == turns
 
 
 async def test_a_text_is_found_before_it_is_written_and_after() -> None:

@@ -196,6 +196,28 @@ async def test_a_forgotten_memory_leaves_the_conversation_too(tmp_path: Path) ->
         assert b"peanuts" not in door.upstream.asked(CHAT)[-1].body
 
 
+async def test_a_conversation_is_not_told_what_stands_in_it(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        key, asked = "The cellar key hangs behind the green door.", "Where is the cellar key?"
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat(key)
+        assert await door.remembered("ada", asked)
+        await door.chat(key, "Noted.", asked)
+        assert b"MEMORY" not in door.upstream.asked(CHAT)[-1].body
+        # What was said elsewhere is told, also where the same was said here.
+        await door.chat("The cellar key was moved: it hangs by the oven now.")
+        assert len(await door.remembered("ada", asked)) > 1
+        await door.chat(key, "Noted.", "So, where is the cellar key?")
+        told = door.upstream.asked(CHAT)[-1].json()["messages"][-1]["content"]
+        assert "by the oven" in told
+        assert "behind the green door" not in told
+        # Another conversation is told both.
+        await door.chat(asked)
+        told = door.upstream.asked(CHAT)[-1].json()["messages"][-1]["content"]
+        assert "by the oven" in told
+        assert "behind the green door" in told
+
+
 async def test_what_a_model_says_again_from_memory_is_not_remembered_twice(tmp_path: Path) -> None:
     async with proxied(tmp_path) as door:
         told, asked = "My sister Ada is allergic to peanuts.", "What is my sister Ada allergic to?"

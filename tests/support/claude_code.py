@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+import os
+import pty
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ from typing import Any
 from tests.support.azurite import ROOT
 
 _PACKAGES = ROOT / "node_modules" / "@anthropic-ai"
+_KEY = "sk-ant-dummy"
 MODEL = "claude-sonnet-4-5"
 
 
@@ -75,23 +80,68 @@ class ClaudeCode:
         events = [json.loads(line) for line in stdout.splitlines() if line.strip()]
         return Ran(process.returncode, events, stderr.decode())
 
+    @asynccontextmanager
+    async def at_a_terminal(self, prompt: str) -> AsyncIterator[None]:
+        """Open it on a terminal, with a first prompt; it is ended afterwards."""
+        self._settle()
+        terminal, its = pty.openpty()
+        process = await asyncio.create_subprocess_exec(
+            str(_program()),
+            *("--model", MODEL, prompt),
+            cwd=self.project,
+            env={**self._environment(), "TERM": "xterm-256color"},
+            stdin=its,
+            stdout=its,
+            stderr=its,
+            start_new_session=True,
+        )
+        os.close(its)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(terminal, _read_off, terminal)
+        try:
+            yield
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            loop.remove_reader(terminal)
+            os.close(terminal)
+
+    def leave(self) -> None:
+        """Remove both folders, so that the next run is the first one again."""
+        shutil.rmtree(self.home)
+        shutil.rmtree(self.project)
+
     def _settle(self) -> None:
         self.project.mkdir(parents=True, exist_ok=True)
         self.home.mkdir(parents=True, exist_ok=True)
         own = self.home / ".claude.json"
         if not own.exists():
-            # Otherwise it makes a number up, which is in every request.
-            own.write_text(json.dumps({"userID": "0" * 64}))
+            settled = {
+                # Otherwise it makes a number up, which is in every request.
+                "userID": "0" * 64,
+                # Otherwise it asks a user at a terminal about all this first.
+                "hasCompletedOnboarding": True,
+                "customApiKeyResponses": {"approved": [_KEY], "rejected": []},
+                "projects": {str(self.project): {"hasTrustDialogAccepted": True}},
+            }
+            own.write_text(json.dumps(settled))
 
     def _environment(self) -> dict[str, str]:
         return {
             "PATH": "/usr/bin:/bin",
             "HOME": str(self.home),
             "ANTHROPIC_BASE_URL": self.address,
-            "ANTHROPIC_API_KEY": "sk-ant-dummy",
+            "ANTHROPIC_API_KEY": _KEY,
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             **self.environment,
         }
+
+
+def _read_off(terminal: int) -> None:
+    # The end of the program is the end of its terminal, which is an error here.
+    with suppress(OSError):
+        os.read(terminal, 1 << 16)
 
 
 def _program() -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -36,6 +36,7 @@ from memplane.http.principals import grant_if_any, token_given
 from memplane.ledger.cursor import BEGINNING, Cursor, decode_cursor, encode_cursor
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.heads import instant
+from memplane.ledger.notes import Notes
 from memplane.ledger.reader import LARGEST_PAGE, PAGE, Page, open_page
 from memplane.ledger.redacting import redact_line
 from memplane.ledger.tombstones import Forgotten, mirror_of
@@ -63,6 +64,11 @@ class _Places:
     tokens: TokenStore
     redact: Callable[[bytes], bytes]
     tombstones: tuple[Path, ...]
+    notes: dict[str, Notes] = field(default_factory=dict[str, Notes])
+
+    def notes_of(self, folder: AgentFolder) -> Notes:
+        """Return what the recorder says about an agent's turns, read as far as before."""
+        return self.notes.setdefault(folder.agent, Notes(folder))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +153,35 @@ async def _answer(places: _Places, decision: Reader | Refused, request: Request)
         )
     except InvalidCursor as error:
         return PlainTextResponse(str(error), 400)
-    shown = await asyncio.to_thread(_replayed, places, decision.agent)
-    return _PageResponse(stack, page, shown if decision.redacted else _as_recorded)
+    if not decision.redacted:
+        return _PageResponse(stack, page, _as_recorded)
+    shown = await asyncio.to_thread(_replayed, places, folder)
+    removed = await asyncio.to_thread(_removed, page, places.notes_of(folder))
+    return _PageResponse(stack, page, shown, removed)
 
 
 def _as_recorded(_identifier: str, line: bytes) -> bytes:
     return line
 
 
-def _replayed(places: _Places, agent: str) -> _Shown:
-    """Return how entries are shown to a memory service: redacted, and never what was forgotten."""
-    forgotten = Forgotten(places.tombstones, agent)
+def _replayed(places: _Places, folder: AgentFolder) -> _Shown:
+    """Return how entries are shown to a memory service: redacted, and only what is to be known.
+
+    What was forgotten is not, nor are requests that clients made for themselves.
+    """
+    forgotten, notes = Forgotten(places.tombstones, folder.agent), places.notes_of(folder)
     forgotten.refresh()
-    return lambda identifier, line: None if identifier in forgotten else places.redact(line)
+
+    def shown(identifier: str, line: bytes) -> bytes | None:
+        left_out = identifier in forgotten or notes.leaves_out(identifier)
+        return None if left_out else places.redact(line)
+
+    return shown
+
+
+def _removed(page: Page, notes: Notes) -> int:
+    """Count the secrets that were taken out of a page's entries before they were written."""
+    return sum(notes.removed(found.cursor.id) for found in page.entries)
 
 
 def _asked(request: Request) -> _Asked | str:
@@ -195,13 +217,15 @@ def _limit(text: str) -> int | str:
 class _PageResponse(StreamingResponse):
     """A page as it is read; its files are closed however it ends."""
 
-    def __init__(self, stack: ExitStack, page: Page, shown: _Shown) -> None:
+    def __init__(self, stack: ExitStack, page: Page, shown: _Shown, removed: int = 0) -> None:
         headers = {
             "X-Memplane-Next-Cursor": encode_cursor(page.next),
             "X-Memplane-Has-More": "true" if page.has_more else "false",
         }
         if page.skipped:
             headers["X-Memplane-Skipped-Lines"] = str(page.skipped)
+        if removed:
+            headers["X-Memplane-Policy-Removed"] = str(removed)
         super().__init__(_chunks(page, shown), headers=headers, media_type=_MEDIA_TYPE)
         self._stack = stack
 

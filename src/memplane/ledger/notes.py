@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from threading import Lock
 
 import msgspec
 
@@ -25,11 +26,12 @@ def note_of(folder: AgentFolder, entry_id: str) -> Note | None:
 
 
 class Notes:
-    """An agent's notes; each question reads on where the last one ended."""
+    """An agent's notes; each question reads on where the last one ended, in any thread."""
 
     def __init__(self, folder: AgentFolder) -> None:
         self._folder = folder
         self._read = 0
+        self._reading = Lock()
         self._left_out: set[str] = set()
         self._removed: dict[str, int] = {}
 
@@ -44,11 +46,12 @@ class Notes:
         return self._removed.get(entry_id, 0)
 
     def _read_on(self) -> None:
-        for line in self.new_lines():
-            if line.id and line.left_out:
-                self._left_out.add(line.id)
-            if line.removed:
-                self._removed[line.id] = line.removed
+        with self._reading:
+            for line in self.new_lines():
+                if line.id and line.left_out:
+                    self._left_out.add(line.id)
+                if line.removed:
+                    self._removed[line.id] = line.removed
 
     def new_lines(self) -> Iterator[Note]:
         """Yield the lines that came since the last time; one that is no note is passed over."""

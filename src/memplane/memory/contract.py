@@ -35,12 +35,14 @@ class RetainAsked(msgspec.Struct, frozen=True, kw_only=True):
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """A question to an agent's memory: in words, or as the messages of a conversation.
 
-    With `limit` only what matches is answered, one block for each turn.
+    With `limit` only what matches is answered, one block for each turn. `here` are places of the
+    conversation that asks; what was said there is not told again.
     """
 
     agent: str
     text: str = ""
     messages: Any = None
+    here: tuple[str, ...] = ()
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_ASKED)] | None = None
     max_bytes: Annotated[int, msgspec.Meta(ge=1, le=MOST_BYTES_ASKED)] = MOST_BYTES
     explain: bool = False

@@ -59,6 +59,7 @@ _AROUND_WORDS: Final = tuple(
 _NOT_SAID: Final = (
     "[Request interrupted by user",
     "[Your previous response had no visible output",
+    "This session is being continued from a previous conversation",
 )
 """How texts begin that clients write in a user's name."""
 

@@ -1,4 +1,8 @@
-"""What was put into conversations, kept so that it can stand there again with the same bytes."""
+"""What stands in conversations: memory that was put there, and the turns that were said there.
+
+The one is kept so that it can stand there again with the same bytes, the other so that no
+conversation is told what it can read in itself.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +38,36 @@ class Injection:
     def cited(self) -> frozenset[str]:
         """The entries that it was made of."""
         return frozenset(entry for block in self.blocks for entry in block.entry_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A turn that was recorded, the place of the prompt that it answers, and when."""
+
+    agent: str
+    place: str
+    entry: str
+    at: int
+
+
+def keep_said(rows: Connection, turns: Iterable[Said]) -> None:
+    """Keep where turns were said; nothing is kept of one that was forgotten meanwhile."""
+    rows.run_each(
+        "INSERT INTO said (agent, place, entry, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        [
+            (one.agent, one.place, one.entry, one.at)
+            for one in turns
+            if not _buried(rows, one.agent, (one.entry,))
+        ],
+    )
+
+
+def said_at(rows: Connection, agent: str, places: Sequence[str]) -> frozenset[str]:
+    """Return the turns that were said at places of an agent's conversations."""
+    wanted = list(dict.fromkeys(places))[-_MOST_PLACES:]
+    marks = ", ".join("?" * len(wanted))
+    sql = f"SELECT entry FROM said WHERE agent = ? AND place IN ({marks})"  # noqa: S608 - marks
+    return frozenset(entry for (entry,) in rows.rows(sql, (agent, *wanted)))
 
 
 def keep(rows: Connection, injections: Iterable[Injection]) -> None:
@@ -76,17 +110,21 @@ def found(rows: Connection, agent: str, places: Sequence[str]) -> list[Injection
 
 
 def drop_citing(rows: Connection, agent: str, entries: Collection[str]) -> None:
-    """Drop the texts that cite entries, which are being forgotten."""
+    """Drop what says something of entries, which are being forgotten."""
     rows.run_each(
         "DELETE FROM injections WHERE key IN "
         "(SELECT injection FROM injected_entries WHERE agent = ? AND entry = ?)",
         [(agent, entry) for entry in entries],
+    )
+    rows.run_each(
+        "DELETE FROM said WHERE agent = ? AND entry = ?", [(agent, entry) for entry in entries]
     )
 
 
 def drop_older(rows: Connection, at: int) -> None:
     """Drop the texts of conversations that nobody goes on with, of every agent."""
     rows.run("DELETE FROM injections WHERE at < ?", (at,))
+    rows.run("DELETE FROM said WHERE at < ?", (at,))
 
 
 def _buried(rows: Connection, agent: str, entries: Iterable[str]) -> set[str]:

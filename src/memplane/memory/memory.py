@@ -47,7 +47,7 @@ from memplane.memory.following import (
     not_buried,
 )
 from memplane.memory.indexing import Indexing
-from memplane.memory.injections import Injection
+from memplane.memory.injections import Injection, Said
 from memplane.memory.meaning import Meaning
 from memplane.memory.rebuilding import compared, contents, derive_all
 from memplane.memory.recalling import Now, asked_in, recalled
@@ -246,6 +246,10 @@ class Memory:
     async def keep_injected(self, texts: Sequence[Injection]) -> None:
         """Keep what was put into conversations; forgetting what it cites takes it away again."""
         await self._records.write(partial(injections.keep, injections=texts))
+
+    async def keep_said(self, turns: Sequence[Said]) -> None:
+        """Keep at which places of conversations turns were said."""
+        await self._records.write(partial(injections.keep_said, turns=turns))
 
     def recorded(self, agent: str) -> None:
         """Be told that our own ledger has a new turn of an agent."""

@@ -14,6 +14,7 @@ from memplane.memory.artefacts import Artefact, Kind
 from memplane.memory.blocks import Findings, Match, Shares, Weighty, matches_only, mixed
 from memplane.memory.contract import Ask, Recalled
 from memplane.memory.episode import Episode
+from memplane.memory.injections import said_at
 from memplane.memory.question import Question, question_of
 from memplane.memory.rows import About
 from memplane.records.store import Connection
@@ -58,24 +59,27 @@ def recalled(
     if known is None or not known.episodes or not terms:
         return Recalled()
     likely = max(_CANDIDATES, ask.limit or 0)
-    sought = _sought(_Searching(rows, index, known, likely), terms)
+    here = said_at(rows, ask.agent, ask.here) if ask.here else frozenset[str]()
+    sought = _sought(_Searching(rows, index, known, likely, here), terms)
     asked = _asked(question, sought, now.at)
-    matched = _matches(_Ranking(rows, known, sought, now.meant), asked, ask)
+    matched = _matches(_Ranking(rows, known, sought, now.meant, here), asked, ask)
     matches = [one.match for one in matched]
     if ask.limit is not None:
         found = Findings(matches=matches)
         return matches_only(found, limit=ask.limit, max_bytes=ask.max_bytes, explain=ask.explain)
     weighty = _weighty(rows, known, sought, matched=bool(matches))
+    weighty = [one for one in weighty if not here.issuperset(one.artefact.sources)]
     if not matches and not weighty:
         return Recalled()
     recent = table.newest(rows, known.number, _RECENT)
     newest = table.timeline(rows, known.number, _LINES)
+    lines = dict.fromkeys((*newest, *(line for one in matched for line in one.lines)))
     said = {question.text, *question.context}
     found = Findings(
         matches=matches,
         weighty=weighty,
-        timeline=list(dict.fromkeys((*newest, *(line for one in matched for line in one.lines)))),
-        recent=[one for one in recent if one.question not in said],
+        timeline=[one for one in lines if not here.issuperset(one.sources)],
+        recent=[one for one in recent if one.question not in said and one.id not in here],
         noise=table.noise_of(rows, known),
         newest=recent[0].at if recent else 0,
     )
@@ -168,12 +172,16 @@ def _terms_in(text: str) -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Searching:
-    """Where an agent's episodes are looked for, and how many of them are scored."""
+    """Where an agent's episodes are looked for, and how many of them are scored.
+
+    Those that were said `here` stand in the conversation that asks.
+    """
 
     rows: Connection
     index: TextIndex | None
     known: About
     likely: int
+    here: frozenset[str]
 
 
 def _sought(where: _Searching, terms: Mapping[str, int]) -> _Sought:
@@ -190,9 +198,12 @@ def _sought(where: _Searching, terms: Mapping[str, int]) -> _Sought:
         statistics = _statistics(known, terms, counted, uncounted)
         weights = most_telling(weights_of(terms, statistics), statistics)
         new = {turn.key for turn, _ in tail}
-        keys = index.candidates(known.number, [one.term for one in weights], where.likely)
+        wanted = where.likely + min(len(where.here), where.likely)
+        keys = index.candidates(known.number, [one.term for one in weights], wanted)
         indexed = [key for key in keys if key not in new]
         found = [*table.searchable_in(rows, known.number, indexed), *(turn for turn, _ in tail)]
+    if where.here:
+        found = [turn for turn in found if turn.id not in where.here]
     # In this order, so that of equal ones the newest come first.
     found.sort(key=attrgetter("id"))
     found.sort(key=attrgetter("at"), reverse=True)
@@ -235,6 +246,7 @@ class _Ranking:
     known: About
     sought: _Sought
     meant: Meant | None
+    here: frozenset[str]
 
 
 def _matches(where: _Ranking, asked: Asked, ask: Ask) -> list[_Matched]:
@@ -249,7 +261,10 @@ def _matches(where: _Ranking, asked: Asked, ask: Ask) -> list[_Matched]:
         asked = replace(asked, likeness=where.meant.likeness(rows, known.number, keys))
     sought.look_into(turn for run in runs for turn in run)
     ranked = rank_turns(asked, runs, sought.statistics, sought.held)
-    if not answers(asked, ranked, sought.statistics):
+    if where.here:
+        # A turn here may stand around one from elsewhere, and has helped to rank that.
+        ranked = [one for one in ranked if one.turn.id not in where.here]
+    if not ranked or not answers(asked, ranked, sought.statistics):
         return []
     shown = ranked[: ask.limit or _MATCHES]
     best = relative(sought.matching[0], mass_of(sought.weights))

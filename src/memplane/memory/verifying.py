@@ -28,6 +28,10 @@ _ROWS_THAT_NAME_IT: Final[Mapping[str, str]] = {
         "SELECT COUNT(*) FROM injected_entries i JOIN agents a ON a.agent = i.agent "
         "WHERE a.number = ? AND i.entry = ?"
     ),
+    "said": (
+        "SELECT COUNT(*) FROM said s JOIN agents a ON a.agent = s.agent "
+        "WHERE a.number = ? AND s.entry = ?"
+    ),
 }
 
 

@@ -60,6 +60,8 @@ class Given:
     """The bytes that this request's own recall added."""
     replaced: bool = False
     """Whether the bytes are others than those that came."""
+    place: str = ""
+    """Where in its conversation the newest prompt stands."""
 
 
 class Injecting:
@@ -91,10 +93,13 @@ class Injecting:
         conversation = wanted.dialect.conversation(wanted.body)
         if conversation.injected:
             # The client's own hook was first, and two blocks would say the same.
-            return Given(wanted.body.raw, Note(session=wanted.session))
-        if wanted.beside:
-            return await self._beside(wanted, conversation)
-        return await self._sticking(wanted, conversation)
+            given = Given(wanted.body.raw, Note(session=wanted.session))
+        elif wanted.beside:
+            given = await self._beside(wanted, conversation)
+        else:
+            given = await self._sticking(wanted, conversation)
+        prompts = conversation.prompts
+        return replace(given, place=prompts[-1].place) if prompts else given
 
     async def _sticking(self, wanted: Wanted, conversation: Conversation) -> Given:
         prompts = conversation.prompts
@@ -183,7 +188,9 @@ def _asked(wanted: Wanted, conversation: Conversation) -> Asked:
     if wanted.context.memory is not None:
         return replace(common, messages=conversation.messages, system=conversation.system)
     said = [{"role": "user", "content": one.text} for one in conversation.prompts[-_CONTEXT:]]
-    return replace(common, messages=said)
+    return replace(
+        common, messages=said, here=tuple(one.place for one in conversation.prompts[:-1])
+    )
 
 
 def _note(wanted: Wanted, came: Recollection | None, injected: tuple[Injected, ...]) -> Note:

@@ -52,6 +52,7 @@ class Asked:
 
     `context.memory` is the service to ask; without one the memory here is asked. `broken` says
     why there is a manifest that cannot be used. `messages` and `system` are decoded or raw JSON.
+    What was said at the places `here` stands in the conversation, and need not be told.
     """
 
     context: AgentContext
@@ -62,6 +63,7 @@ class Asked:
     system: object = None
     session: str = ""
     text: str = ""
+    here: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,9 +224,10 @@ class Recaller:
             self._breakers.failed(agent, now)
 
     async def _ask_here(self, memories: Memories, asked: Asked) -> _Came:
-        ask = Ask(agent=asked.context.agent, text=asked.text)
+        agent, here = asked.context.agent, asked.here
+        ask = Ask(agent=agent, text=asked.text, here=here)
         if asked.messages is not None:
-            ask = Ask(agent=asked.context.agent, messages=_decoded(asked.messages))
+            ask = Ask(agent=agent, messages=_decoded(asked.messages), here=here)
         return _Came(await memories.recall(ask))
 
     async def _ask_service(

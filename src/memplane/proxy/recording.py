@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -24,11 +25,20 @@ class Recording(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A turn that is durable, and where in its conversation it was said, if that is known."""
+
+    agent: str
+    entry_id: str
+    place: str
+
+
 class Recorder:
     """Records turns, and then tells whoever goes on with them."""
 
     def __init__(
-        self, ledger: Recording, telemetry: Telemetry, *, recorded: Callable[[str], None]
+        self, ledger: Recording, telemetry: Telemetry, *, recorded: Callable[[Recorded], None]
     ) -> None:
         self._ledger = ledger
         self._telemetry = telemetry
@@ -36,17 +46,22 @@ class Recorder:
         self._waiting: set[asyncio.Future[Entry]] = set()
         self._failing = False
 
-    def record(self, turn: Turn, told: TurnEvent) -> None:
-        """Record a turn and return at once; `told` is the event that tells what became of it."""
+    def record(self, turn: Turn, told: TurnEvent, *, place: str) -> None:
+        """Record a turn and return at once; `told` is the event that tells what became of it.
+
+        `place` is where in its conversation it was said.
+        """
         try:
             future = self._ledger.submit(turn)
         except MemplaneError as error:
             self._missed(told, error)
             return
         self._waiting.add(future)
-        future.add_done_callback(lambda done: self._settled(done, turn.agent, told))
+        future.add_done_callback(lambda done: self._settled(done, turn.agent, place, told))
 
-    def _settled(self, future: asyncio.Future[Entry], agent: str, told: TurnEvent) -> None:
+    def _settled(
+        self, future: asyncio.Future[Entry], agent: str, place: str, told: TurnEvent
+    ) -> None:
         self._waiting.discard(future)
         error = None if future.cancelled() else future.exception()
         if error is not None:
@@ -54,7 +69,7 @@ class Recorder:
             return
         self._failing = False
         self._telemetry.tell(told)
-        self._recorded(agent)
+        self._recorded(Recorded(agent, future.result().id, place))
 
     def _missed(self, told: TurnEvent, error: BaseException) -> None:
         if not self._failing:

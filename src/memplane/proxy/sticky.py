@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from memplane.errors import MemplaneError
-from memplane.memory.injections import Injection
+from memplane.memory.injections import Injection, Said
 
 _SAME_TURN: Final = 600 * 1_000_000
 """Microseconds within which a prompt that comes again without a session is the same turn."""
@@ -30,6 +30,10 @@ class Kept(Protocol):
         """Keep texts."""
         ...
 
+    async def keep_said(self, turns: Sequence[Said]) -> None:
+        """Keep where turns were said."""
+        ...
+
 
 class Sticky:
     """Finds and keeps what stands in conversations. `run` writes; `end` lets it return."""
@@ -37,6 +41,7 @@ class Sticky:
     def __init__(self, kept: Kept) -> None:
         self._kept = kept
         self._unwritten: dict[tuple[str, str, str], Injection] = {}
+        self._said: list[Said] = []
         self._woken = asyncio.Event()
         self._ending = False
 
@@ -55,15 +60,23 @@ class Sticky:
         self._unwritten[text.agent, text.place, text.session] = text
         self._woken.set()
 
+    def said(self, turn: Said) -> None:
+        """Keep where a turn was said."""
+        self._said.append(turn)
+        self._woken.set()
+
     async def run(self) -> None:
         """Write what is to be kept, until the end; what cannot be written is given up."""
-        while self._unwritten or not self._ending:
+        while self._unwritten or self._said or not self._ending:
             await self._woken.wait()
             self._woken.clear()
             written: Mapping[tuple[str, str, str], Injection] = dict(self._unwritten)
+            said, self._said = self._said, []
             try:
                 if written:
                     await self._kept.keep_injected(list(written.values()))
+                if said:
+                    await self._kept.keep_said(said)
             except MemplaneError as error:
                 # The provider's cache misses once: no turn is worth less for it.
                 _log.warning("what was put into %d prompts is not kept: %s", len(written), error)

@@ -301,7 +301,7 @@ def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
         note=encoded_note(given.note),
     )
     told = story.answered(answered, usage, ended.why, left_out=turn.left_out)
-    proxy.recorder.record(entry, told)
+    proxy.recorder.record(entry, told, place=given.place)
 
 
 def _priced(usage: Usage, candidate: Candidate, model: str) -> Usage:

@@ -11,7 +11,7 @@ from memplane.secret import Secret
 
 _REDACTED: Final = b"[redacted]"
 _SHORTEST: Final = 16
-"""A secret without the name before it is looked for when it is so long that it means nothing else."""
+"""A secret is looked for without the name before it where it is too long to mean anything else."""
 
 
 def without_token(target: Target, token: Secret) -> Target:

@@ -24,3 +24,17 @@ CREATE TABLE injected_entries (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX injected_entries_injection ON injected_entries (injection);
+
+-- Which turns were said at which place, so that a conversation is not told what stands in it.
+
+CREATE TABLE said (
+    agent TEXT NOT NULL,
+    place TEXT NOT NULL,
+    entry TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (agent, place, entry)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX said_entry ON said (agent, entry);
+
+CREATE INDEX said_time ON said (at);
