@@ -79,6 +79,7 @@ async def open_proxy(
                 clock=system_clock,
                 nonce=lambda: secrets.token_hex(4),
                 tells_time=chosen.time_line,
+                seconds=chosen.recall_ms / 1000,
             ),
             recorder=recorder,
             telling=Telling(

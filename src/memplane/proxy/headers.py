@@ -129,7 +129,7 @@ def _travelling(given: Headers) -> Iterator[Header]:
         if name.lower() == b"connection"
         for one in value.split(b",")
     }
-    left = _HOP_BY_HOP | named
+    left = _HOP_BY_HOP | named if named else _HOP_BY_HOP
     return ((name, value) for name, value in given if name.lower() not in left)
 
 
@@ -148,5 +148,7 @@ def _authorization(candidate: Candidate) -> list[Header]:
 
 def value_of(headers: Headers, name: bytes) -> str:
     """Return the first value of a header; empty when there is none."""
-    values = (value for key, value in headers if key.lower() == name)
-    return next(values, b"").decode("latin-1").strip()
+    for key, value in headers:  # asked a dozen times for each turn
+        if key.lower() == name:
+            return value.decode("latin-1").strip()
+    return ""

@@ -7,6 +7,7 @@ each request stands beside its last message and is not kept.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from memplane.pod.contexts import AgentContext
 from memplane.proxy.blocks import contextual, fenced, time_line
 from memplane.proxy.body import Body
 from memplane.proxy.dialects.contract import Conversation, Dialect, Prompt
-from memplane.proxy.recalling import Asked, Recaller, Recollection
+from memplane.proxy.recalling import SECONDS, Asked, Recaller, Recollection
 from memplane.proxy.sticky import Sticky, is_same_turn
 
 _CONTEXT: Final = 3
@@ -75,12 +76,14 @@ class Injecting:
         clock: Clock,
         nonce: Callable[[], str],
         tells_time: bool = False,
+        seconds: float = SECONDS,
     ) -> None:
         self._recaller = recaller
         self._sticky = sticky
         self._clock = clock
         self._nonce = nonce
         self._tells_time = tells_time
+        self._seconds = seconds
 
     async def give(self, wanted: Wanted) -> Given:
         """Give a request its memories; whatever fails, it goes on without."""
@@ -132,11 +135,19 @@ class Injecting:
 
     async def _held(self, wanted: Wanted, prompts: Sequence[Prompt]) -> dict[str, Injection]:
         places = [one.place for one in prompts]
+        finding = self._sticky.find(wanted.context.agent, places, wanted.session)
+        looking = asyncio.create_task(finding)
         try:
-            return await self._sticky.find(wanted.context.agent, places, wanted.session)
+            # Not longer than a recall, also where it does not let itself be stopped.
+            await asyncio.wait((looking,), timeout=self._seconds)
+            if looking.done():
+                return looking.result()
+            _log.warning("what stands in a conversation was not found in time")
         except MemplaneError as error:
             _log.warning("what stands in a conversation could not be looked up: %s", error)
-            return {}
+        finally:
+            looking.cancel()
+        return {}
 
     def _is_known(self, held: dict[str, Injection], prompt: Prompt, wanted: Wanted) -> bool:
         text = held.get(prompt.place)

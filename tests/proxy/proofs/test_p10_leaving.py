@@ -1,30 +1,52 @@
 """P10: who leaves is noticed at once, and nobody takes a part of an answer for the whole.
 
-Negative controls, each seen red: a relay that does not cancel its work when the client leaves
-(`test_upstream_is_closed_when_the_client_leaves` never ends), a relay that ends the answer
-whatever happened (`test_an_answer_that_breaks_off_anywhere_never_looks_whole`), and recording what
-came before the end (both).
+Controls, at the end of this file: a relay that does not stop its work when the client leaves, one
+that ends an answer whatever happened, and one that records what came before the end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import json
+import socket
+import struct
+import threading
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from memplane.http.relaying import Client, Relay
+from memplane.ledger.agent_log import AgentLog
+from memplane.proxy.reply import Assembling, Ended, Kind
 from tests.proxy.proxied import Proxied, proxied
-from tests.support.answers import Said, chat_events, chat_json, chat_stream
-from tests.support.upstream import End
+from tests.support.answers import Said, chat_events, chat_json, chat_stream, streamed, whole
+from tests.support.upstream import Answer, End
 
 CHAT = "/v1/chat/completions"
 SAID = Said("A reply of some length, so that there is something to cut in it.")
 BODY = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
 HEAD, *CHUNKS = (step for step in chat_stream(SAID) if isinstance(step, bytes))
 SENT = b"".join(CHUNKS)
-CUTS = sorted({*range(0, len(SENT), max(1, len(SENT) // 18)), 1, len(SENT) - 1})
+
+
+def offsets(sent: bytes) -> list[int]:
+    """Twenty places in what is sent, its ends among them."""
+    return sorted({*range(0, len(sent), max(1, len(sent) // 17)), 1, len(sent) - 2, len(sent) - 1})
+
+
+CUTS = offsets(SENT)
+EVENTS = b"".join(chat_events(SAID))
+FRAMED: dict[str, Answer] = {
+    "chunked events": chat_stream(SAID),
+    "events of a length": whole(EVENTS, headers={"Content-Type": "text/event-stream"}),
+    "JSON of a length": chat_json(SAID),
+    "chunked JSON": streamed([EVENTS], {"Content-Type": "application/json"}),
+}
+PATIENCE = 20.0
+"""When something that has not happened by then never will; no assertion is about less."""
+SHORT = 0.75
 
 
 def url(door: Proxied) -> str:
@@ -32,16 +54,98 @@ def url(door: Proxied) -> str:
 
 
 @pytest.mark.parametrize("how", [End.CLOSE, End.RESET])
+@pytest.mark.parametrize("form", FRAMED)
 async def test_an_answer_that_breaks_off_anywhere_never_looks_whole(
-    how: End, tmp_path: Path
+    form: str, how: End, tmp_path: Path
 ) -> None:
     async with proxied(tmp_path) as door:
-        for at in CUTS:
-            door.upstream.at(CHAT, (HEAD + SENT[:at], how))
-            with pytest.raises(aiohttp.ClientError):
+        assert await breaking_off(door, FRAMED[form], how) == []
+
+
+async def breaking_off(door: Proxied, answer: Answer, how: End) -> list[str]:
+    """Break an answer off at twenty places; returns where a part was taken for the whole."""
+    sent = b"".join(step for step in answer if isinstance(step, bytes))
+    head, blank, body = sent.partition(b"\r\n\r\n")
+    cuts, wrong = offsets(body), list[str]()
+    assert len(cuts) >= 20
+    for at in cuts:
+        door.upstream.at(CHAT, (head + blank + body[:at], how))
+        try:
+            async with asyncio.timeout(PATIENCE):
                 await door.post(CHAT, BODY)
+        except aiohttp.ClientError:
+            continue
+        wrong.append(f"cut at {at}, and it looks whole")
+    if await door.recorded():
+        wrong.append("a part was recorded")
+    traces = [one for one in door.events("error") if one["outcome"] == "cut"]
+    if len(traces) != len(cuts):
+        wrong.append(f"{len(traces)} traces of {len(cuts)}")
+    return wrong
+
+
+async def test_a_stream_that_falls_silent_anywhere_is_told_so_and_is_no_turn(
+    tmp_path: Path,
+) -> None:
+    async with proxied(
+        tmp_path, proxy__first_byte_timeout_ms="40", proxy__idle_timeout_ms="40"
+    ) as door:
+        cuts = offsets(EVENTS)[1:]
+        for at in cuts:
+            (_, chunk, _) = streamed([EVENTS[:at]])
+            assert isinstance(chunk, bytes)
+            door.upstream.at(CHAT, (HEAD + chunk, End.STALL))
+            got = await until_it_breaks(door)
+            came, mark, told = got.partition(b"\n\nevent: error\ndata: ")
+            assert (came, bool(mark)) == (EVENTS[:at], True)
+            assert "went silent" in json.loads(told)["error"]["message"]
+            assert told.endswith(b"\n\n")
         assert await door.recorded() == []
-        assert len(door.events("error")) == len(CUTS)
+        traces = [one["outcome"] for one in door.events("error")]
+        assert traces == ["cut"] * len(cuts)
+
+
+@pytest.mark.parametrize("form", ["JSON of a length", "chunked JSON", "events of a length"])
+async def test_nothing_is_added_to_an_answer_that_is_no_stream_of_events(
+    form: str, tmp_path: Path
+) -> None:
+    """Where a length was said, an event of ours could make up for what is missing."""
+    async with proxied(
+        tmp_path, proxy__first_byte_timeout_ms="40", proxy__idle_timeout_ms="40"
+    ) as door:
+        sent = b"".join(step for step in FRAMED[form] if isinstance(step, bytes))
+        door.upstream.at(CHAT, (sent[: len(sent) // 2], End.STALL))
+        got = await until_it_breaks(door)
+        assert b"event: error" not in got
+        assert got in sent
+        assert await door.recorded() == []
+
+
+async def until_it_breaks(door: Proxied) -> bytes:
+    """Read an answer that breaks off; returns what came before."""
+    got = b""
+    async with door.http.post(url(door), json=BODY) as reply:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while piece := await reply.content.readany():
+                    got += piece
+        except aiohttp.ClientPayloadError:
+            return got
+    raise AssertionError("it looks whole")
+
+
+async def test_an_early_end_in_good_order_is_passed_on_and_is_no_turn(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        assert await early_end(door) == []
+
+
+async def early_end(door: Proxied) -> list[str]:
+    """End a stream before its last event, as if it were whole."""
+    door.upstream.at(CHAT, streamed(chat_events(SAID)[:-1]))
+    assert (await door.post(CHAT, BODY)).body == b"".join(chat_events(SAID)[:-1])
+    wrong = ["a part was recorded"] if await door.recorded() else []
+    traces = [one["outcome"] for one in door.events("error")]
+    return wrong if traces == ["cut"] else [*wrong, f"its traces are {traces}"]
 
 
 async def test_what_came_before_a_cut_is_passed_on(tmp_path: Path) -> None:
@@ -59,20 +163,60 @@ async def test_upstream_is_closed_when_the_client_leaves(
     tmp_path: Path, *, abruptly: bool
 ) -> None:
     async with proxied(tmp_path) as door:
-        door.upstream.at(CHAT, (HEAD, CHUNKS[0], End.STALL))
+        for at in CUTS[1:]:
+            assert await leaving(door, at, abruptly=abruptly) == []
+        assert await door.recorded() == []
+        told = [(one["error"], one["outcome"]) for one in door.events("error")]
+        assert told == [("the client left", "cut")] * len(CUTS[1:])
+
+
+async def leaving(
+    door: Proxied, at: int, *, abruptly: bool, patience: float = PATIENCE
+) -> list[str]:
+    """Leave when so many bytes were sent, with a reset or in good order, while more may come."""
+    door.upstream.at(CHAT, (HEAD, SENT[:at], End.STALL))
+    before = len(door.upstream.received)
+    body = json.dumps(BODY).encode()
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", int(door.address.rpartition(":")[2])
+    )
+    writer.write(
+        b"POST /agent/ada%b HTTP/1.1\r\nHost: %b\r\nContent-Length: %d\r\n\r\n%b"
+        % (CHAT.encode(), door.address.removeprefix("http://").encode(), len(body), body)
+    )
+    await reader.readuntil(b"\r\n\r\n")
+    received = await door.upstream.until_asked(CHAT, before + 1)
+    if abruptly:
+        connected: socket.socket = writer.get_extra_info("socket")
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+    else:
+        writer.close()
+    try:
+        async with asyncio.timeout(patience):
+            await received.connection.gone.wait()
+    except TimeoutError:
+        return [f"the client left at {at}, and upstream was not closed"]
+    return []
+
+
+async def test_an_answer_that_was_whole_is_recorded_although_the_client_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go, sync = threading.Event(), AgentLog.sync
+
+    def stall(self: AgentLog) -> None:
+        let_go.wait()
+        sync(self)
+
+    monkeypatch.setattr(AgentLog, "sync", stall)
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_stream(SAID))
         async with aiohttp.ClientSession() as client:
             reply = await client.post(url(door), json=BODY)
-            await reply.content.readany()
-            if abruptly:
-                reply.close()
-            else:
-                await client.close()
-        (connection,) = door.upstream.connections
-        async with asyncio.timeout(5):
-            await connection.gone.wait()
-        assert await door.recorded() == []
-        (told,) = door.events("error")
-        assert told["error"] == "the client left"
+            assert await reply.read() == EVENTS
+        let_go.set()
+        assert len(await door.recorded()) == 1
 
 
 async def test_upstream_is_closed_when_the_client_leaves_before_the_head(tmp_path: Path) -> None:
@@ -107,7 +251,8 @@ async def test_upstream_is_closed_when_the_client_stops_reading_and_leaves(tmp_p
             await received.connection.gone.wait()
 
 
-async def test_many_leave_at_once_and_nothing_is_left_of_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [4, pytest.param(10, marks=pytest.mark.long)])
+async def test_many_leave_at_once_and_nothing_is_left_of_them(rounds: int, tmp_path: Path) -> None:
     async with proxied(tmp_path) as door:
         door.upstream.at(CHAT, (HEAD, CHUNKS[0], End.STALL))
 
@@ -118,14 +263,16 @@ async def test_many_leave_at_once_and_nothing_is_left_of_them(tmp_path: Path) ->
                 reply.close()
 
         await leave_early()
+        for connection in door.upstream.connections:
+            await connection.gone.wait()
         files, tasks = _open_files(), len(asyncio.all_tasks())
-        for _ in range(5):
+        for _ in range(rounds):
             await asyncio.gather(*(leave_early() for _ in range(50)))
             async with asyncio.timeout(10):
                 for connection in door.upstream.connections:
                     await connection.gone.wait()
         async with asyncio.timeout(10):
-            while _open_files() > files + 8 or len(asyncio.all_tasks()) > tasks + 8:
+            while _open_files() > files or len(asyncio.all_tasks()) > tasks:
                 gc.collect()
                 await asyncio.sleep(0.01)
         # And it goes on.
@@ -157,3 +304,43 @@ async def test_health_answers_while_long_requests_are_broken_off(tmp_path: Path)
 
 def _open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+# Controls: the same checks, and a proxy that breaks the promise.
+
+
+async def test_a_relay_that_goes_on_when_the_client_left_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Relay, "_left", never)
+    async with proxied(tmp_path) as door:
+        assert await leaving(door, CUTS[3], abruptly=True, patience=SHORT) != []
+
+
+async def test_an_answer_that_is_ended_whatever_happened_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def end(client: Client, _error: Exception) -> None:
+        await client.end()
+
+    monkeypatch.setattr("memplane.proxy.turn.tell_failure", end)
+    async with proxied(tmp_path) as door:
+        wrong = await breaking_off(door, FRAMED["chunked events"], End.CLOSE)
+        assert sum("it looks whole" in one for one in wrong) == len(CUTS)
+
+
+async def test_an_early_end_that_counts_as_a_turn_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = Assembling.ended
+
+    def hopeful(self: Assembling) -> Ended:
+        came = ended(self)
+        return Ended(Kind.WHOLE, came.reply, came.usage)
+
+    monkeypatch.setattr(Assembling, "ended", hopeful)
+    async with proxied(tmp_path) as door:
+        assert "a part was recorded" in await early_end(door)

@@ -1,27 +1,46 @@
-"""P9: what a reply was does not depend on how its bytes were cut, and nothing raises.
+"""P9: a client gets the bytes that were sent, what a reply was does not depend on how they were
+cut, and nothing raises.
 
-Controls, in this file and seen red: a parser that decodes each chunk by itself, one that drops
-what has no end of line yet, one that forgets a CR whose LF comes later, one that sees a byte order
-mark in each chunk, and a reply without its last chunk.
+Controls, in this file: a parser that decodes each chunk by itself, one that drops what has no end
+of line yet, one that forgets a CR whose LF comes later, one that sees a byte order mark in each
+chunk, and a reply without its last chunk; and a proxy that decodes each chunk, writes events anew,
+keeps what has no end of line, or drops the last piece.
 """
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import hashlib
+import json
 import random
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memplane.ledger.entry import StreamReply
+from memplane.http.relaying import Client
+from memplane.ledger.entry import JsonReply, StreamReply, Usage
 from memplane.proxy.dialects.contract import Dialect
 from memplane.proxy.dialects.table import DIALECTS
-from memplane.proxy.reply import Assembling, Ended
+from memplane.proxy.reply import Assembling, Ended, Kind
 from memplane.proxy.sse import Event, Events
-from tests.proxy.proofs.streams import SMALL, Stream, eight_megabytes, long_streams
+from tests.proxy.proofs.streams import (
+    ANTHROPIC,
+    CHAT,
+    RESPONSES,
+    SMALL,
+    Stream,
+    eight_megabytes,
+    long_streams,
+)
+from tests.proxy.proxied import Proxied, proxied
+from tests.support.answers import streamed
 
 RECHUNKINGS = 2000
 SEED = 20261116
@@ -108,6 +127,22 @@ def test_small_streams_cut_at_random_into_many_pieces(times: int) -> None:
         stream = chosen.choice(SMALL)
         for chunks in at_random(stream.body, chosen, 1):
             assert not differs(stream, [chunks], parsed)
+            assert assembled(stream.dialect, chunks) == assembled(stream.dialect, [stream.body])
+
+
+def test_an_encoded_reply_and_one_that_is_no_stream_cut_anywhere() -> None:
+    plain = b'{"usage":{"input_tokens":3,"output_tokens":4},"content":"Gr\xc3\xbc\xc3\x9fe"}'
+
+    def ended(chunks: Iterable[bytes], encoding: str) -> Ended:
+        assembling = Assembling(ANTHROPIC, stream=False, encoding=encoding)
+        for chunk in chunks:
+            assembling.feed(chunk)
+        return assembling.ended()
+
+    whole = Ended(Kind.WHOLE, JsonReply(plain), Usage(3, 4))
+    assert all(ended(cut, "") == whole for cut in everywhere(plain))
+    packed = gzip.compress(plain)
+    assert all(ended(cut, "gzip") == whole for cut in everywhere(packed))
 
 
 def test_an_event_of_eight_megabytes() -> None:
@@ -128,6 +163,104 @@ def test_an_event_of_eight_megabytes() -> None:
 def test_any_bytes(dialect: Dialect, chunks: list[bytes]) -> None:
     assert assembled(dialect, chunks) == assembled(dialect, [b"".join(chunks)])
     assert parsed(chunks) == parsed([b"".join(chunks)])
+
+
+# Through the proxy
+
+PATHS = {CHAT: "/v1/chat/completions", RESPONSES: "/v1/responses", ANTHROPIC: "/v1/messages"}
+
+
+class Pause(asyncio.Event):
+    """Lets everybody else read, so that what was sent apart is also read apart."""
+
+    async def wait(self) -> Literal[True]:
+        for _ in range(8):
+            await asyncio.sleep(0)
+        return True
+
+
+async def through(door: Proxied, stream: Stream, chunks: Iterable[bytes]) -> tuple[bytes, Any]:
+    """Send a stream in these chunks; returns what the client got, and what was recorded of it."""
+    path = PATHS[stream.dialect]
+    answer = streamed(chunk for chunk in chunks if chunk)
+    door.upstream.at(path, tuple(step for one in answer for step in (one, Pause())))
+    body = {"model": "m", "stream": True, "messages": [], "input": "hello"}
+    agent = f"a{len(door.upstream.received)}"
+    answered = await door.post(path, body, agent=agent)
+    await door.settled()
+    entries = await door.recorded(agent)
+    kept = [(one["response"], one.get("usage"), one.get("status")) for one in entries]
+    return hashlib.sha256(answered.body).digest(), kept
+
+
+async def changed(door: Proxied, streams: Iterable[Stream], times: int) -> list[str]:
+    """Name the streams of which a client got other bytes, or the ledger another entry."""
+    chosen = random.Random(SEED)  # noqa: S311 - failures must come again
+    found: list[str] = []
+    for stream in streams:
+        sent = hashlib.sha256(stream.body).digest()
+        _, entry = await through(door, stream, [stream.body])
+        cuts = at_random(stream.body, chosen, times)
+        if any([await through(door, stream, cut) != (sent, entry) for cut in cuts]):
+            found.append(stream.name)
+        if bool(entry) != (stream.kind is not Kind.CUT):
+            found.append(f"{stream.name} is recorded wrongly")
+    return found
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(8, marks=pytest.mark.long)])
+async def test_a_client_gets_the_bytes_that_were_sent(times: int, tmp_path: Path) -> None:
+    async with proxied(tmp_path, ledger__fsync="never") as door:
+        assert await changed(door, (*SMALL, *long_streams()), times) == []
+
+
+async def test_a_client_gets_an_event_of_eight_megabytes(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        assert await changed(door, [eight_megabytes()], 1) == []
+
+
+def _decoded(data: bytes) -> bytes:
+    return data.decode("utf-8", "replace").encode()
+
+
+def _written_anew(data: bytes) -> bytes:
+    lines = data.split(b"\n")
+    for at, line in enumerate(lines):
+        if line.startswith(b"data: {"):
+            with suppress(ValueError):
+                lines[at] = b"data: " + json.dumps(json.loads(line[6:])).encode()
+    return b"\n".join(lines)
+
+
+def _without_tail(data: bytes) -> bytes:
+    return data[: data.rfind(b"\n") + 1]
+
+
+def _without_last_byte(data: bytes) -> bytes:
+    return data[:-1] if data.endswith(b"\n\n") else data
+
+
+@pytest.mark.parametrize("broken", [_decoded, _written_anew, _without_tail, _without_last_byte])
+async def test_a_proxy_that_changes_bytes_is_caught(
+    broken: Callable[[bytes], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = Client.send
+
+    async def send_broken(self: Client, data: bytes) -> None:
+        await send(self, broken(data))
+
+    monkeypatch.setattr(Client, "send", send_broken)
+    async with proxied(tmp_path, ledger__fsync="never") as door:
+        assert await changed(door, SMALL[:4], 3) != []
+
+
+async def test_an_entry_that_depends_on_the_cuts_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = Assembling.feed
+    monkeypatch.setattr(Assembling, "feed", lambda self, chunk: feed(self, _decoded(chunk)))
+    async with proxied(tmp_path, ledger__fsync="never") as door:
+        assert await changed(door, SMALL[:1], 20) != []
 
 
 _PIECES = st.sampled_from(
