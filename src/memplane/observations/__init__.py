@@ -1,0 +1,1 @@
+"""What was learned, and how sure we are: observations, out of append-only memory events."""
