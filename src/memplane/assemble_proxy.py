@@ -92,6 +92,7 @@ async def open_proxy(
             deliveries=deliveries,
             injection=chosen.injection,
             ask_usage=chosen.ask_usage,
+            auxiliary_phrases=chosen.auxiliary_phrases,
         )
         await recorder.drain()
 

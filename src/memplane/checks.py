@@ -29,7 +29,10 @@ from memplane.ledger.folder import AgentFolder, agents_in
 from memplane.objects.files import sync_data
 from memplane.objects.keys import collisions
 from memplane.objects.store import Absent, Anything, Matches, ObjectStore, Version
-from memplane.settings import Settings, unknown_names
+from memplane.pod.contexts import agents_below, read_proxied_agent
+from memplane.proxy.providers import read_providers
+from memplane.proxy.routing import upstreams
+from memplane.settings import Settings, environment, unknown_names
 
 _FIXED_SQLITE: Final = (3, 51, 3)
 _LITTLE_SPACE: Final = 256 * 1024 * 1024
@@ -81,6 +84,8 @@ def _examine_machine(settings: Settings) -> list[Finding]:
         _check_sync(settings.home),
         _check_ledgers(settings.ledger.dir),
         _check_variables(settings.home),
+        *_check_pod(settings),
+        *_check_upstreams(settings),
     ]
 
 
@@ -95,7 +100,7 @@ def _check_home(home: Home) -> Finding:
 
 
 def _check_private_files(home: Home) -> Finding:
-    names = ("token", "tokens.json", "redaction.key", "config.toml", ".env")
+    names = ("token", "tokens.json", "redaction.key", "config.toml", ".env", "providers.json")
     loose = [
         str(home.path / name)
         for name in names
@@ -231,6 +236,44 @@ def _check_variables(home: Path) -> Finding:
             "look for a typing error; docs/reference/settings.md lists them all",
         )
     return Finding("variables", Verdict.OK, "every MEMPLANE_ variable is known")
+
+
+def _check_pod(settings: Settings) -> list[Finding]:
+    """Look at what a compile left for the agents of a pod, where there is one."""
+    root = settings.context_root
+    if root is None:
+        return []
+    agents, wrong = agents_below(root), dict[str, str]()
+    for agent in agents:
+        try:
+            found = read_proxied_agent(root, agent)
+            manifest = found.context.memory
+            complaint = found.broken or (manifest.warning if manifest else "") or ""
+        except MemplaneError as error:
+            complaint = str(error)
+        if complaint:
+            wrong[agent] = complaint
+    if wrong:
+        said = "; ".join(f"{agent}: {complaint}" for agent, complaint in wrong.items())
+        return [Finding("pod", Verdict.WARNING, said, "compile the pod again")]
+    return [Finding("pod", Verdict.OK, f"{root} has {len(agents)} agents, and all can be read")]
+
+
+def _check_upstreams(settings: Settings) -> list[Finding]:
+    """Look at where requests may go, and at the providers' keys."""
+    chosen = settings.proxy
+    keys = (chosen.auth_dir or settings.home) / "providers.json"
+    allowed = frozenset(chosen.allowed_private)
+    try:
+        upstreams(chosen.upstream_openai, chosen.upstream_anthropic, allowed=allowed)
+        providers = read_providers(keys, environment(), allowed=allowed)
+    except MemplaneError as error:
+        return [Finding("providers", Verdict.FAILED, str(error), "correct what is named there")]
+    usable = sorted(name for name, one in providers.items() if one.usable)
+    found = (
+        f"keys for {', '.join(usable)}" if usable else "no keys of our own; clients bring theirs"
+    )
+    return [Finding("providers", Verdict.OK, found)]
 
 
 def _check_configuration(settings: Settings) -> Finding:

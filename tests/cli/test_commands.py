@@ -151,6 +151,31 @@ async def test_doctor_checks_the_ledgers_and_the_door(home: Path) -> None:
     assert "failed  ledger: not as it was recorded: analyst (1)" in ran.stdout
 
 
+def test_doctor_looks_at_providers_and_at_a_pods_agents(home: Path) -> None:
+    home.mkdir(mode=0o700)
+    providers = home / "providers.json"
+    providers.write_text(
+        '{"providers": {"local": {"base_url": "http://127.0.0.1:9/v1", "auth": "none"}}}'
+    )
+    providers.chmod(0o600)
+    for agent, manifest in (
+        ("good", '{"version": 1, "service": "m", "base_url": "http://m"}'),
+        ("bad", "{"),
+    ):
+        folder = home.parent / "context" / agent
+        folder.mkdir(parents=True)
+        (folder / "metadata.json").write_text(json.dumps({"token": f"{agent}:secret"}))
+        (folder / "memory.json").write_text(manifest)
+    env = {"MEMPLANE_CONTEXT_ROOT": str(home.parent / "context")}
+    ran = memplane(home, "doctor", env=env)
+    assert "ok      providers: keys for local" in ran.stdout
+    assert "warning pod: bad: " in ran.stdout
+    providers.write_text('{"providers": {"evil": {"base_url": "http://169.254.169.254/v1"}}}')
+    ran = memplane(home, "doctor")
+    assert ran.returncode == 1
+    assert "failed  providers: " in ran.stdout
+
+
 def test_doctor_refuses_a_home_that_others_can_read(home: Path) -> None:
     home.mkdir(mode=0o755)
     home.chmod(0o755)

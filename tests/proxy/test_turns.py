@@ -477,6 +477,20 @@ async def test_a_title_request_is_recorded_but_neither_given_nor_made_a_memory(
         assert not any("walnuts" in one.text for one in await door.remembered("ada", "walnuts"))
 
 
+async def test_an_operator_may_list_more_requests_that_are_no_turns(tmp_path: Path) -> None:
+    async with proxied(tmp_path, proxy__auxiliary_phrases="rate this chat, Classify the") as door:
+        door.upstream.at(CHAT, chat_json(Said("5")))
+        for system in ("classify the intent of what follows", "You are kind."):
+            messages = [
+                {"role": "system", "content": system},
+                {"role": "user", "content": "My sister Ada is allergic to walnuts."},
+            ]
+            await door.post(CHAT, {"model": "gpt-4o", "messages": messages})
+        notes = [door.note(entry).left_out for entry in await door.recorded()]
+        assert notes == ["listed phrase", ""]
+        assert [one.get("auxiliary") for one in door.events("response")] == ["listed phrase", None]
+
+
 async def test_an_upstream_that_is_not_there_is_said_plainly(tmp_path: Path) -> None:
     async with proxied(tmp_path, proxy__upstream_openai="http://127.0.0.1:9") as door:
         answered = await door.chat("hello")

@@ -32,7 +32,7 @@ COMMANDS: Final = {
     "pod": "compile a pod's file, or show memplane's descriptor",
     "cloud": "move state to a container",
     "manifest": "check or rebuild the index of the container",
-    "queue": "show or send what has not reached the container",
+    "queue": "show or send what has not reached the container or a memory service",
     "bench": "measure how well recall finds what it should",
 }
 HIDDEN: Final = {"worker": "do the jobs that hooks left"}

@@ -7,7 +7,7 @@ user's turn like any other.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Final
 
@@ -25,6 +25,7 @@ from memplane.proxy.json_values import decoded_or_none, items, members, string
 TITLE: Final = "title"
 COMPACTION: Final = "compaction"
 RETRY: Final = "empty-answer retry"
+LISTED: Final = "listed phrase"
 
 _CODEX: Final = "x-codex-turn-metadata"
 _CLAUDE_CODE: Final = "x-claude-code-session-id"
@@ -46,13 +47,16 @@ _TITLES: Final = (
 """Words that ask for the title of a conversation, and not of something the user writes."""
 
 
-def auxiliary(dialect: Dialect, body: Body, headers: Mapping[str, str]) -> str:
+def auxiliary(
+    dialect: Dialect, body: Body, headers: Mapping[str, str], phrases: Collection[str] = ()
+) -> str:
     """Say which request of a client's own this is; empty for a turn of a user's.
 
     Args:
         dialect: How the body is to be read.
         body: The request.
         headers: Its headers, whose names are in lower case or found in any case.
+        phrases: An operator's own rules: words in the instructions of requests without tools.
     """
     if _codex_kind(headers) == COMPACTION:
         return COMPACTION
@@ -64,6 +68,8 @@ def auxiliary(dialect: Dialect, body: Body, headers: Mapping[str, str]) -> str:
     told = _instructions(dialect, body)
     if _SUMMARISER in told:
         return COMPACTION
+    if any(phrase.lower() in told.lower() for phrase in phrases):
+        return LISTED
     if _has_answers(dialect, body):
         return ""
     if _titles().search(told) or (_is_from_claude_code(headers) and _wants_title(body)):

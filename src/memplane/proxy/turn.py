@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
@@ -62,6 +62,7 @@ class Proxy:
     deliveries: Deliveries | None = None
     injection: str = ""
     ask_usage: bool = False
+    auxiliary_phrases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +134,7 @@ def _read(proxy: Proxy, dialect: Dialect, asked: Asked) -> _Turn | Refused | Non
         agent=agent,
         candidates=routed.candidates,
         session=_session(asked, body),
-        left_out=_left_out(dialect, asked, body),
+        left_out=_left_out(dialect, asked, body, proxy.auxiliary_phrases),
         at=began.at,
         story=Story(
             proxy.telling,
@@ -161,7 +162,7 @@ def _session(asked: Asked, body: Body) -> str:
     return found[:_LONGEST_SESSION] if found.isprintable() else ""
 
 
-def _left_out(dialect: Dialect, asked: Asked, body: Body) -> str:
+def _left_out(dialect: Dialect, asked: Asked, body: Body, phrases: Collection[str]) -> str:
     """Say why a request is given no memory and nothing is remembered of it."""
     if asked.header(_MEMORY).lower() == "off":
         return _OFF
@@ -169,7 +170,7 @@ def _left_out(dialect: Dialect, asked: Asked, body: Body) -> str:
         name.lower().decode("latin-1"): value.decode("latin-1")
         for name, value in asked.target.headers
     }
-    return auxiliary(dialect, body, headers)
+    return auxiliary(dialect, body, headers, phrases)
 
 
 async def _given(proxy: Proxy, turn: _Turn) -> Given:

@@ -263,6 +263,12 @@ class ProxySettings:
     recall_ms: int = _option(
         300, positive, "Milliseconds that a turn waits for memory; then it goes on without."
     )
+    auxiliary_phrases: tuple[str, ...] = _option(
+        (),
+        words,
+        "Words in the instructions of requests without tools that mark a client's own request, "
+        "such as one for a title: it gets no memory and leaves none.",
+    )
     ask_usage: bool = _option(
         default=False,
         read=boolean,
