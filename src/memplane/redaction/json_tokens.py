@@ -16,9 +16,10 @@ from memplane.redaction.piece import Piece, decoded
 _STRUCTURE: Final = b"{}[],:"
 _REST: Final = bytes(set(range(256)) - set(_STRUCTURE))
 _BACKSLASH, _COLON, _COMMA, _BRACE, _BRACKET = b"\\:,{["
-_MARKS: Final = frozenset(
+MARKS: Final = frozenset(
     (b"index", b"output_index", b"content_index", b"summary_index", b"item_id", b"type")
 )
+"""The members that tell one stream of text from another."""
 _LONGEST_MARK: Final = 512
 
 
@@ -74,7 +75,7 @@ def tokens(raw: bytes, start: int = 0, end: int = sys.maxsize) -> Iterator[Token
         if frame.is_object and frame.awaits_name:
             frame.name = piece.text
             frame.awaits_name = False
-            if piece.text in _MARKS:
+            if piece.text in MARKS:
                 frame.marks = {**(frame.marks or {}), piece.text: _mark(raw, end + 1)}
             yield Token(piece, frame, b"", b"")
         else:

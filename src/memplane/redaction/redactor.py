@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 from memplane.redaction.hit import Hit, replaced
 from memplane.redaction.json_text import beside_strings, document_hits
 from memplane.redaction.scan import Scanner
-from memplane.redaction.stream import stream_hits
+from memplane.redaction.stream import stream_hits, stream_suspects
 from memplane.secret import Secret
 
 T = TypeVar("T")
@@ -64,7 +64,13 @@ class Redactor:
 
         Its marker stands where the secret began; the rest is taken out of the events after it.
         """
-        return self._redacted(raw, lambda body: stream_hits(body, self._scanner.hits))
+        return self._redacted(raw, self._stream_hits)
+
+    def _stream_hits(self, raw: bytes) -> list[Hit]:
+        scanner = self._scanner
+        if not stream_suspects(raw, scanner.hits, scanner.suspects):
+            return []
+        return stream_hits(raw, scanner.hits)
 
     def _json_hits(self, raw: bytes) -> list[Hit]:
         if beside_strings(raw) is None and not self._scanner.suspects(raw):
