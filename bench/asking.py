@@ -1,6 +1,7 @@
 """Clients of one server, each with a connection that it keeps: `python -m bench.asking`.
 
-Standard input has what to ask: the port, token, path and number of clients, then a body a line.
+Standard input has what to ask: the port, token, path, number of clients and further lines of the
+head, then a body a line.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ async def ask(port: int, head: bytes, bodies: Iterator[bytes]) -> list[float]:
 
 async def main() -> None:
     given, *bodies = sys.stdin.buffer.read().split(b"\n")
-    port, token, path, clients = json.loads(given)
+    port, token, path, clients, *lines = json.loads(given)
+    further = "".join(f"{line}\r\n" for line in lines)
     head = (
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n"
-        "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        f"{further}Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     ).encode()
     left = iter(bodies)
     started = time.perf_counter()

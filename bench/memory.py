@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from bench.row import Row
 from bench.talking import Talk
@@ -28,6 +29,7 @@ EPISODES = 100_000
 REPLAYED = 100_000
 GROWTH = 16 << 20
 AGENTS = 1_000
+SETTLE_SECONDS = 600.0
 
 
 _REPLAY = """
@@ -37,6 +39,16 @@ url = f"http://127.0.0.1:{sys.argv[1]}"
 assert main(["backfill", url, "--auth-token", sys.argv[2]]) == 0
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
+
+
+class Asked(Protocol):
+    """A server on this machine, and the token that it is shown."""
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def token(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +130,7 @@ def recalling(name: str, *, agents: int) -> Iterator[Row]:
             write_ledger(Path(folder), talk, f"agent{agent}", each)
         started = time.perf_counter()
         with serving(Path(folder)) as service:
-            _wait_until_settled(service)
+            wait_until_settled(service)
             filled = time.perf_counter() - started
             bodies = [
                 json.dumps(
@@ -155,12 +167,14 @@ def write_ledger(home: Path, talk: Talk, agent: str, entries: int) -> None:
         file.writelines(talk.line(agent, number) for number in range(entries))
 
 
-def _wait_until_settled(service: Service) -> None:
-    while True:
+def wait_until_settled(service: Service) -> None:
+    until = time.monotonic() + SETTLE_SECONDS
+    while time.monotonic() < until:
         memory = json.loads(_get(service, "/api/v1/status"))["memory"]
         if not (memory["busy"] or memory["underived"] or memory["unindexed"]):
             return
         time.sleep(0.2)
+    raise TimeoutError("memory did not take everything in")
 
 
 def _get(service: Service, path: str) -> bytes:
@@ -170,10 +184,11 @@ def _get(service: Service, path: str) -> bytes:
 
 
 @contextmanager
-def serving(home: Path) -> Iterator[Service]:
+def serving(home: Path, *arguments: str) -> Iterator[Service]:
+    """Run `memplane up` on a home, with further arguments."""
     home.chmod(0o700)
     process = subprocess.Popen(
-        [sys.executable, "-m", "memplane", "up", "--port", "0"],
+        [sys.executable, "-m", "memplane", "up", "--port", "0", *arguments],
         env={
             "PATH": os.environ["PATH"],
             "HOME": str(home.parent),
@@ -200,10 +215,10 @@ def serving(home: Path) -> Iterator[Service]:
 
 
 def in_another_process(
-    service: Service, path: str, bodies: list[bytes], clients: int
+    service: Asked, path: str, bodies: list[bytes], clients: int, *lines: str
 ) -> tuple[float, list[float]]:
     """Send the bodies from a process of their own; returns the seconds in all, and for each."""
-    given = json.dumps([service.port, service.token, path, clients]).encode()
+    given = json.dumps([service.port, service.token, path, clients, *lines]).encode()
     asked = subprocess.run(
         [sys.executable, "-m", "bench.asking"],
         input=b"\n".join((given, *bodies)),

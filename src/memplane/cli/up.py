@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import asyncio
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from memplane.proxy.turn import Proxy
     from memplane.settings import Settings
     from memplane.telemetry import Telemetry
+
+
+_SWITCH_SECONDS: Final = 0.0005
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -153,6 +156,10 @@ def _set_limits() -> None:
 
 def _settle_down() -> None:
     import gc
+    import sys
+
+    # The loop that passes streams on waits no longer for a thread that computes.
+    sys.setswitchinterval(_SWITCH_SECONDS)
 
     # What is there now stays, and need not be looked at again and again.
     gc.collect()

@@ -33,6 +33,7 @@ _DEEPEST: Final = 32
 _OTHER_LINES: Final = "lines"
 _PLAIN_DATA: Final = "data"
 _DONE: Final = b"[DONE]"
+_BOM: Final = b"\xef\xbb\xbf"
 
 Suspects: TypeAlias = Callable[[bytes], bool]
 
@@ -70,36 +71,85 @@ def stream_suspects(raw: bytes, find: Find, suspects: Suspects) -> bool:
     It errs on the side of yes. It reads whole events where `stream_hits` has to know the place of
     each string, which takes ten times as long; the lanes are the same.
     """
-    body = _Body()
-    texts: dict[Hashable, list[str]] = {}
-    documents: list[bytes] = []
-    for event in _events(raw, body):
-        if len(event) > 1:
-            return True
-        start, end = event[0]
-        data = raw[start:end]
-        if data == _DONE:
+    if b"\r" in raw or raw.startswith(_BOM):
+        return True
+    lanes, others, plain = _Lanes(), list[bytes](), list[bytes]()
+    for block in raw.split(b"\n\n"):
+        lines = block.split(b"\n")
+        datas = [line for line in lines if line.startswith(b"data")]
+        others += (line for line in lines if not line.startswith(b"data"))
+        if not datas:
             continue
-        if not looks_like_json(data):
-            body.add(_PLAIN_DATA, Piece(data, start))
-        elif _add_texts(data, texts):
-            documents.append(data)
-        else:
+        data = datas[0][5:].removeprefix(b" ")
+        if len(datas) > 1 or datas[0][4:5] != b":":
             return True
-    lanes = [b"".join([piece.text for piece in pieces]) for pieces in body.lanes.values()]
-    lanes += ["".join(parts).encode("utf-8", "surrogatepass") for parts in texts.values()]
-    return suspects(b"\n".join(documents)) or any(_lane_hits(lane, find) for lane in lanes)
+        if data != _DONE and not looks_like_json(data):
+            plain.append(data)
+        elif data != _DONE and not lanes.add(data):
+            return True
+    joined = [b"\n".join(others), b"".join(plain), *lanes.joined()]
+    return suspects(lanes.documents()) or any(_lane_hits(lane, find) for lane in joined)
 
 
-def _add_texts(data: bytes, texts: dict[Hashable, list[str]]) -> bool:
-    """Add the texts of an event to their lanes; False when it is not as plain as it should be."""
+class _Lanes:
+    """The texts of events, by the lanes that they belong to."""
+
+    def __init__(self) -> None:
+        self._texts: dict[Hashable, list[str]] = {}
+        self._searched: list[bytes] = []
+        self._before = b""
+        self._after = b""
+        self._lane: list[str] = []
+
+    def add(self, data: bytes) -> bool:
+        """Add an event; False when it is not as plain as it should be."""
+        if self._before and data.startswith(self._before) and data.endswith(self._after):
+            # It differs from an earlier event in nothing but its text, as most events do.
+            text = data[len(self._before) : len(data) - len(self._after)]
+            if b'"' not in text and b"\\" not in text and (said := _printable(text)) is not None:
+                self._lane.append(said)
+                self._searched.append(text)
+                return True
+        try:
+            document = msgspec.json.decode(data)
+            found: list[tuple[Hashable, str]] = []
+            strings = _walk(document, _Place((), 0, "", 0), found)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return False
+        # A name that comes twice, or an escaped quote, would have hidden something.
+        if data.count(b'"') != 2 * strings:
+            return False
+        self._searched.append(data)
+        for lane, one in found:
+            self._texts.setdefault(lane, []).append(one)
+        if len(found) == 1:
+            self._expect(data, *found[0])
+        return True
+
+    def _expect(self, data: bytes, lane: Hashable, text: str) -> None:
+        """Let the next event be compared with this one, around its text."""
+        written = b'"%s"' % text.encode("utf-8", "surrogatepass")
+        if data.count(written) == 1:
+            before, _, after = data.partition(written)
+            self._before, self._after = before + b'"', b'"' + after
+            self._lane = self._texts[lane]
+
+    def joined(self) -> list[bytes]:
+        """Return what each lane adds up to."""
+        return ["".join(parts).encode("utf-8", "surrogatepass") for parts in self._texts.values()]
+
+    def documents(self) -> bytes:
+        """Return everything that events say, once: what is not said here was said before."""
+        return b"\n".join(self._searched)
+
+
+def _printable(text: bytes) -> str | None:
+    """Return a text that needs no escape in JSON; None when it may."""
     try:
-        document = msgspec.json.decode(data)
-        strings = _walk(document, _Place((), 0, "", 0), texts)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return False
-    # A name that comes twice, or an escaped quote, would have hidden something.
-    return data.count(b'"') == 2 * strings
+        said = text.decode()
+    except UnicodeDecodeError:
+        return None
+    return said if said.isprintable() else None
 
 
 class _Place(NamedTuple):
@@ -111,8 +161,8 @@ class _Place(NamedTuple):
     depth: int
 
 
-def _walk(value: object, at: _Place, texts: dict[Hashable, list[str]]) -> int:
-    """Add the texts in a value to their lanes; returns how many strings and names it has."""
+def _walk(value: object, at: _Place, texts: list[tuple[Hashable, str]]) -> int:
+    """Collect the texts in a value with their lanes; returns how many strings and names it has."""
     found: list[tuple[str | int, str, object]]
     if isinstance(value, dict):
         members = cast("dict[str, object]", value)
@@ -132,7 +182,7 @@ def _walk(value: object, at: _Place, texts: dict[Hashable, list[str]]) -> int:
         if isinstance(one, str):
             strings += 1
             if name in _TEXTS:
-                texts.setdefault((place, inner), []).append(one)
+                texts.append(((place, inner), one))
         else:
             strings += _walk(one, _Place(inner, place, name, at.depth + 1), texts)
     return strings
