@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.memory.markers import Marker, markers_of
+from memplane.memory.markers import Attempt, Marker, attempts_of, markers_of, spelled
 
 
 @pytest.mark.parametrize(
@@ -146,9 +146,150 @@ def test_there_is_a_limit_to_how_many_and_how_long() -> None:
     assert 2000 < len(long.text) < 3000  # the gate still sees that it is too long
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<pre class="x">[MEMORY:timing:a] foo</pre>',
+        "<PRE>\n[MEMORY:timing:a] foo\n</Pre>",
+        '<code lang="x">[MEMORY:timing:a] foo</code>',
+        "- > [MEMORY:timing:a] foo",
+        "1. ```\n   [MEMORY:timing:a] foo\n   ```",
+    ],
+)
+def test_code_and_quotes_may_have_attributes_or_stand_in_a_list(text: str) -> None:
+    assert markers_of(text) == ()
+    assert attempts_of(text) == ()
+
+
+def test_code_in_a_list_hides_nothing_behind_it() -> None:
+    found = markers_of("- ```\n  code\n  ```\n[MEMORY:a] foo")
+    assert found == (Marker("a", "", "foo"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[MEMORY:timing:a] foo", ("[MEMORY:timing:a]", "timing", "a", "foo")),
+        ("[MEMORY:misc] foo", ("[MEMORY:misc]", "misc", "", "foo")),
+        ("[MEMORY:timing:my.svc] foo", ("[MEMORY:timing:my.svc]", "timing", "my.svc", "foo")),
+        ("[MEMORY:timing:a]", ("[MEMORY:timing:a]", "timing", "a", "")),
+    ],
+)
+def test_an_attempt_may_be_well_formed_whatever_it_says(
+    text: str, expected: tuple[str, str, str, str]
+) -> None:
+    (found,) = attempts_of(text)
+    assert found == Attempt(*expected)
+    assert found.is_well_formed
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[MEMORY: timing] foo", ("[MEMORY: timing]", "timing", "", "foo")),
+        ("[memory:timing:a] foo", ("[memory:timing:a]", "timing", "a", "foo")),
+        ("so [Memory: a] foo", ("[Memory: a]", "a", "", "foo")),
+        ("so [ MEMORY :a : b ] foo", ("[ MEMORY :a : b ]", "a", "b", "foo")),
+        ("so [MEMORY timing] foo", ("[MEMORY timing]", "timing", "", "foo")),
+        ("so [MEMORY timing a] foo", ("[MEMORY timing a]", "timing", "a", "foo")),
+        ("so [MEMORY] foo", ("[MEMORY]", "", "", "foo")),
+        ("[MEMORY:] foo", ("[MEMORY:]", "", "", "foo")),
+        ("[MEMORY:timing:] foo", ("[MEMORY:timing:]", "timing", "", "foo")),
+        ("- [memory timing] foo", ("[memory timing]", "timing", "", "foo")),
+        ("**[Memory]** foo", ("[Memory]", "", "", "foo")),
+        ("[MEMORY:timing:a foo", ("[MEMORY:timing:a", "timing", "a", "foo")),
+    ],
+)
+def test_a_near_miss_is_no_silence(text: str, expected: tuple[str, str, str, str]) -> None:
+    (found,) = attempts_of(text)
+    assert found == Attempt(*expected)
+    assert not found.is_well_formed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the kernel logs [memory cgroup out of memory] and stops",
+        "[Memory of the host](https://example.org/memory)",
+        "limits[MEMORY] is set",
+        "[MEMORY_LIMIT] foo",
+        "[memorable: x] foo",
+        "[MEMORYtiming] foo",
+        "MEMORY:timing:a foo",
+        "(MEMORY:timing) foo",
+        "[memory: it has no end",
+        "x `[memory: timing] foo` bar",
+        "> [memory: timing] foo",
+        "```\n[memory: timing] foo\n```",
+        "[EVENT:x] foo",
+    ],
+)
+def test_what_was_never_meant_to_be_a_marker(text: str) -> None:
+    assert attempts_of(text) == ()
+
+
+def test_prose_in_brackets_does_not_end_a_text() -> None:
+    (found,) = attempts_of("[MEMORY:a] logs [memory cgroup] and stops")
+    assert found.text == "logs [memory cgroup] and stops"
+
+
+def test_a_near_miss_ends_the_text_before_it() -> None:
+    text = "[MEMORY:a] foo [memory: b] bar"
+    assert [one.text for one in attempts_of(text)] == ["foo", "bar"]
+    assert markers_of(text) == (Marker("a", "", "foo"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[MEMORY:a] foo\n[MEMORY:b] ba", ["foo"]),
+        ("[MEMORY:a] foo\n[MEMORY:b] bar\n", ["foo", "bar"]),
+        ("[MEMORY:a] foo\r\n[MEMORY:b] bar\r\n", ["foo", "bar"]),
+        ("[MEMORY:a] foo [MEMORY:b] ba", []),
+        ("[MEMORY:a] foo\nwhen the dis", []),
+        ("[MEMORY:a] foo\nWhen the dis", ["foo"]),
+        ("[MEMORY:a] foo\n\nwhen the dis", ["foo"]),
+        ("[MEMORY:a", []),
+    ],
+)
+def test_what_reaches_into_half_a_line_is_dropped(text: str, said: list[str]) -> None:
+    assert [one.text for one in attempts_of(text, aborted=True)] == said
+
+
+def test_attempts_are_limited_too() -> None:
+    assert len(attempts_of("[memory: a] x\n" * 1000)) == 100
+    (long,) = attempts_of("[memory: a] " + "x" * 100_000)
+    assert 2000 < len(long.text) < 3000
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "[",
+        "[MEMORY:",
+        "[memory ",
+        "[ ",
+        "[memory:a",
+        "`[",
+        "<pre ",
+        "<!--",
+        "- ",
+        "1. ",
+        "[\n",
+        "*[",
+    ],
+)
+def test_no_text_keeps_the_grammar_busy(piece: str) -> None:
+    for text in (piece * 20_000, f"[MEMORY:a] {piece * 20_000}", f"{piece * 20_000}]"):
+        attempts_of(text)
+        markers_of(text)
+
+
 _PIECES = st.sampled_from(
     [
         "[MEMORY:a] ",
+        "[memory: a] ",
         "[MEMORY:",
         "[EVENT:x]",
         "x",
@@ -169,3 +310,22 @@ def test_nothing_raises_and_every_marker_says_what_stands_there(text: str) -> No
     for one in markers_of(text):
         assert one.text
         assert "".join(one.text.split()) in "".join(text.split())
+
+
+@given(st.lists(_PIECES, max_size=60).map("".join))
+def test_every_marker_is_an_attempt_and_nothing_well_formed_is_missed(text: str) -> None:
+    attempts = attempts_of(text)
+    for one in markers_of(text):
+        assert any(one.text == attempt.text for attempt in attempts)
+    kept = [(one.category, one.service, one.text) for one in markers_of(text)]
+    for attempt in attempts:
+        if attempt.is_well_formed and attempt.text:
+            assert (attempt.category, attempt.service, attempt.text) in kept
+
+
+@given(
+    st.from_regex(r"[a-z]{1,20}", fullmatch=True), st.from_regex(r"[\w.-]{0,20}", fullmatch=True)
+)
+def test_what_is_spelled_is_well_formed(category: str, service: str) -> None:
+    (found,) = attempts_of(f"{spelled(category, service)} foo")
+    assert (found.category, found.service, found.is_well_formed) == (category, service, True)

@@ -27,6 +27,7 @@ class Ran:
     code: int
     events: list[dict[str, Any]]
     stderr: str
+    stdout: bytes
 
     @property
     def result(self) -> dict[str, Any]:
@@ -78,7 +79,7 @@ class ClaudeCode:
             raise
         assert process.returncode is not None
         events = [json.loads(line) for line in stdout.splitlines() if line.strip()]
-        return Ran(process.returncode, events, stderr.decode())
+        return Ran(process.returncode, events, stderr.decode(), stdout)
 
     @asynccontextmanager
     async def at_a_terminal(self, prompt: str) -> AsyncIterator[None]:

@@ -1,6 +1,7 @@
 """`[MEMORY:category:service] text` in what a model answered, as the model wrote it (pure).
 
-Whether a category is one, and what becomes of a marker, is not decided here.
+This is the one grammar of markers. It also finds what was only meant to be one. Whether a category
+is one, and what becomes of a marker, is not decided here.
 """
 
 from __future__ import annotations
@@ -12,15 +13,33 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Final
 
-_MEMORY: Final = "[MEMORY:"
-_OPENINGS: Final = (_MEMORY, "[EVENT:", "[COOLDOWN:")
-"""How markers begin; each ends the text of the one before it."""
+_NAME: Final = "MEMORY"
+_MEMORY: Final = f"[{_NAME}:"
+_SIBLINGS: Final = ("[EVENT:", "[COOLDOWN:")
 _MOST: Final = 100
 _LONGEST_NAMES: Final = 160
 _LONGEST_TEXT: Final = 2_048
 """More than an observation may have, so that one which is too long is still seen to be."""
 
-_HIDING_TAGS: Final = (("<!--", "-->"), ("<pre>", "</pre>"), ("<code>", "</code>"))
+# How markers begin; each ends the text of the one before it. What is not quite one has to have its
+# end, and to be no link and no index. Without a colon and in small letters it may be prose, which
+# ends nothing: `the kernel logs [memory cgroup] and stops`.
+_OPENING: Final = (
+    r"\[(?:MEMORY|EVENT|COOLDOWN):"
+    r"|(?<![\w\]])\[\s{0,8}(?:(?i:memory)\s{0,8}:|MEMORY(?![A-Za-z0-9_]))[^\[\]]{0,140}\](?!\()"
+)
+_OPENING_OF_LINE: Final = (
+    r"[\s*+\-_#\d.)]{0,20}(\[\s{0,8}(?i:memory)(?![A-Za-z0-9_])[^\[\]]{0,140}\](?!\())"
+)
+_UNCLOSED: Final = r"\[MEMORY:[\w-]{0,80}(?::[\w-]{0,64})?"
+_BEFORE_NAMES: Final = " \t:=-/|.,;"
+_BETWEEN_NAMES: Final = r"[\s=/|,;]+"
+
+_HIDING_TAGS: Final = (
+    ("<!--", "-->"),
+    (r"<pre(?:\s[^>]{0,200})?>", "</pre>"),
+    (r"<code(?:\s[^>]{0,200})?>", "</code>"),
+)
 _FENCES: Final = ("```", "~~~")
 _CODE_INDENT: Final = 4
 
@@ -28,6 +47,7 @@ _MOST_CONTINUED: Final = 5
 _CONTINUED_INDENT: Final = 2
 _SENTENCE_ENDS: Final = tuple(".!?:;")
 _BRACKETS: Final = tuple("([{")
+_LIST_MARKS: Final = r"(?:(?:[-*+]|\d{1,9}[.)])\s+)+"
 _NEW_BLOCK: Final = r"#{1,6}(?:\s|$)|[-*+]\s|\d{1,9}[.)]\s|\||[-*_](?:\s*[-*_]){2,}\s*$"
 
 _EMPHASIS: Final = "*_"
@@ -41,6 +61,28 @@ class Marker:
     category: str
     service: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What was meant to be a marker, be it one or not.
+
+    Args:
+        bracket: As it was written, such as `[MEMORY:timing:a]`; without an end if it has none.
+        category: What it seems to say, without what stands around it.
+        service: The same; empty when not said.
+        text: What follows; it may be empty.
+    """
+
+    bracket: str
+    category: str
+    service: str
+    text: str
+
+    @property
+    def is_well_formed(self) -> bool:
+        """Whether the bracket is written as the grammar has it, whatever the names in it are."""
+        return bool(self.category) and self.bracket == spelled(self.category, self.service)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +105,12 @@ class _Answer:
             return []
         line = self.visible[number]
         shown = _without_brackets(line, _code_spans(line)) if "`" in line else line
-        return sorted(at for opening in _OPENINGS for at in _positions(shown, opening))
+        if "[" not in shown:
+            return []
+        starts = {found.start() for found in re.finditer(_OPENING, shown)}
+        if first := re.match(_OPENING_OF_LINE, shown):
+            starts.add(first.start(1))
+        return sorted(starts)
 
 
 def markers_of(text: str) -> tuple[Marker, ...]:
@@ -76,31 +123,70 @@ def markers_of(text: str) -> tuple[Marker, ...]:
     return tuple(islice(_markers(_read(text)), _MOST))
 
 
+def attempts_of(text: str, *, aborted: bool = False) -> tuple[Attempt, ...]:
+    """Return all that was meant to be a marker, in order; at most a hundred.
+
+    Args:
+        text: One block of an answer.
+        aborted: Whether the model was stopped while it wrote. Its last line is then half a line,
+            unless it was ended, and what reaches into it is left out.
+    """
+    if "[" not in text:
+        return ()
+    return tuple(islice(_attempts(_read(text), aborted=aborted), _MOST))
+
+
+def spelled(category: str, service: str) -> str:
+    """Return the bracket of a marker as it should be written."""
+    return f"{_MEMORY}{category}:{service}]" if service else f"{_MEMORY}{category}]"
+
+
 def _markers(answer: _Answer) -> Iterator[Marker]:
+    for one in _attempts(answer):
+        if one.text and one.bracket.startswith(_MEMORY) and one.bracket.endswith("]"):
+            category, _, service = one.bracket[len(_MEMORY) : -1].partition(":")
+            yield Marker(category, service, one.text)
+
+
+def _attempts(answer: _Answer, *, aborted: bool = False) -> Iterator[Attempt]:
+    half = len(answer.lines) - 1 if aborted else -1
     for number, line in enumerate(answer.lines):
-        if _MEMORY not in line:
+        if "[" not in line:
             continue
         starts = answer.openings(number)
         for start, end in pairwise((*starts, len(line))):
-            close = line.find("]", start, start + _LONGEST_NAMES)
-            if close < 0 or not line.startswith(_MEMORY, start):
+            if line.startswith(_SIBLINGS, start):
                 continue
-            category, _, service = line[start + len(_MEMORY) : close].partition(":")
-            said = line[close + 1 : end]
-            text = _cleaned(said if end < len(line) else _continued(answer, number, said))
-            if text:
-                yield Marker(category, service, text[:_LONGEST_TEXT])
+            bracket = _bracket(line, start, end)
+            said, last = line[start + len(bracket) : end], number
+            if end == len(line):
+                said, last = _continued(answer, number, said)
+            if last != half:
+                yield Attempt(bracket, *_names(bracket), _cleaned(said)[:_LONGEST_TEXT])
 
 
-def _positions(text: str, wanted: str) -> Iterator[int]:
-    at = text.find(wanted)
-    while at >= 0:
-        yield at
-        at = text.find(wanted, at + 1)
+def _bracket(line: str, start: int, end: int) -> str:
+    """Return the bracket that begins at a place, or as much of it as was written."""
+    close = line.find("]", start, min(end, start + _LONGEST_NAMES))
+    if close >= 0:
+        return line[start : close + 1]
+    found = re.match(_UNCLOSED, line[start:end])
+    return found.group() if found else _MEMORY
 
 
-def _continued(answer: _Answer, number: int, said: str) -> str:
-    """Add the lines over which a text was wrapped."""
+def _names(bracket: str) -> tuple[str, str]:
+    """Return the category and the service that somebody meant, whatever stands between them."""
+    inner = bracket[1:].removesuffix("]").strip()[len(_NAME) :]
+    names = inner.lstrip(_BEFORE_NAMES).rstrip()
+    category, colon, service = names.partition(":")
+    if not colon:
+        category, *rest = re.split(_BETWEEN_NAMES, names, maxsplit=1)
+        service = rest[0] if rest else ""
+    return category.strip(), service.strip()
+
+
+def _continued(answer: _Answer, number: int, said: str) -> tuple[str, int]:
+    """Add the lines over which a text was wrapped; return it with the number of its last line."""
     parts = [said]
     indent = _indent(answer.lines[number]) + _CONTINUED_INDENT
     for at in range(number + 1, min(number + 1 + _MOST_CONTINUED, len(answer.lines))):
@@ -113,7 +199,7 @@ def _continued(answer: _Answer, number: int, said: str) -> str:
         if _indent(line) < indent and not (is_open and goes_on):
             break
         parts.append(bare)
-    return " ".join(parts)
+    return " ".join(parts), number + len(parts) - 1
 
 
 def _cleaned(said: str) -> str:
@@ -142,7 +228,7 @@ def _prose(lines: list[str]) -> Iterator[bool]:
     fence = ""
     may_be_code = True
     for line in lines:
-        bare = line.strip()
+        bare = line.strip() if fence else _unlisted(line.strip())
         if fence:
             fence = "" if bare.startswith(fence) and not bare.strip(fence[0]) else fence
             yield False
@@ -152,6 +238,12 @@ def _prose(lines: list[str]) -> Iterator[bool]:
         else:
             may_be_code = not bare or (may_be_code and _indent(line) >= _CODE_INDENT)
             yield not may_be_code and not bare.startswith(">")
+
+
+def _unlisted(bare: str) -> str:
+    """Take the marks of list items off, since code and quotes may stand in a list."""
+    found = re.match(_LIST_MARKS, bare)
+    return bare[found.end() :] if found else bare
 
 
 def _opens_fence(bare: str) -> bool:
@@ -174,13 +266,15 @@ def _without_brackets(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def _spans(text: str, opening: str, closing: str) -> Iterator[tuple[int, int]]:
-    start = text.find(opening)
-    while start >= 0:
-        end = text.find(closing, start)
-        if end < 0:
+    end = 0
+    for found in re.finditer(opening, text, re.IGNORECASE):
+        if found.start() < end:
+            continue
+        ending = re.compile(closing, re.IGNORECASE).search(text, found.end())
+        if ending is None:
             return
-        yield start, end
-        start = text.find(opening, end)
+        end = ending.start()
+        yield found.start(), end
 
 
 def _code_spans(line: str) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,270 @@
+"""The gate before operational memory: what may be remembered, and what only after a look (pure).
+
+Every assertion passes here, whoever made it. A secret outweighs all else, since nothing of it may
+be kept; then a reason to reject outweighs one to hold back.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+from memplane.memory.sanitising import sanitised
+from memplane.observations.instructions import is_instruction, is_order
+from memplane.observations.model import LONGEST, LONGEST_SHOWN, Assertion, Category, Source
+from memplane.observations.reading import NO_ALIASES, Misread, Said, named
+from memplane.observations.reasons import Flag, Reason
+from memplane.observations.status import is_status
+from memplane.redaction.redactor import Redacted
+
+Redact: TypeAlias = Callable[[str], Redacted[str]]
+
+SESSION_CAP: Final = 20
+"""The assertions that a session may make, unless it is said otherwise."""
+
+_SHORTEST: Final = 3
+_LONGEST_NAME: Final = 160
+_FEW_SERVICES: Final = 5
+_UNSEEN: Final = (
+    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
+)
+"""What is not seen although it may stand in ordinary text; an observation needs none of it."""
+_WORD: Final = r"[^\W_]+(?:[.:/_-][^\W_]+)*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the gate goes by.
+
+    Args:
+        services: The services that are known.
+        has_registry: Whether somebody wrote them down; otherwise a few must have been seen before
+            one more is worth a word.
+        strict: Whether an unknown service has to be looked at first.
+        cap: How many assertions a session may make.
+        aliases: Other names of categories.
+    """
+
+    services: frozenset[str] = frozenset()
+    has_registry: bool = False
+    strict: bool = False
+    cap: int = SESSION_CAP
+    aliases: Mapping[str, str] = field(default_factory=lambda: NO_ALIASES)
+
+    def is_new(self, service: str) -> bool:
+        """Say whether a service is not one of those that are known."""
+        knows = self.has_registry or len(self.services) >= _FEW_SERVICES
+        return bool(service) and knows and service not in self.services
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """May be remembered. A service of `None` is none in particular."""
+
+    text: str
+    category: Category
+    service: str | None
+    flags: frozenset[Flag] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """Is kept, but shown to no agent until somebody has looked at it.
+
+    If category and service were swapped, they are as they should be here; `said` has them as
+    they were written.
+    """
+
+    reason: Reason
+    said: Assertion
+    text: str
+    category: Category
+    service: str | None
+    flags: frozenset[Flag] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """Is not remembered.
+
+    Args:
+        reason: Why not.
+        said: What was said, fit to be kept: without secrets, and not all of what is too long.
+        hint: What would have been right, if there is something to say.
+        corrected: What was probably meant, when that can be told.
+    """
+
+    reason: Reason
+    said: Assertion
+    hint: str = ""
+    corrected: Assertion | None = None
+
+
+Verdict: TypeAlias = Accepted | Quarantined | Rejected
+
+_DEFAULT: Final = Rules()
+
+
+def judge(
+    said: Said,
+    *,
+    redact: Redact,
+    rules: Rules = _DEFAULT,
+    asserted: int = 0,
+    tool_results: Sequence[str] = (),
+) -> Verdict:
+    """Say what becomes of an assertion, or of what should have been one.
+
+    Args:
+        said: What was read.
+        redact: Takes secrets out of a text.
+        rules: What this installation goes by.
+        asserted: How many assertions the session has made before this one.
+        tool_results: What tools have told the session before.
+    """
+    as_written = said.said if isinstance(said, Misread) else said
+    record, had_secrets = _record(as_written, redact)
+    if had_secrets:
+        return Rejected(reason=Reason.SECRET, said=record)
+    read = said if isinstance(said, Misread) else named(said, rules.aliases)
+    meant = _meant(read, record.text)
+    if isinstance(meant, Rejected):
+        return replace(meant, said=_shortened(record))
+    signs = frozenset(_signs(meant, rules, asserted, tool_results))
+    if (refusal := _refusal(meant, signs)) is not None:
+        return Rejected(reason=refusal, said=_shortened(record))
+    category, service = Category(meant.category), meant.service or None
+    flags = signs if meant.source is Source.OPERATOR else signs & _FLAGS
+    if (doubt := _doubt(read, meant, rules, signs)) is None:
+        return Accepted(text=meant.text, category=category, service=service, flags=flags)
+    return Quarantined(
+        reason=doubt, said=record, text=meant.text, category=category, service=service, flags=flags
+    )
+
+
+_FLAGS: Final = frozenset({Flag.NEW_SERVICE, Flag.TOOL_DERIVED})
+"""What is told of anybody's assertions."""
+
+
+def clean(text: str) -> str:
+    """Return a text as one line of what can be seen of it."""
+    line = " ".join(text.splitlines())
+    seen = line if line.isascii() and line.isprintable() else re.sub(_UNSEEN, "", line)
+    return unicodedata.normalize("NFC", " ".join(sanitised(seen).split()))
+
+
+# What is kept of it.
+
+
+def _record(said: Assertion, redact: Redact) -> tuple[Assertion, bool]:
+    """Return what was said, clean and without secrets, and whether there were any."""
+    category, service, text = (
+        _without_secrets(part, redact) for part in (said.category, said.service, said.text)
+    )
+    record = replace(
+        said,
+        category=category.value[:_LONGEST_NAME],
+        service=service.value[:_LONGEST_NAME],
+        text=text.value,
+    )
+    if redact(f"{category.value}={service.value}").counts:  # of a bracket around a password
+        return replace(_shortened(record), service=""), True
+    found = bool(category.counts or service.counts or text.counts)
+    return (_shortened(record) if found else record), found
+
+
+def _without_secrets(text: str, redact: Redact) -> Redacted[str]:
+    """Redact a text before it is cleaned and after: either may bring a secret to light."""
+    before = redact(text)
+    after = redact(clean(before.value))
+    return Redacted(after.value, {**before.counts, **after.counts})
+
+
+def _shortened(record: Assertion) -> Assertion:
+    """Cut what is too long; what stands at its end may be half a secret that nobody recognises."""
+    if len(record.text) <= LONGEST:
+        return record
+    return replace(record, text=f"{record.text[:LONGEST_SHOWN]}\u2026")
+
+
+# What is found in it.
+
+
+def _meant(read: Said, text: str) -> Assertion | Rejected:
+    """Return the assertion to be judged, if there is one."""
+    if not isinstance(read, Misread):
+        return replace(read, text=text)
+    if read.reason is Reason.SWAPPED and read.corrected is not None:
+        return replace(read.corrected, text=text)
+    corrected = replace(read.corrected, text=text) if read.corrected else None
+    return Rejected(reason=read.reason, said=read.said, hint=read.hint, corrected=corrected)
+
+
+def _signs(
+    said: Assertion, rules: Rules, asserted: int, tool_results: Sequence[str]
+) -> Iterator[Flag]:
+    """Yield what is remarkable about an assertion."""
+    if rules.is_new(said.service):
+        yield Flag.NEW_SERVICE
+    if asserted >= rules.cap:
+        yield Flag.SESSION_CAP
+    if len(said.text) > LONGEST:
+        return  # it will not be kept, so nobody needs to read it
+    copied = is_tool_derived(said.text, tool_results)
+    if copied:
+        yield Flag.TOOL_DERIVED
+    if is_status(said.text):
+        yield Flag.STATUS_NOISE
+    if is_instruction(said.text) or (copied and is_order(said.text)):
+        yield Flag.IMPERATIVE
+
+
+def _refusal(said: Assertion, signs: frozenset[Flag]) -> Reason | None:
+    visible = sum(map(_is_visible, said.text[: LONGEST + 1]))
+    if visible < _SHORTEST:
+        return Reason.TOO_SHORT if visible else Reason.EMPTY
+    if len(said.text) > LONGEST:
+        return Reason.TOO_LONG
+    if said.source is Source.OPERATOR:
+        return None
+    if Flag.STATUS_NOISE in signs:
+        return Reason.STATUS_NOISE
+    return Reason.SESSION_CAP if Flag.SESSION_CAP in signs else None
+
+
+def _doubt(read: Said, meant: Assertion, rules: Rules, signs: frozenset[Flag]) -> Reason | None:
+    if isinstance(read, Misread):
+        return read.reason
+    if rules.strict and Flag.NEW_SERVICE in signs:
+        return Reason.NEW_SERVICE
+    if Flag.IMPERATIVE in signs and meant.source is not Source.OPERATOR:
+        return Reason.IMPERATIVE
+    return None
+
+
+def _is_visible(character: str) -> bool:
+    """Say whether a character takes a place of its own on paper."""
+    return unicodedata.category(character)[0] not in "CZM"
+
+
+def is_tool_derived(text: str, tool_results: Sequence[str]) -> bool:
+    """Say whether at least 80 % of a text's words stand in one result of a tool."""
+    words = re.findall(_WORD, text.casefold())
+    return bool(words) and any(_is_copied(words, result) for result in tool_results)
+
+
+def _is_copied(words: Sequence[str], result: str) -> bool:
+    folded = result.casefold()
+    # Results are long: most are told apart without cutting them up.
+    if not _are_most(sum(word in folded for word in words), words):
+        return False
+    there = {found.group() for found in re.finditer(_WORD, folded)}
+    return _are_most(sum(word in there for word in words), words)
+
+
+def _are_most(number: int, words: Sequence[str]) -> bool:
+    return number * 5 >= len(words) * 4
