@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta, timezone
 from itertools import product
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -343,3 +344,49 @@ def _write_many(path: Path, start: int, lines: int, max_bytes: int, ready: Any) 
         telemetry.emit(event(memory_bytes=number))
     telemetry.close()
     os._exit(telemetry.figures().unwritten)
+
+
+def test_written_behind_nobody_waits_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "telemetry.jsonl"
+    telemetry = Telemetry(path)
+    go_on = Event()
+    write_line = telemetry._write_line
+
+    def slow(line: bytes) -> None:
+        go_on.wait()
+        write_line(line)
+
+    monkeypatch.setattr(telemetry, "_write_line", slow)
+    telemetry.write_behind()
+    for _ in range(50):
+        telemetry.emit(event())
+    assert not path.exists()
+    go_on.set()
+    telemetry.close()
+    assert len(path.read_bytes().splitlines()) == 50
+    # And in the order in which it was told, by whoever tells it next.
+    telemetry.emit(event(claw_id="later"))
+    telemetry.close()
+    assert json.loads(path.read_bytes().splitlines()[-1])["claw_id"] == "later"
+
+
+def test_what_waits_behind_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memplane.telemetry._MOST_WAITING", 3)
+    telemetry = Telemetry(tmp_path / "telemetry.jsonl")
+    go_on, begun = Event(), Event()
+
+    def stuck(line: bytes) -> None:
+        begun.set()
+        go_on.wait()
+
+    monkeypatch.setattr(telemetry, "_write_line", stuck)
+    telemetry.write_behind()
+    telemetry.emit(event())
+    begun.wait()
+    for _ in range(10):
+        telemetry.emit(event())
+    assert telemetry.figures().unwritten == 7
+    go_on.set()
+    telemetry.close()

@@ -10,13 +10,14 @@ import logging
 import os
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import accumulate
 from pathlib import Path
-from threading import Lock
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import BinaryIO, Final
 
 import msgspec
@@ -29,6 +30,7 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 """Upper ends of the latency buckets, in seconds; one more has no end."""
 
 _LONGEST: Final = {"claw_id": 128, "model": 128, "error": 300, "memory_service": 128}
+_MOST_WAITING: Final = 100_000
 _RETRY: Final = 2
 
 _log = logging.getLogger(__name__)
@@ -189,6 +191,11 @@ class Telemetry:
         self._turns: Counter[tuple[str, str]] = Counter()
         self._queue = 0
         self._unwritten = 0
+        self._behind: _Behind | None = None
+
+    def write_behind(self) -> None:
+        """Write in a thread of its own from now on, so that nobody who emits waits for a disk."""
+        self._behind = _Behind(self._write)
 
     def emit(self, event: MemoryOp, *, seconds: float | None = None) -> None:
         """Count an event and write it; `seconds` is what it took, where that is known exactly."""
@@ -207,13 +214,28 @@ class Telemetry:
 
     def _tell(self, event: MemoryOp | TurnEvent) -> None:
         try:
-            self._write(event_line(event))
-        except (OSError, ValueError, OverflowError) as error:
-            if not self._unwritten:
-                _log.warning("telemetry is not written: %s", error)
-            self._unwritten += 1
+            line = event_line(event)
+        except (ValueError, OverflowError) as error:
+            self._failed(1, error)
+            return
+        if self._behind is None:
+            self._write([line])
+        elif not self._behind.take(line):
+            self._failed(1, OSError("the disk is too slow for it"))
 
-    def _write(self, line: bytes) -> None:
+    def _write(self, lines: Sequence[bytes]) -> None:
+        for line in lines:
+            try:
+                self._write_line(line)
+            except (OSError, ValueError) as error:
+                self._failed(1, error)
+
+    def _failed(self, lines: int, error: Exception) -> None:
+        if not self._unwritten:
+            _log.warning("telemetry is not written: %s", error)
+        self._unwritten += lines
+
+    def _write_line(self, line: bytes) -> None:
         try:
             if self._file is not None:
                 self._file.append(line)
@@ -229,10 +251,39 @@ class Telemetry:
             return TelemetryFigures(operations, dict(self._turns), self._queue, self._unwritten)
 
     def close(self) -> None:
-        """Let go of the file; a later event opens it again."""
+        """Write what waits and let go of the file; a later event opens it again."""
+        if self._behind is not None:
+            self._behind.end()
+            self._behind = None
         with self._lock:
             if self._file is not None:
                 self._file.close()
+
+
+class _Behind:
+    """Writes lines in a thread of its own; what waits for the disk is bounded."""
+
+    def __init__(self, write: Callable[[Sequence[bytes]], None]) -> None:
+        self._write = write
+        self._waiting: SimpleQueue[bytes | None] = SimpleQueue()
+        self._thread = Thread(target=self._run, name="telemetry", daemon=True)
+        self._thread.start()
+
+    def take(self, line: bytes) -> bool:
+        """Have a line written soon; False when too many wait."""
+        if self._waiting.qsize() >= _MOST_WAITING:
+            return False
+        self._waiting.put(line)
+        return True
+
+    def end(self) -> None:
+        """Return when everything is written."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (line := self._waiting.get()) is not None:
+            self._write([line])
 
 
 class _Counted:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import AsyncGenerator
 
     from memplane.home import Home
     from memplane.http.endpoints import Endpoint
@@ -72,8 +74,8 @@ async def _serve(settings: Settings, *, demo: bool = False) -> int:
     home = Home(settings.home)
     async with own_home(home) as claim:
         admins = {"home": home.token(), "settings": settings.admin_token}
-        telemetry = open_telemetry(settings)
         async with (
+            _telling(open_telemetry(settings)) as telemetry,
             open_local_plane(settings, admins=admins, serving=True) as plane,
             filling(settings, plane),
             open_proxy(settings, plane, telemetry) as proxy,
@@ -109,6 +111,16 @@ async def _serve(settings: Settings, *, demo: bool = False) -> int:
             )
     print("memplane stopped")
     return OK
+
+
+@asynccontextmanager
+async def _telling(telemetry: Telemetry) -> AsyncGenerator[Telemetry]:
+    """Let telemetry be written behind those who tell, until all of it is."""
+    telemetry.write_behind()
+    try:
+        yield telemetry
+    finally:
+        telemetry.close()
 
 
 def _endpoints(

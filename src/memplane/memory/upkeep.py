@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 _FOLLOWED_AFTER: Final = 5000
 _INDEXED_AFTER: Final = 4000
+_FOLLOWED_EVERY: Final = 1.0
 _QUIET: Final = 0.2
 _LONGEST_DELAY: Final = 30.0
 _RETRY_SECONDS: Final = 5.0
@@ -45,7 +46,8 @@ class Upkeep:
         self._received_by: dict[str, None] = {}
         self._since_followed = 0
         self._since_indexed = 0
-        self._retained_at = 0.0
+        self._busy_at = 0.0
+        self._followed_at = 0.0
         self._closing = False
         self._woken = asyncio.Event()
         self._to_embed = asyncio.Event()
@@ -75,6 +77,7 @@ class Upkeep:
     def recorded(self, agent: str) -> None:
         """Be told that our own ledger has a new turn of an agent."""
         self._to_follow[OWN, agent] = None
+        self._busy_at = asyncio.get_running_loop().time()
         self._woken.set()
 
     def in_ledger(self, agents: Iterable[str]) -> None:
@@ -88,7 +91,7 @@ class Upkeep:
             self._received_by[agent] = None
         self._since_followed += len(agents)
         self._since_indexed += len(agents)
-        self._retained_at = asyncio.get_running_loop().time()
+        self._busy_at = asyncio.get_running_loop().time()
         if self._since_followed >= _FOLLOWED_AFTER:
             self._follow_received()
         if agents:
@@ -108,7 +111,7 @@ class Upkeep:
             await self._woken.wait()
             self._woken.clear()
             try:
-                await self._let_retaining_go_first()
+                await self._let_others_go_first()
                 async with self.working:
                     await self.work()
             except Exception as error:  # noqa: BLE001 - the work is kept, and tried again
@@ -119,11 +122,19 @@ class Upkeep:
                 continue
             self._underived = ""
 
-    async def _let_retaining_go_first(self) -> None:
-        """Wait until nothing is retained, but not for ever; the index does not wait so long."""
+    async def _let_others_go_first(self) -> None:
+        """Wait until nothing is retained or recorded, but not for ever.
+
+        What was recorded is followed and indexed meanwhile, together and once a second: each time
+        costs those who wait for an answer a little.
+        """
         loop = asyncio.get_running_loop()
         latest = loop.time() + _LONGEST_DELAY
-        while not self._closing and loop.time() < min(self._retained_at + _QUIET, latest):
+        while not self._closing and loop.time() < min(self._busy_at + _QUIET, latest):
+            if self._to_follow and loop.time() >= self._followed_at + _FOLLOWED_EVERY:
+                async with self.working:
+                    await self.follow_all()
+                    await self._index_all()
             if self._since_indexed >= _INDEXED_AFTER:
                 await self._index_all()
             await asyncio.sleep(_QUIET / 4)
@@ -143,6 +154,7 @@ class Upkeep:
 
     async def follow_all(self) -> None:
         """Take in what ledgers have and the database does not."""
+        self._followed_at = asyncio.get_running_loop().time()
         while self._to_follow:
             # Taken off first: what is recorded meanwhile puts it there again.
             ledger, agent = one = self._to_follow.popitem()[0]
