@@ -1,0 +1,151 @@
+"""Observations out of their events: what counts, what does not, and what is undone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memplane.observations.confidence import DEFAULT, at
+from memplane.observations.events import Actor, Event, Evidence, Kind, Said, decoded, encoded
+from memplane.observations.folding import Observation, observed
+from memplane.observations.model import Category, Source, State
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+_numbers = count(1)
+
+
+def event(kind: Kind, days: float = 0, **more: Any) -> Event:
+    ts = (START + timedelta(days=days)).isoformat()
+    given_ = {"id": f"e{next(_numbers)}", "agent": "ops", "memory": 7, **more}
+    return Event(ts=ts, kind=kind, **given_)
+
+
+def asserted(days: float = 0, **more: Any) -> Event:
+    said = Said(text="Takes 60s to start", category=Category.TIMING, service="jellyfin")
+    return event(Kind.ASSERTED, days, said=said, session=42, tier=1, **more)
+
+
+def folded(*events: Event, **more: Any) -> Observation:
+    found = observed(events, DEFAULT, **more)
+    assert found is not None
+    return found
+
+
+def test_an_assertion_is_an_observation() -> None:
+    found = folded(asserted())
+    assert (found.id, found.agent, found.service) == (7, "ops", "jellyfin")
+    assert (found.category, found.text) == (Category.TIMING, "Takes 60s to start")
+    assert (found.standing.value, found.state, found.version) == (70, State.ACTIVE, 1)
+    assert (found.session, found.tier, found.created) == (42, 1, START)
+    assert observed([event(Kind.ECHOED)], DEFAULT) is None
+
+
+def test_support_and_contradiction_move_its_confidence() -> None:
+    events = [asserted(), event(Kind.REINFORCED, 1), event(Kind.REINFORCED, 2)]
+    assert folded(*events).standing.value == 90
+    low = folded(asserted(), *(event(Kind.CONTRADICTED, day) for day in (1, 2, 3)))
+    assert (low.standing.value, low.state) == (10, State.INACTIVE)
+    again = folded(asserted(), event(Kind.CONFIDENCE_SET, 1, value=20), event(Kind.REINFORCED, 2))
+    assert (again.standing.value, again.state) == (30, State.ACTIVE)
+
+
+@pytest.mark.parametrize("kind", [Kind.ECHOED, Kind.CONTESTED, Kind.RESOLVED])
+def test_what_is_only_noted_changes_nothing_but_its_version(kind: Kind) -> None:
+    plain, noted = folded(asserted()), folded(asserted(), event(kind, 40, target="1"))
+    assert noted.standing == plain.standing
+    assert noted.updated == plain.updated
+    assert noted.version == 2
+    assert noted.contested is (kind is Kind.CONTESTED)
+
+
+def test_an_edit_leaves_the_confidence_that_it_is_worth_then() -> None:
+    edit = event(Kind.EDITED, 44, said=Said(text="Takes 90s to start"), actor=Actor.OPERATOR)
+    found = folded(asserted(), edit)
+    assert (found.text, found.service, found.standing.value) == (
+        "Takes 90s to start",
+        "jellyfin",
+        50,
+    )
+    assert found.standing.last_supported == START + timedelta(days=44)
+    general = folded(asserted(), event(Kind.EDITED, 1, said=Said(service="")))
+    assert general.service is None
+
+
+def test_what_is_retired_stays_so_until_it_is_restored() -> None:
+    retired = event(Kind.RETIRED, 1, reason="wrong")
+    found = folded(asserted(), retired, event(Kind.REINFORCED, 2))
+    assert (found.state, found.reason) == (State.RETIRED, "wrong")
+    back = folded(asserted(), retired, event(Kind.RESTORED, 3))
+    assert (back.state, back.retired, back.standing.value) == (State.ACTIVE, None, 70)
+
+
+def test_what_is_in_quarantine_waits_for_an_operator() -> None:
+    held = event(Kind.QUARANTINED, reason="imperative")
+    assert folded(asserted(), held, event(Kind.REINFORCED, 1)).state is State.QUARANTINED
+    approved = event(Kind.APPROVED, 1, actor=Actor.OPERATOR)
+    assert folded(asserted(), held, approved).state is State.ACTIVE
+
+
+def test_a_late_statement_is_closed_from_the_beginning() -> None:
+    past = (START - timedelta(days=9)).isoformat()
+    found = folded(asserted(valid_from=past, valid_to=START.isoformat(), other=3))
+    assert (found.state, found.superseded_by, found.valid_to) == (State.SUPERSEDED, 3, START)
+
+
+def test_an_undo_takes_an_event_out_and_can_be_undone() -> None:
+    first, retired = asserted(), event(Kind.RETIRED, 1)
+    undo = event(Kind.UNDONE, 2, target=retired.id)
+    redo = event(Kind.UNDONE, 3, target=undo.id)
+    assert folded(first, retired, undo).state is State.ACTIVE
+    assert folded(first, retired, undo, redo).state is State.RETIRED
+    once_more = event(Kind.UNDONE, 4, target=redo.id)
+    assert folded(first, retired, undo, redo, once_more).state is State.ACTIVE
+
+
+def test_a_retracted_message_has_not_voted() -> None:
+    vote = event(Kind.REINFORCED, 1)
+    assert folded(asserted(), vote, event(Kind.RETRACTED, 2, target=vote.id)).standing.value == 70
+    said = asserted()
+    assert observed([said, event(Kind.RETRACTED, 1, target=said.id)], DEFAULT) is None
+
+
+def test_what_only_forgotten_turns_say_is_unsupported() -> None:
+    heard = Evidence(quote="60s", source=Source.AGENT, entry="hist1_a")
+    other = Evidence(quote="a minute", source=Source.AGENT, entry="hist1_b")
+    events = [asserted(evidence=heard), event(Kind.REINFORCED, 1, evidence=other)]
+    assert not folded(*events, forgotten={"hist1_a"}).unsupported
+    assert folded(*events, forgotten={"hist1_a", "hist1_b"}).unsupported
+    vouched = event(Kind.REINFORCED, 2, actor=Actor.OPERATOR)
+    assert not folded(*events, vouched, forgotten={"hist1_a", "hist1_b"}).unsupported
+
+
+def test_purging_leaves_no_words() -> None:
+    assert folded(asserted(), event(Kind.PURGED, 1)).text == ""
+
+
+KINDS = [one for one in Kind if not one.value.startswith(("session", "reject", "injected"))]
+
+
+@given(st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 200)), max_size=12))
+def test_asking_changes_nothing_and_every_fold_is_sound(steps: list[tuple[Kind, int]]) -> None:
+    events = [asserted(), *(event(kind, days) for kind, days in steps if kind != Kind.ASSERTED)]
+    once, twice = folded(*events), folded(*events)
+    assert once == twice
+    assert 0 <= once.standing.value <= 100
+    assert once.version == len(events)
+    moment = START + timedelta(days=300)
+    assert at(once.standing, moment, DEFAULT) == at(twice.standing, moment, DEFAULT)
+    if once.state is State.ACTIVE:
+        assert once.standing.value >= DEFAULT.threshold
+
+
+@given(st.sampled_from(list(Kind)), st.text(max_size=20), st.integers(0, 100))
+def test_an_event_is_read_as_it_was_written(kind: Kind, reason: str, value: int) -> None:
+    written = event(kind, reason=reason.encode("utf-8", "replace").decode(), value=value)
+    assert decoded(encoded(written)) == written
+    assert decoded(b"{}") is None
