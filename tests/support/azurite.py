@@ -103,7 +103,8 @@ def running_azurite(folder: Path, certificate: Certificate | None) -> Iterator[A
         _wait_for(port, process, folder / "azurite.log")
         yield Azurite(port, scheme, certificate.authority if certificate else None)
     finally:
-        process.terminate()
+        # It keeps nothing, and now and then it does not end when it is asked to.
+        process.kill()
         process.wait()
         log.close()
 
