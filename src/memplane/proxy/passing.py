@@ -90,13 +90,13 @@ async def _routed_path(
 
 
 async def _whole(asked: Asked) -> bytes | None:
-    pieces: list[bytes] = []
+    whole = bytearray()
     if asked.upload is not None:
         async for piece in asked.upload.pieces():
-            pieces.append(piece)
-            if sum(map(len, pieces)) > LONGEST:
+            whole += piece
+            if len(whole) > LONGEST:
                 return None
-    return b"".join(pieces)
+    return bytes(whole)
 
 
 def policy_of(agent: ProxiedAgent) -> ModelPolicy | None:
