@@ -6,6 +6,7 @@ MemplaneError
 ├── OwnerUnavailable           the process that owns the home did not answer
 ├── InvalidRequest             what was asked for cannot be done as it was asked
 ├── UnknownToken               no token has that id
+├── UnknownMemory              there is no such memory, session, conflict or reject
 ├── PodError                   a pod's file, or what was compiled from it, cannot be used
 ├── LedgerError                a ledger file cannot be used
 │   ├── UnknownAgent           that is no agent's name, or it has no ledger
@@ -62,6 +63,10 @@ class InvalidRequest(MemplaneError):
 
 class UnknownToken(MemplaneError):
     """No token has that id."""
+
+
+class UnknownMemory(MemplaneError):
+    """There is no such memory, session, conflict or reject, or it is another agent's."""
 
 
 class PodError(MemplaneError):

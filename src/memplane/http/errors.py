@@ -23,6 +23,7 @@ STATUS_OF: Final[Mapping[type[errors.MemplaneError], int]] = {
     errors.OwnerUnavailable: 503,
     errors.InvalidRequest: 422,
     errors.UnknownToken: 404,
+    errors.UnknownMemory: 404,
     errors.PodError: 422,
     errors.LedgerError: 500,
     errors.UnknownAgent: 404,

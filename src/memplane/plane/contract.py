@@ -18,6 +18,7 @@ from memplane.memory.contract import (
     Recalled,
     RetainReceipt,
 )
+from memplane.observations.contract import OperationalMemory
 from memplane.secret import Secret
 
 
@@ -125,6 +126,10 @@ class Plane(Protocol):
 
     async def rebuild(self) -> Rebuilt:
         """Derive all memory again from the ledgers; what differs from it is replaced."""
+        ...
+
+    async def memories(self) -> OperationalMemory:
+        """Return what was learned, for those who ask about it and put it right."""
         ...
 
     async def status(self) -> Status:
