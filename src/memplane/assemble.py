@@ -8,9 +8,10 @@ import logging
 import secrets
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -48,9 +49,11 @@ from memplane.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from memplane.embedding.contract import Embedder
-    from memplane.memory.memory import Memory
     from memplane.objects.azure_access import Access
     from memplane.objects.store import ObjectStore
+    from memplane.observations.curator import Curator
+    from memplane.plane.remembering import Remembered
+    from memplane.records.store import Database
 
 _OWNER_PATIENCE: Final = 100
 _OWNER_PAUSE: Final = 0.05
@@ -268,11 +271,13 @@ async def open_local_plane(
 @asynccontextmanager
 async def _open_memory(
     settings: Settings, recording: Recording, *, serving: bool
-) -> AsyncGenerator[Memory]:
+) -> AsyncGenerator[Remembered]:
     # A tenth of a second to import, and most commands remember nothing.
     from memplane.memory.blocks import Shares  # noqa: PLC0415
     from memplane.memory.following import Places  # noqa: PLC0415
     from memplane.memory.memory import Memory, open_memory  # noqa: PLC0415
+    from memplane.observations.turns import TurnLearner  # noqa: PLC0415
+    from memplane.plane.remembering import Remembered  # noqa: PLC0415
     from memplane.records.sqlite import open_sqlite  # noqa: PLC0415
 
     home, shares = Home(settings.home), settings.memory
@@ -311,7 +316,86 @@ async def _open_memory(
     ):
         if not serving:
             await memory.follow()
-        yield memory
+        async with _open_curator(settings, recording, records) as curator:
+            learner = TurnLearner(records, curator, recording.root)
+            memory.tell(learner.wake)
+            if not serving:
+                await learner.learn()
+            learner.wake()
+            learning = asyncio.create_task(learner.run(), name="learn-from-turns")
+            try:
+                yield Remembered(memory, curator)
+            finally:
+                learning.cancel()
+                with suppress(asyncio.CancelledError):
+                    await learning
+
+
+@asynccontextmanager
+async def _open_curator(
+    settings: Settings, recording: Recording, records: Database
+) -> AsyncGenerator[Curator]:
+    from memplane.observations.confidence import Profile  # noqa: PLC0415
+    from memplane.observations.curator import Curator, open_curator  # noqa: PLC0415
+    from memplane.observations.gate import Rules  # noqa: PLC0415
+    from memplane.observations.learning import Listening  # noqa: PLC0415
+    from memplane.observations.prompt import Contested  # noqa: PLC0415
+    from memplane.observations.sessions import Telling  # noqa: PLC0415
+    from memplane.observations.writing import Writer  # noqa: PLC0415
+
+    home, ops = Home(settings.home), settings.ops
+    profile = Profile(
+        initial=ops.initial,
+        reinforce=ops.reinforce,
+        contradict=ops.contradict,
+        grace=timedelta(days=ops.grace_days),
+        decay=ops.decay_rate,
+        period=timedelta(days=ops.decay_days),
+        threshold=ops.threshold,
+    )
+    rules = Rules(
+        services=frozenset(ops.services),
+        has_registry=bool(ops.services),
+        strict=ops.strict_services,
+        cap=ops.session_cap,
+        aliases=_aliases(ops.category_aliases),
+    )
+    telling = Telling(
+        budget=ops.memory_budget,
+        contested=Contested(ops.contested),
+        key=home.redaction_key(),
+    )
+    async with open_ledger(
+        home.events, scrub=_verbatim, clock=system_clock, options=_ledger_options(settings)
+    ) as events:
+        writer = Writer(
+            records=records,
+            ledger=events,
+            root=home.events,
+            profile=profile,
+            clock=system_clock,
+            modes=Modes(settings.ledger.mode),
+        )
+        listening = Listening(
+            redact=lambda text: recording.redactor().text(text), profile=profile, rules=rules
+        )
+        async with open_curator(Curator(records, writer, listening, telling)) as curator:
+            yield curator
+
+
+def _aliases(pairs: Iterable[str]) -> dict[str, str]:
+    """Read other names of categories.
+
+    Raises:
+        SettingsError: One of them is not written as `name=category`.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, category = (part.strip() for part in pair.partition("="))
+        if not (name and equals and category):
+            raise SettingsError(f"ops.category_aliases has {pair!r}; write name=category")
+        found[name] = category
+    return found
 
 
 def _embedder(settings: Settings) -> Embedder | None:

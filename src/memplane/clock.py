@@ -20,6 +20,11 @@ def stamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def milli_stamp(moment: datetime) -> str:
+    """Write a moment the way operational memory does: `2026-03-01T09:30:00.000Z`."""
+    return stamp(moment)[:-4] + "Z"
+
+
 def moment(text: str) -> datetime:
     """Read what `stamp` wrote."""
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)

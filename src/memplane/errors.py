@@ -40,6 +40,9 @@ An outcome that callers handle every day is a return value and not an error.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 
 class MemplaneError(Exception):
     """Base class of every error raised on purpose."""
@@ -58,7 +61,11 @@ class OwnerUnavailable(MemplaneError):
 
 
 class InvalidRequest(MemplaneError):
-    """What was asked for cannot be done as it was asked."""
+    """What was asked for cannot be done as it was asked; `fields` says what is wrong where."""
+
+    def __init__(self, message: str, *, fields: Mapping[str, str] = MappingProxyType({})) -> None:
+        super().__init__(message)
+        self.fields = dict(fields)
 
 
 class UnknownToken(MemplaneError):

@@ -65,6 +65,16 @@ class Home:
         return self.path / "received"
 
     @property
+    def events(self) -> Path:
+        """The ledgers of what happened to observations."""
+        return self.path / "events"
+
+    @property
+    def sessions(self) -> Path:
+        """What agents printed while they were run."""
+        return self.path / "sessions"
+
+    @property
     def tombstones(self) -> Path:
         """What was forgotten."""
         return self.path / "tombstones"

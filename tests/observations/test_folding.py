@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memplane.observations.confidence import DEFAULT, at
 from memplane.observations.events import Actor, Event, Evidence, Kind, Said, decoded, encoded
-from memplane.observations.folding import Observation, observed
+from memplane.observations.folding import PURGED_TEXT, Observation, observed
 from memplane.observations.model import Category, Source, State
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -125,10 +125,35 @@ def test_what_only_forgotten_turns_say_is_unsupported() -> None:
 
 
 def test_purging_leaves_no_words() -> None:
-    assert folded(asserted(), event(Kind.PURGED, 1)).text == ""
+    said = Said(category=Category.TIMING, service="jellyfin", text=PURGED_TEXT)
+    purged = event(Kind.PURGED, 1, said=said, actor=Actor.OPERATOR)
+    assert folded(asserted(), purged).text == PURGED_TEXT
+    # What the ledger still has afterwards says the same.
+    assert folded(purged) == folded(asserted(), purged)
+    assert folded(purged).state is State.PURGED
 
 
-KINDS = [one for one in Kind if not one.value.startswith(("session", "reject", "injected"))]
+def test_what_others_agreed_to_stays_when_its_first_session_takes_it_back() -> None:
+    first, second = asserted(), event(Kind.REINFORCED, 3, session=43)
+    taken_back = event(Kind.RETRACTED, 4, target=first.id)
+    assert observed([first, taken_back], DEFAULT) is None
+    found = folded(first, second, taken_back)
+    assert (found.text, found.session, found.standing.value) == ("Takes 60s to start", 43, 70)
+
+
+def test_an_undone_conflict_is_open_again() -> None:
+    opened = event(Kind.CONTESTED, 1, target="7-8")
+    resolved = event(Kind.RESOLVED, 2, target="7-8")
+    undone = event(Kind.UNDONE, 3, target=resolved.id)
+    assert not folded(asserted(), opened, resolved).contested
+    assert folded(asserted(), opened, resolved, undone).contested
+
+
+KINDS = [
+    one
+    for one in Kind
+    if not one.value.startswith(("session", "reject", "injected")) and one is not Kind.PURGED
+]
 
 
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 200)), max_size=12))

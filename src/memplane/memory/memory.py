@@ -8,7 +8,7 @@ ledgers are followed, each from where it was read to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -250,6 +250,10 @@ class Memory:
     async def keep_said(self, turns: Sequence[Said]) -> None:
         """Keep at which places of conversations turns were said."""
         await self._records.write(partial(injections.keep_said, turns=turns))
+
+    def tell(self, told: Callable[[], None]) -> None:
+        """Call back whenever entries were taken in."""
+        self._upkeep.told = told
 
     def recorded(self, agent: str) -> None:
         """Be told that our own ledger has a new turn of an agent."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -36,6 +36,8 @@ class Upkeep:
         """How many lines of ledgers could not be read."""
         self.working = asyncio.Lock()
         """Held by whoever does the work."""
+        self.told: Callable[[], None] = lambda: None
+        """Called whenever entries were taken in."""
         self._records = records
         self._places = places
         self._indexing = indexing
@@ -96,6 +98,7 @@ class Upkeep:
             self._follow_received()
         if agents:
             self._woken.set()
+            self.told()
 
     def _follow_received(self) -> None:
         """Move on with the cursors of received entries, so that the next start is short."""
@@ -164,6 +167,8 @@ class Upkeep:
                 self._to_follow[one] = None
                 raise
             self.unreadable += followed.unreadable
+            if followed.entries:
+                self.told()
 
     async def follow_received(self) -> None:
         """At the end: move on with the cursors of what was received, and do no more."""

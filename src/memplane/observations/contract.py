@@ -26,6 +26,7 @@ Mode = Literal["markers", "structured"]
 Sort = Literal[
     "confidence", "updated", "created", "service", "category", "observation", "state", "id"
 ]
+ConflictKind = Literal["contradiction", "possible_duplicate", "said_again"]
 Resolution = Literal["keep_a", "keep_b", "both", "merge", "dismiss"]
 BulkAction = Literal[
     "delete",
@@ -176,7 +177,7 @@ class ConflictView(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     agent: str
-    kind: Literal["contradiction", "possible_duplicate", "said_again"]
+    kind: ConflictKind
     a: MemoryView
     b: MemoryView | None
     signals: tuple[str, ...]
@@ -326,8 +327,9 @@ class ActAsked(msgspec.Struct, frozen=True, kw_only=True):
 class BulkAsked(msgspec.Struct, frozen=True, kw_only=True):
     """Something an operator does to several memories, all or nothing.
 
-    `value` is hundredths for `set_confidence` and, with its sign, for `adjust_confidence`; a name
-    for `set_category` and `set_service`; the number of the one that stays for `merge`.
+    `value` is a confidence from 0 to 1 for `set_confidence`, and how far it moves, such as -0.2,
+    for `adjust_confidence`; a name for `set_category` and `set_service`; the number of the one
+    that stays for `merge`.
     """
 
     ids: Annotated[tuple[int, ...], msgspec.Meta(min_length=1, max_length=MOST_AT_ONCE)]
@@ -650,6 +652,10 @@ class OperationalMemory(Protocol):
 
     async def rebuild(self) -> RebuildReceipt:
         """Make every memory again from its events; what differs is replaced."""
+        ...
+
+    async def latest(self) -> int:
+        """Return the place of the last thing that happened, for those who go on after it."""
         ...
 
     def changes(self, agent: str | None, after: int) -> AsyncIterator[ChangeTold]:

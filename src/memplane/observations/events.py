@@ -22,6 +22,7 @@ class Kind(StrEnum):
     ECHOED = "echoed"
     SUPERSEDED = "superseded"
     DECAY_NOTED = "decay_noted"
+    DEACTIVATED = "deactivated"
     EDITED = "edited"
     CONFIDENCE_SET = "confidence_set"
     PINNED = "pinned"
@@ -80,6 +81,17 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     service: str | None = None
 
 
+class Refused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was said and is not remembered, fit to be kept, and what was probably meant."""
+
+    category: str = ""
+    service: str = ""
+    text: str = ""
+    hint: str = ""
+    meant_category: str = ""
+    meant_service: str = ""
+
+
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a session's prompt was given, in which order, and what was dropped and why."""
 
@@ -100,8 +112,10 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     is_error: bool = False
     exit_code: int | None = None
     cost_usd: float | None = None
-    turns: int = 0
+    turns: int | None = None
+    status: str = ""
     log: str = ""
+    parent: int = 0
     services: tuple[str, ...] = ()
 
 
@@ -109,7 +123,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happened.
 
     Events with one `batch` belong together, and are undone together. `other` is a second
-    observation, `value` a confidence in hundredths, `target` the event that is undone.
+    observation, `value` a confidence in hundredths. `target` is the event that is undone or
+    retracted, or the conflict that is opened or resolved; `signals` say what that is about.
+    `recorded` is when it was written, where that is not when it happened. Whoever asks for an
+    observation twice under one `key` gets one.
     """
 
     id: str
@@ -134,6 +151,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     expires: str = ""
     receipt: Receipt | None = None
     facts: SessionFacts | None = None
+    refused: Refused | None = None
+    signals: tuple[str, ...] = ()
+    recorded: str = ""
+    key: str = ""
 
 
 def encoded(event: Event) -> bytes:

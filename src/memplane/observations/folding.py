@@ -17,6 +17,9 @@ from memplane.observations.model import Category, State
 from memplane.observations.normalising import norm_hash
 
 _SUPPORT: Final = frozenset({Kind.ASSERTED, Kind.REINFORCED, Kind.APPROVED})
+PURGED_TEXT: Final = "[purged]"
+NEVER: Final = "never"
+"""What an edit says of an observation that is to expire no more."""
 _SILENT: Final = frozenset(
     {Kind.ECHOED, Kind.RETRACTED, Kind.UNDONE, Kind.CONTESTED, Kind.RESOLVED}
 )
@@ -45,6 +48,7 @@ class Observation:
     origin: str
     version: int
     valid_from: datetime
+    recorded: datetime
     valid_to: datetime | None = None
     retired: datetime | None = None
     superseded_by: int = 0
@@ -68,24 +72,33 @@ class Observation:
 def observed(
     events: Sequence[Event], profile: Profile, *, forgotten: Collection[str] = ()
 ) -> Observation | None:
-    """Fold the events of one observation, in their order; None when none of them asserts it.
+    """Fold the events of one observation, in their order; None when nobody stands behind it.
 
     What the `forgotten` entries of a ledger say is evidence no more.
     """
-    counted = _counted(events)
-    first = next((one for one in counted if one.kind is Kind.ASSERTED), None)
-    if first is None:
+    words = next((one for one in events if one.kind is Kind.ASSERTED), None)
+    purged = next((one for one in events if one.kind is Kind.PURGED), None)
+    if purged is not None:
+        return _purged(purged, words or purged)
+    count = counted(events)
+    first = next((one for one in count if one.kind in _SUPPORT), None)
+    if words is None or first is None:
         return None
-    found = _first(first, profile)
-    for event in counted:
+    found = _first(words, first, profile)
+    for event in count:
         if event is not first:
             found = _after(found, event, profile)
     return replace(
         found,
         version=len(events),
-        contested=_is_contested(events),
-        unsupported=not _is_supported(counted, forgotten),
+        contested=bool(open_conflicts(count)),
+        unsupported=not _is_supported(count, forgotten),
     )
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """Return events in the order in which they are folded, however they came."""
+    return sorted(events, key=lambda one: (one.ts, one.id))
 
 
 def moment_of(text: str) -> datetime:
@@ -93,7 +106,7 @@ def moment_of(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-def _counted(events: Sequence[Event]) -> list[Event]:
+def counted(events: Sequence[Event]) -> list[Event]:
     """Leave out what was undone or retracted; an undo that was undone itself takes nothing out."""
     undone: set[str] = set()
     for event in reversed(events):
@@ -103,16 +116,32 @@ def _counted(events: Sequence[Event]) -> list[Event]:
     return [one for one in events if one.id not in undone and one.id not in retracted]
 
 
-def _first(event: Event, profile: Profile) -> Observation:
-    at, said = moment_of(event.ts), event.said
+def _purged(event: Event, words: Event) -> Observation:
+    """Return what is left of an observation whose words are gone: that there was one."""
+    at = moment_of(event.ts)
+    return replace(
+        _first(event if event.said else words, event, confidence.DEFAULT),
+        text=PURGED_TEXT,
+        standing=Standing(value=0, last_supported=at),
+        state=State.PURGED,
+        retired=at,
+    )
+
+
+def _first(words: Event, event: Event, profile: Profile) -> Observation:
+    """Return an observation with the words of one event, as another one began to support it.
+
+    They are the same event, unless the first one was taken back and others had agreed.
+    """
+    at, said = moment_of(event.ts), words.said
     if said is None or said.text is None or said.category is None:
-        raise ValueError(f"the event {event.id} asserts nothing")
+        raise ValueError(f"the event {words.id} asserts nothing")
     standing = confidence.asserted(at, profile)
     if event.value is not None:
         standing = confidence.set_by_operator(standing, event.value, at, profile)
     closed = moment_of(event.valid_to) if event.valid_to else None
     found = Observation(
-        id=event.memory,
+        id=words.memory,
         agent=event.agent,
         service=said.service or None,
         category=said.category,
@@ -127,7 +156,8 @@ def _first(event: Event, profile: Profile) -> Observation:
         version=1,
         valid_from=moment_of(event.valid_from) if event.valid_from else at,
         valid_to=closed,
-        superseded_by=event.other,
+        recorded=moment_of(event.recorded) if event.recorded else at,
+        superseded_by=event.other if closed else 0,
         expires=moment_of(event.expires) if event.expires else None,
         flags=event.flags,
     )
@@ -178,9 +208,17 @@ def _edited(found: Observation, event: Event, at: datetime, profile: Profile) ->
         text=found.text if said.text is None else said.text,
         category=said.category or found.category,
         service=found.service if said.service is None else said.service or None,
-        expires=moment_of(event.expires) if event.expires else found.expires,
+        expires=_expiry(event, found),
     )
-    return _by_value(edited, profile)
+    # Other words do not bring back what was switched off; a value that was given does.
+    is_off = found.state is State.INACTIVE and event.value is None
+    return edited if is_off else _by_value(edited, profile)
+
+
+def _expiry(event: Event, found: Observation) -> datetime | None:
+    if event.expires == NEVER:
+        return None
+    return moment_of(event.expires) if event.expires else found.expires
 
 
 def _moved(found: Observation, event: Event, at: datetime, profile: Profile) -> Observation:
@@ -191,18 +229,43 @@ def _moved(found: Observation, event: Event, at: datetime, profile: Profile) -> 
         case Kind.RETIRED:
             return replace(found, state=State.RETIRED, retired=at, reason=event.reason)
         case Kind.SUPERSEDED | Kind.MERGED:
-            return replace(found, state=State.SUPERSEDED, valid_to=at, superseded_by=event.other)
-        case Kind.PURGED:
-            return replace(found, state=State.PURGED, text="", retired=at)
-        case Kind.DECAY_NOTED:
-            return replace(found, state=State.INACTIVE)
-        case Kind.APPROVED | Kind.RESTORED:
-            opened = replace(
-                found, state=State.ACTIVE, retired=None, valid_to=None, superseded_by=0, reason=""
+            return replace(
+                found,
+                state=State.SUPERSEDED,
+                valid_to=at,
+                superseded_by=event.other,
+                reason=event.kind.value,
             )
-            return _by_value(opened, profile)
+        case Kind.DECAY_NOTED:
+            # Decay is worked out anew at each fold: with another profile it may not be due.
+            return found if confidence.is_active(found.standing, at, profile) else _off(found)
+        case Kind.DEACTIVATED:
+            return _off(found)
+        case Kind.APPROVED | Kind.RESTORED:
+            return _reopened(found, event, at, profile)
         case _:
             return found
+
+
+def _off(found: Observation) -> Observation:
+    return replace(found, state=State.INACTIVE) if found.state is State.ACTIVE else found
+
+
+def _reopened(found: Observation, event: Event, at: datetime, profile: Profile) -> Observation:
+    """Return an observation that an operator wants; it is worth enough to be told."""
+    standing = found.standing
+    if event.value is not None:
+        standing = confidence.set_by_operator(standing, event.value, at, profile)
+    opened = replace(
+        found,
+        standing=standing,
+        state=State.ACTIVE,
+        retired=None,
+        valid_to=None,
+        superseded_by=0,
+        reason="",
+    )
+    return _by_value(opened, profile)
 
 
 def _by_value(found: Observation, profile: Profile) -> Observation:
@@ -213,15 +276,15 @@ def _by_value(found: Observation, profile: Profile) -> Observation:
     return replace(found, state=State.ACTIVE if is_enough else State.INACTIVE)
 
 
-def _is_contested(events: Iterable[Event]) -> bool:
-    """Say whether a conflict about it is open."""
-    open_conflicts: set[str] = set()
-    for event in events:
+def open_conflicts(count: Iterable[Event]) -> set[str]:
+    """Return the conflicts about it that are open, out of the events that count."""
+    found: set[str] = set()
+    for event in count:
         if event.kind is Kind.CONTESTED:
-            open_conflicts.add(event.target)
+            found.add(event.target)
         elif event.kind is Kind.RESOLVED:
-            open_conflicts.discard(event.target)
-    return bool(open_conflicts)
+            found.discard(event.target)
+    return found
 
 
 def _is_supported(events: Iterable[Event], forgotten: Collection[str]) -> bool:

@@ -25,6 +25,8 @@ Redact: TypeAlias = Callable[[str], Redacted[str]]
 SESSION_CAP: Final = 20
 """The assertions that a session may make, unless it is said otherwise."""
 
+REDACTED: Final = "[redacted:"
+"""What stands where a secret was taken out before, on the way here."""
 _SHORTEST: Final = 3
 _LONGEST_NAME: Final = 160
 _FEW_SERVICES: Final = 5
@@ -173,7 +175,7 @@ def _record(said: Assertion, redact: Redact) -> tuple[Assertion, bool]:
     )
     if redact(f"{category.value}={service.value}").counts:  # of a bracket around a password
         return replace(_shortened(record), service=""), True
-    found = bool(category.counts or service.counts or text.counts)
+    found = bool(category.counts or service.counts or text.counts) or REDACTED in said.text
     return (_shortened(record) if found else record), found
 
 

@@ -21,6 +21,7 @@ from memplane.memory.contract import (
     RetainReceipt,
 )
 from memplane.objects.outbox import count_waiting
+from memplane.observations.contract import OperationalMemory
 from memplane.plane.contract import IssuedToken, LedgerStatus, Status, StorageStatus, Token
 from memplane.plane.recording import Recording
 from memplane.plane.remembering import Remembering
@@ -58,6 +59,9 @@ class LocalPlane:
 
     async def forget(self, asked: ForgetAsked) -> ForgetReceipt:
         return await (await self.remembering.memory()).forget_as_asked(asked)
+
+    async def memories(self) -> OperationalMemory:
+        return await self.remembering.curator()
 
     async def rebuild(self) -> Rebuilt:
         return await (await self.remembering.memory()).rebuild()

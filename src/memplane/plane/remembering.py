@@ -5,30 +5,47 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
 
 from memplane.memory.memory import Memory
+from memplane.observations.curator import Curator
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What was said, and what was learned from it."""
+
+    memory: Memory
+    curator: Curator
 
 
 class Remembering:
     """Memory that most commands never need; opening it takes in what a crash left."""
 
-    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[Memory]]) -> None:
+    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[Remembered]]) -> None:
         self._opened = opened
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()
-        self._memory: Memory | None = None
+        self._remembered: Remembered | None = None
 
     async def memory(self) -> Memory:
-        """Return the memory, opened."""
+        """Return what was said, opened."""
+        return (await self._opened_once()).memory
+
+    async def curator(self) -> Curator:
+        """Return what was learned, opened."""
+        return (await self._opened_once()).curator
+
+    async def _opened_once(self) -> Remembered:
         async with self._opening:
-            if self._memory is None:
-                self._memory = await self._stack.enter_async_context(self._opened())
-            return self._memory
+            if self._remembered is None:
+                self._remembered = await self._stack.enter_async_context(self._opened())
+            return self._remembered
 
     @property
     def if_opened(self) -> Memory | None:
         """The memory, when somebody asked for it."""
-        return self._memory
+        return self._remembered.memory if self._remembered is not None else None
 
     async def close(self) -> None:
         """Close it, when it was opened."""

@@ -11,10 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path, PurePath
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from memplane.errors import SettingsError
 from memplane.settings.table import Named, Settings, all_settings
+
+_TOLD_TO_AGENTS: Final = frozenset({"MEMPLANE_RUN_CONTEXT", "MEMPLANE_RUN_CONTEXT_FILE"})
+"""What `memplane run` says to a program, and so to a memplane within it; these are no settings."""
 
 
 def default_data_dir(home: PurePath, *, windows: bool, local_app_data: str) -> PurePath:
@@ -72,7 +75,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Name the variables that look like ours and are not, for `memplane doctor`."""
     known = {
         name for setting in all_settings() for name in (setting.variable, *setting.option.aliases)
-    }
+    } | _TOLD_TO_AGENTS
     return sorted(name for name in environ if name.startswith("MEMPLANE_") and name not in known)
 
 

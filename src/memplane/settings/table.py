@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from memplane.secret import Secret
 from memplane.settings.values import (
     boolean,
+    contested,
     count,
     file_mode,
     folder,
@@ -331,6 +332,33 @@ class OpsSettings:
         "Tokens that memories may take in a prompt.",
         aliases=("CLAUDEOPS_MEMORY_BUDGET",),
     )
+    contested: str = _option(
+        "mark",
+        contested,
+        "What prompts are told of memories that contradict each other: `mark`, both, marked as "
+        "contested; `omit`, neither; `stronger`, the one that is believed more.",
+    )
+    services: tuple[str, ...] = _option(
+        (), words, "The services that there are; memories about others are marked as new."
+    )
+    strict_services: bool = _option(
+        default=False,
+        read=boolean,
+        about="Hold back what is said about a service that is not known.",
+    )
+    session_cap: int = _option(
+        20, count, "How many memories a session may record; the rest is refused."
+    )
+    category_aliases: tuple[str, ...] = _option(
+        (), words, "Other names of categories, such as `known-issue=behavior`."
+    )
+    initial: int = _option(70, count, "What a new memory is worth, in hundredths.")
+    reinforce: int = _option(10, count, "What support adds.")
+    contradict: int = _option(20, count, "What a contradiction takes off.")
+    grace_days: int = _option(30, count, "Days after the last support in which nothing fades.")
+    decay_rate: int = _option(10, count, "What each period after that takes off.")
+    decay_days: int = _option(7, positive, "Days of such a period.")
+    threshold: int = _option(30, count, "A memory below it is inactive.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,14 @@ def injection(text: str) -> str:
     return word
 
 
+def contested(text: str) -> str:
+    """Read what prompts are told of memories that contradict each other."""
+    word = text.strip().lower()
+    if word not in {"mark", "omit", "stronger"}:
+        raise ValueError("expected mark, omit or stronger")
+    return word
+
+
 def file_mode(text: str) -> int:
     """Read permissions in octal, such as 600 or 0660; the owner must be able to read and write."""
     try:

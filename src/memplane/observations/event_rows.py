@@ -1,0 +1,104 @@
+"""Every statement about the events of operational memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+import msgspec
+
+from memplane.observations.events import Event, Kind, decoded
+from memplane.observations.folding import counted, in_order
+from memplane.records.store import Connection, Value
+
+
+def keep(rows: Connection, event: Event) -> bool:
+    """Keep an event; returns whether it is new."""
+    found = event.evidence
+    return bool(
+        rows.run(
+            "INSERT INTO memory_events (id, agent, memory_id, at, kind, actor_kind, actor, "
+            "session_id, batch, target, message, entry, key, body) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (
+                *(event.id, event.agent, event.memory, event.ts, event.kind.value),
+                *(event.actor.value, event.who, event.session, event.batch, event.target),
+                *(found.message if found else "", found.entry if found else "", event.key),
+                msgspec.json.encode(event),
+            ),
+        )
+    )
+
+
+def events_of(rows: Connection, memory: int) -> list[Event]:
+    """Return all that happened to an observation, in the order of its fold."""
+    return events_where(rows, "memory_id = ? ORDER BY at, id", memory)
+
+
+def events_in_batch(rows: Connection, agent: str | None, batch: str) -> list[Event]:
+    """Return what was done in one go."""
+    found = events_where(rows, "batch = ? ORDER BY at, id", batch) if batch else []
+    return [one for one in found if agent in {None, one.agent}]
+
+
+def events_of_messages(rows: Connection, session: int, messages: Collection[str]) -> list[Event]:
+    """Return what came of messages of a session, as far as it was not taken back."""
+    found = events_where(rows, "session_id = ? ORDER BY at, id", session)
+    gone = {one.target for one in found if one.kind is Kind.RETRACTED}
+    return [
+        one
+        for one in found
+        if one.evidence and one.evidence.message in messages and one.id not in gone
+    ]
+
+
+def event_with_key(rows: Connection, agent: str, key: str) -> Event | None:
+    """Return the event that was asked for under a key."""
+    return next(iter(events_where(rows, "agent = ? AND key = ?", agent, key)), None)
+
+
+def has_heard(rows: Connection, agent: str, entry: str) -> bool:
+    """Say whether anything came of a ledger's entry before."""
+    sql = "SELECT 1 FROM memory_events WHERE agent = ? AND entry = ? AND entry <> '' LIMIT 1"
+    return any(True for _ in rows.rows(sql, (agent, entry)))
+
+
+def events_where(rows: Connection, where: str, *parameters: Value) -> list[Event]:
+    """Return the events that a condition is true of; one that this version cannot read is none."""
+    sql = f"SELECT body FROM memory_events WHERE {where}"  # noqa: S608 - our own words
+    found = (decoded(body) for (body,) in rows.rows(sql, parameters))
+    return [event for event in found if event is not None]
+
+
+def about_conflicts(rows: Connection, events: Iterable[Event]) -> Iterator[Event]:
+    """Yield events about conflicts, also those that an event undoes or takes back."""
+    for event in events:
+        if event.kind in {Kind.CONTESTED, Kind.RESOLVED}:
+            yield event
+        elif event.kind in {Kind.UNDONE, Kind.RETRACTED}:
+            undone = events_where(rows, "id = ?", event.target)
+            yield from about_conflicts(rows, undone)
+
+
+def forget_words(rows: Connection, memory: int) -> list[str]:
+    """Drop the events of a purged observation but the one that says so; returns their ids."""
+    where = "memory_id = ? AND kind <> 'purged'"
+    ids = [one for (one,) in rows.rows(f"SELECT id FROM memory_events WHERE {where}", (memory,))]  # noqa: S608
+    rows.run(f"DELETE FROM memory_events WHERE {where}", (memory,))  # noqa: S608
+    return ids
+
+
+def events_of_conflict(rows: Connection, key: str) -> list[Event]:
+    """Return what opened and resolved a conflict, in order, without what was taken back."""
+    found = events_where(rows, "target = ? AND kind IN ('contested', 'resolved')", key)
+    newest = found
+    while newest:
+        newest = [
+            event
+            for one in newest
+            for event in events_where(
+                rows, "target = ? AND kind IN ('undone', 'retracted')", one.id
+            )
+        ]
+        found = [*found, *newest]
+    standing = counted(in_order(found))
+    return [one for one in standing if one.kind in {Kind.CONTESTED, Kind.RESOLVED}]

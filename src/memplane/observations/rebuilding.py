@@ -1,0 +1,51 @@
+"""Making every memory again from its events, and comparing it with what is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from memplane.observations import rows
+from memplane.observations.confidence import Profile
+from memplane.observations.contract import RebuildReceipt
+from memplane.observations.writing import all_events
+from memplane.records.store import Connection, Row
+
+_OTHERS: Final = (
+    "SELECT * FROM sessions ORDER BY id",
+    "SELECT * FROM evidence ORDER BY id",
+    "SELECT * FROM conflicts ORDER BY id",
+    "SELECT * FROM receipts ORDER BY session_id",
+    "SELECT * FROM injection_items ORDER BY session_id, position",
+    "SELECT * FROM memory_rejects ORDER BY id",
+)
+
+
+def rebuilt(on: Connection, root: Path, profile: Profile) -> RebuildReceipt:
+    """Make every row again from the event ledgers, in one transaction."""
+    before, others = _memories(on), _others(on)
+    on.run("PRAGMA defer_foreign_keys=ON")
+    for table in rows.TABLES:
+        on.run(f"DELETE FROM {table}")  # noqa: S608 - our own names
+    events = rows.take_in(on, all_events(root), profile)
+    after = _memories(on)
+    differing = sorted(
+        number
+        for number in before.keys() | after.keys()
+        if before.get(number) != after.get(number)
+    )
+    return RebuildReceipt(
+        memories=len(after),
+        events=events,
+        same=not differing and others == _others(on),
+        differing=tuple(differing),
+    )
+
+
+def _memories(on: Connection) -> dict[int, Row]:
+    sql = f"SELECT {rows.COLUMNS} FROM memories"  # noqa: S608 - our own words
+    return {row[0]: row for row in on.rows(sql)}
+
+
+def _others(on: Connection) -> list[list[Row]]:
+    return [list(on.rows(sql)) for sql in _OTHERS]

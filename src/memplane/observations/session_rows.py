@@ -1,0 +1,233 @@
+"""Every statement about sessions: what they were told, what they said, what was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from memplane.observations.contract import InjectionView, RejectView, SessionView
+from memplane.observations.deciding import Hearing
+from memplane.observations.event_rows import events_where
+from memplane.observations.events import Event, Kind
+from memplane.observations.views import reject_view
+from memplane.records.store import Connection, Row
+
+_VOTES: Final = frozenset({Kind.ASSERTED, Kind.REINFORCED, Kind.CONTRADICTED})
+_SPOKEN: Final = frozenset({Kind.ASSERTED, Kind.REINFORCED, Kind.ECHOED})
+
+
+def note(rows: Connection, event: Event) -> None:
+    """Keep what an event says besides what it does to an observation."""
+    match event.kind:
+        case Kind.STARTED:
+            _start(rows, event)
+        case Kind.ENDED:
+            _end(rows, event)
+        case Kind.INJECTED:
+            _receive(rows, event)
+        case Kind.REJECTED:
+            _reject(rows, event)
+        case Kind.RETRACTED:
+            rows.run("DELETE FROM memory_rejects WHERE id = ?", (event.target,))
+        case Kind.TAKEN_UP:
+            rows.run(
+                "UPDATE memory_rejects SET accepted_as = ? WHERE id = ?",
+                (event.memory, event.target),
+            )
+        case _:
+            return
+
+
+def _start(rows: Connection, event: Event) -> None:
+    facts = event.facts
+    assert facts is not None  # noqa: S101 - that is what a start is about
+    rows.run(
+        "INSERT INTO sessions (id, agent, cli_session_id, tier, model, trigger, status, "
+        "started_at, log_path, command, parent_session_id) "
+        "VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+        "cli_session_id = CASE excluded.cli_session_id WHEN '' THEN cli_session_id "
+        "ELSE excluded.cli_session_id END, "
+        "model = CASE excluded.model WHEN '' THEN model ELSE excluded.model END",
+        (
+            *(event.session, event.agent, facts.cli_session, facts.tier, facts.model),
+            *(facts.trigger, event.ts, facts.log, facts.command, facts.parent or None),
+        ),
+    )
+
+
+def _end(rows: Connection, event: Event) -> None:
+    facts = event.facts
+    assert facts is not None  # noqa: S101 - that is what an end is about
+    rows.run(
+        "UPDATE sessions SET status = ?, ended_at = ?, is_error = ?, exit_code = ?, "
+        "cost_usd = ?, num_turns = ? WHERE id = ?",
+        (
+            *(facts.status or "ended", event.ts, facts.is_error, facts.exit_code),
+            *(facts.cost_usd, facts.turns, event.session),
+        ),
+    )
+
+
+def _receive(rows: Connection, event: Event) -> None:
+    receipt = event.receipt
+    assert receipt is not None  # noqa: S101 - that is what it is about
+    rows.run("DELETE FROM injection_items WHERE session_id = ?", (event.session,))
+    rows.run(
+        "INSERT OR REPLACE INTO receipts VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            *(event.session, event.agent, event.ts, receipt.tokens, receipt.digest),
+            msgspec.json.encode(receipt.dropped).decode(),
+        ),
+    )
+    rows.run_each(
+        "INSERT INTO injection_items VALUES (?, ?, ?)",
+        [(event.session, place, memory) for place, memory in enumerate(receipt.included, 1)],
+    )
+
+
+def _reject(rows: Connection, event: Event) -> None:
+    view = reject_view(event)
+    rows.run(
+        "INSERT INTO memory_rejects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL) "
+        "ON CONFLICT DO NOTHING",
+        (
+            *(view.id, view.agent, view.at, view.reason, view.category, view.service),
+            *(view.observation, view.hint, view.corrected_category, view.corrected_service),
+            *(view.session_id, view.tier, view.source_class),
+        ),
+    )
+
+
+def rejects(rows: Connection, agent: str | None, limit: int) -> list[RejectView]:
+    """Return what was said and is not remembered, the newest first."""
+    sql = (
+        f"SELECT {_REJECT} FROM memory_rejects WHERE (? IS NULL OR agent = ?) "  # noqa: S608
+        "ORDER BY at DESC, id DESC LIMIT ?"
+    )
+    return [_reject_of(row) for row in rows.rows(sql, (agent, agent, limit))]
+
+
+def reject(rows: Connection, agent: str | None, reject_id: str) -> RejectView | None:
+    """Return one of them."""
+    sql = f"SELECT {_REJECT} FROM memory_rejects WHERE id = ? AND (? IS NULL OR agent = ?)"  # noqa: S608
+    return next((_reject_of(row) for row in rows.rows(sql, (reject_id, agent, agent))), None)
+
+
+_REJECT: Final = (
+    "id, agent, at, reason, category, service, observation, hint, corrected_category, "
+    "corrected_service, session_id, tier, source_class, accepted_as"
+)
+
+
+def _reject_of(row: Row) -> RejectView:
+    return RejectView(**dict(zip(_REJECT.split(", "), row, strict=True)))
+
+
+def hearing(rows: Connection, session: int, tool_results: Sequence[str]) -> Hearing:
+    """Return what a session has said and was told so far."""
+    votes: dict[Kind, set[int]] = {Kind.REINFORCED: set(), Kind.CONTRADICTED: set()}
+    for event in _standingevents_where(rows, session):
+        if event.kind in _VOTES and event.memory:
+            against = event.kind is Kind.CONTRADICTED
+            votes[Kind.CONTRADICTED if against else Kind.REINFORCED].add(event.memory)
+    return Hearing(
+        supported=frozenset(votes[Kind.REINFORCED]),
+        contradicted=frozenset(votes[Kind.CONTRADICTED]),
+        told=frozenset(told(rows, session)),
+        tool_results=tool_results,
+    )
+
+
+def told(rows: Connection, session: int) -> list[int]:
+    """Return the observations that a session's prompt was given."""
+    sql = "SELECT memory_id FROM injection_items WHERE session_id = ? ORDER BY position"
+    return [memory for (memory,) in rows.rows(sql, (session,))]
+
+
+def spoken(rows: Connection, session: int) -> int:
+    """Return how many assertions a session has made that were taken."""
+    return sum(one.kind in _SPOKEN for one in _standingevents_where(rows, session))
+
+
+def refused(rows: Connection, session: int) -> set[tuple[str, str, str, str]]:
+    """Return what a session was refused before, so that it is not refused twice."""
+    sql = "SELECT reason, category, service, observation FROM memory_rejects WHERE session_id = ?"
+    return {(row[0], row[1], row[2], row[3]) for row in rows.rows(sql, (session,))}
+
+
+def _standingevents_where(rows: Connection, session: int) -> list[Event]:
+    if not session:
+        return []
+    events = events_where(rows, "session_id = ? ORDER BY at, id", session)
+    gone = {one.target for one in events if one.kind is Kind.RETRACTED}
+    return [one for one in events if one.id not in gone]
+
+
+_SESSION: Final = (
+    "id, agent, cli_session_id, tier, model, trigger, status, started_at, ended_at, is_error, "
+    "exit_code, cost_usd, num_turns, log_path, command"
+)
+_SESSION_FIGURES: Final = (
+    "(SELECT COUNT(*) FROM memories m WHERE m.session_id = s.id), "
+    "(SELECT COUNT(*) FROM injection_items i WHERE i.session_id = s.id)"
+)
+
+
+def sessions(rows: Connection, agent: str | None, limit: int) -> list[SessionView]:
+    """Return the last sessions, the newest first."""
+    sql = (
+        f"SELECT {_SESSION}, {_SESSION_FIGURES} FROM sessions s "  # noqa: S608
+        "WHERE (? IS NULL OR agent = ?) ORDER BY started_at DESC, id DESC LIMIT ?"
+    )
+    return [_session_of(row) for row in rows.rows(sql, (agent, agent, limit))]
+
+
+def session(rows: Connection, agent: str | None, number: int) -> SessionView | None:
+    """Return a session; None when there is none for that agent."""
+    sql = (
+        f"SELECT {_SESSION}, {_SESSION_FIGURES} FROM sessions s "  # noqa: S608
+        "WHERE id = ? AND (? IS NULL OR agent = ?)"
+    )
+    return next((_session_of(row) for row in rows.rows(sql, (number, agent, agent))), None)
+
+
+def session_called(rows: Connection, agent: str, cli_session: str) -> int:
+    """Return the newest session that a client calls so; 0 when there is none."""
+    sql = (
+        "SELECT id FROM sessions WHERE agent = ? AND cli_session_id = ? AND cli_session_id <> '' "
+        "ORDER BY id DESC LIMIT 1"
+    )
+    return next((number for (number,) in rows.rows(sql, (agent, cli_session))), 0)
+
+
+def _session_of(row: Row) -> SessionView:
+    names = [*_SESSION.split(", "), "learned", "told"]
+    found = dict(zip(names, row, strict=True))
+    return SessionView(**{**found, "is_error": bool(found["is_error"])})
+
+
+def injections(rows: Connection, memory: int) -> list[InjectionView]:
+    """Return the prompts that an observation was told in, the newest first."""
+    sql = (
+        "SELECT i.session_id, r.at, i.position, "
+        "(SELECT COUNT(*) FROM injection_items o WHERE o.session_id = i.session_id), r.tokens, "
+        "COALESCE(s.tier, 1), COALESCE(s.status, ''), COALESCE(s.is_error, 0) "
+        "FROM injection_items i JOIN receipts r ON r.session_id = i.session_id "
+        "LEFT JOIN sessions s ON s.id = i.session_id WHERE i.memory_id = ? "
+        "ORDER BY r.at DESC, i.session_id DESC LIMIT 200"
+    )
+    return [
+        InjectionView(
+            session_id=number,
+            at=at,
+            position=position,
+            of=of,
+            tokens=tokens,
+            tier=tier,
+            status=status,
+            is_error=bool(is_error),
+        )
+        for number, at, position, of, tokens, tier, status, is_error in rows.rows(sql, (memory,))
+    ]

@@ -1,0 +1,96 @@
+"""Learning from turns: markers in any captured reply, whatever recorded it, become observations.
+
+Turns are looked at in the order in which memory took them in, each once. What came of a turn is
+in the event ledger, so nothing is learned twice when memory is made anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from memplane.ledger.folder import AgentFolder
+from memplane.ledger.notes import note_of
+from memplane.memory.rows import keep_note, note
+from memplane.observations.curator import Curator
+from memplane.observations.sessions import Turn
+from memplane.records.store import Connection, Records
+
+_log = logging.getLogger(__name__)
+
+_SEEN: Final = "observed_turns"
+_AT_ONCE: Final = 200
+_RETRY_SECONDS: Final = 5.0
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    turns: list[tuple[str, str, int, str]]
+    end: int
+    has_more: bool
+
+
+@dataclass(slots=True)
+class TurnLearner:
+    """Looks at new turns whenever it is woken."""
+
+    records: Records
+    curator: Curator
+    ledger: Path
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def wake(self) -> None:
+        """Be told that memory took turns in."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Learn from turns until this is cancelled; what fails is tried again."""
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            try:
+                await self.learn()
+            except Exception as error:  # noqa: BLE001 - the turns are kept, and looked at again
+                _log.warning("turns wait to be learned from: %s", error, exc_info=True)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_RETRY_SECONDS):
+                        await self._woken.wait()
+                self._woken.set()
+
+    async def learn(self) -> None:
+        """Learn from every turn that was not looked at yet."""
+        has_more = True
+        while has_more:
+            page = await self.records.read(_new_turns, patient=True)
+            for agent, entry, at, answer in page.turns:
+                moment = _EPOCH + timedelta(microseconds=at)
+                session = await asyncio.to_thread(self._session, agent, entry)
+                await self.curator.hear_turn(Turn(agent, entry, answer, moment, session))
+            await self.records.write(partial(keep_note, name=_SEEN, value=str(page.end)))
+            has_more = page.has_more
+
+    def _session(self, agent: str, entry: str) -> str:
+        found = note_of(AgentFolder(self.ledger, agent), entry)
+        return found.session if found is not None else ""
+
+
+def _new_turns(rows: Connection) -> _Page:
+    """Return the turns behind the last one that was looked at, those that may say something."""
+    seen = int(note(rows, _SEEN) or 0)
+    end = next(iter(rows.rows("SELECT MAX(key) FROM episodes")))[0] or 0
+    sql = (
+        "SELECT e.key, a.agent, e.id, e.at, e.answer FROM episodes e "
+        "JOIN agents a ON a.number = e.agent "
+        "WHERE e.key > ? AND e.state = 0 AND e.answer LIKE '%[memory%' ORDER BY e.key LIMIT ?"
+    )
+    found = list(rows.rows(sql, (seen, _AT_ONCE)))
+    if len(found) == _AT_ONCE:
+        end = found[-1][0]
+    return _Page([tuple(row[1:]) for row in found], max(end, 0), len(found) == _AT_ONCE)

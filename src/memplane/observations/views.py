@@ -1,0 +1,216 @@
+"""Observations and events as doors show them (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final, cast
+
+from memplane.clock import milli_stamp
+from memplane.observations import confidence, prompt
+from memplane.observations.confidence import Profile
+from memplane.observations.conflicts import Conflict
+from memplane.observations.contract import (
+    ConflictKind,
+    ConflictView,
+    DroppedView,
+    EventView,
+    EvidenceView,
+    MemoryView,
+    PromptView,
+    RejectView,
+)
+from memplane.observations.events import Event, Kind
+from memplane.observations.folding import Observation, counted, observed
+from memplane.observations.model import State
+
+_HUNDRED: Final = 100
+
+
+def memory_view(found: Observation, now: datetime, profile: Profile) -> MemoryView:
+    """Show an observation as it is at a moment."""
+    standing = found.standing
+    fades = confidence.goes_inactive_at(standing, profile) if found.is_active else None
+    return MemoryView(
+        id=found.id,
+        agent=found.agent,
+        service=found.service,
+        category=found.category,
+        observation=found.text,
+        confidence=standing.value / _HUNDRED,
+        effective_confidence=confidence.at(standing, now, profile) / _HUNDRED,
+        active=found.is_active,
+        state=found.state,
+        created_at=milli_stamp(found.created),
+        updated_at=milli_stamp(found.updated),
+        last_supported_at=milli_stamp(standing.last_supported),
+        session_id=found.session or None,
+        tier=found.tier,
+        origin=found.origin,
+        pinned=standing.pinned,
+        contested=found.contested,
+        unsupported=found.unsupported,
+        version=found.version,
+        valid_from=milli_stamp(found.valid_from),
+        valid_to=_stamped(found.valid_to),
+        recorded_at=milli_stamp(found.recorded),
+        retired_at=_stamped(found.retired),
+        superseded_by=found.superseded_by or None,
+        expires_at=_stamped(found.expires),
+        goes_inactive_at=_stamped(fades),
+        reason=found.reason,
+        flags=found.flags,
+    )
+
+
+def timeline(events: Sequence[Event], profile: Profile) -> list[EventView]:
+    """Show all that happened to an observation, each with what it did to its confidence.
+
+    What was undone is shown as what it was: it moved the confidence until it was undone.
+    """
+    standing_ids = {one.id for one in counted(events)}
+    shown: list[EventView] = []
+    before: int | None = None
+    for at, event in enumerate(events):
+        found = observed(events[: at + 1], profile)
+        after = found.standing.value if found is not None else None
+        shown.append(_event_view(event, before, after, undone=event.id not in standing_ids))
+        before = after
+    return shown
+
+
+def _event_view(event: Event, before: int | None, after: int | None, *, undone: bool) -> EventView:
+    moved = None if before is None or after is None else (after - before) / _HUNDRED
+    said = event.said
+    return EventView(
+        id=event.id,
+        memory_id=event.memory or None,
+        at=event.ts,
+        kind=event.kind.value,
+        actor_kind=event.actor.value,
+        actor=event.who,
+        session_id=event.session or None,
+        tier=event.tier,
+        reason=event.reason,
+        batch=event.batch,
+        before=None if before is None else before / _HUNDRED,
+        after=None if after is None else after / _HUNDRED,
+        delta=moved,
+        observation=said.text if said else None,
+        category=said.category.value if said and said.category else None,
+        service=said.service if said else None,
+        other=event.other or None,
+        undone=undone,
+    )
+
+
+def evidence_views(events: Iterable[Event], forgotten: frozenset[str]) -> list[EvidenceView]:
+    """Show what speaks for an observation and against it, out of the events that count."""
+    return [
+        EvidenceView(
+            id=event.id,
+            memory_id=event.memory,
+            session_id=event.session or None,
+            tier=event.tier,
+            polarity="supports" if found.supports else "contradicts",
+            source_class=found.source,
+            # What was forgotten is not told here either.
+            quote="" if found.entry in forgotten and found.entry else found.quote,
+            at=event.ts,
+            message_uuid=found.message,
+            raw_line=found.line or None,
+            raw_offset=found.offset if found.line else None,
+            raw_sha256=found.digest,
+            ledger_entry_id=found.entry,
+            void=bool(found.entry) and found.entry in forgotten,
+        )
+        for event in events
+        if (found := event.evidence) is not None and event.kind in BEARING
+    ]
+
+
+BEARING: Final = frozenset({Kind.ASSERTED, Kind.REINFORCED, Kind.CONTRADICTED})
+"""The kinds of events whose evidence speaks for or against an observation."""
+
+
+def reject_view(event: Event, accepted_as: int | None = None) -> RejectView:
+    """Show what was said and is not remembered."""
+    refused = event.refused
+    assert refused is not None  # noqa: S101 - that is what makes it a reject
+    return RejectView(
+        id=event.id,
+        agent=event.agent,
+        at=event.ts,
+        reason=event.reason,
+        category=refused.category,
+        service=refused.service,
+        observation=refused.text,
+        hint=refused.hint,
+        corrected_category=refused.meant_category,
+        corrected_service=refused.meant_service,
+        session_id=event.session or None,
+        tier=event.tier,
+        source_class=event.evidence.source.value if event.evidence else "",
+        accepted_as=accepted_as,
+    )
+
+
+def conflict_view(
+    found: Conflict,
+    sides: tuple[Observation, Observation | None],
+    now: datetime,
+    profile: Profile,
+) -> ConflictView:
+    """Show a conflict with both of its sides."""
+    a, b = sides
+    return ConflictView(
+        id=found.key,
+        agent=found.agent,
+        kind=cast("ConflictKind", found.kind),
+        a=memory_view(a, now, profile),
+        b=memory_view(b, now, profile) if b is not None else None,
+        signals=found.signals,
+        opened_at=found.opened,
+        sessions=found.sessions,
+        status="open" if found.is_open else "resolved",
+        resolution=found.resolution,
+    )
+
+
+def prompt_view(found: prompt.Prompt, budget: int, candidates: int) -> PromptView:
+    """Show the block of a prompt, and what it was made of."""
+    return PromptView(
+        block=found.text,
+        tokens=found.tokens,
+        budget=budget,
+        included=found.included,
+        dropped=tuple(DroppedView(id=one.id, reason=one.reason.value) for one in found.dropped),
+        candidates=candidates,
+    )
+
+
+def candidate(
+    found: Observation, now: datetime, profile: Profile, rivals: Iterable[int]
+) -> prompt.Candidate | None:
+    """Return an observation as a prompt may tell it; None when it may not."""
+    value = confidence.at(found.standing, now, profile)
+    is_over = found.expires is not None and found.expires <= now
+    if found.state is not State.ACTIVE or found.unsupported or is_over:
+        return None
+    if value < profile.threshold:
+        return None
+    return prompt.Candidate(
+        id=found.id,
+        service=found.service,
+        category=found.category,
+        text=found.text,
+        confidence=value,
+        last_supported=found.standing.last_supported,
+        pinned=found.standing.pinned,
+        contested=found.contested,
+        rivals=tuple(rivals),
+    )
+
+
+def _stamped(moment: datetime | None) -> str | None:
+    return None if moment is None else milli_stamp(moment)

@@ -1,0 +1,240 @@
+"""Writing events down: first into their ledger, durably, then into the rows that they make.
+
+What a crash leaves between the two is taken in at the next start, from where each ledger was read
+to. One writer decides and writes at a time, so that each decision sees all that came before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from memplane.clock import Clock, milli_stamp
+from memplane.errors import InvalidCursor, LedgerError
+from memplane.ids import new_id
+from memplane.ledger.cursor import BEGINNING, decode_cursor, encode_cursor
+from memplane.ledger.entry import Entry, Received
+from memplane.ledger.folder import AgentFolder, agents_in
+from memplane.ledger.purging import purge
+from memplane.ledger.reader import LARGEST_PAGE, open_page
+from memplane.ledger.sealing import Modes
+from memplane.ledger.writer import Ledger
+from memplane.memory.rows import cursor_of, keep_cursor
+from memplane.observations import event_rows, rows
+from memplane.observations.confidence import Profile
+from memplane.observations.deciding import NEW, conflict_key
+from memplane.observations.events import Event, Kind, decoded, encoded
+from memplane.records.store import Connection, Records
+
+_log = logging.getLogger(__name__)
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+Decide = Callable[[Connection, datetime], list[Event]]
+"""Drafts events out of what is known at a moment."""
+
+
+@dataclass(slots=True)
+class Writer:
+    """Writes events of every agent; `open` first."""
+
+    records: Records
+    ledger: Ledger
+    root: Path
+    profile: Profile
+    clock: Clock
+    modes: Modes
+    _deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _last: datetime | None = None
+    _count: int = 0
+    _memories: int = 0
+    _sessions: int = 0
+    _watching: set[asyncio.Event] = field(default_factory=set[asyncio.Event])
+
+    async def open(self) -> None:
+        """Take in what the ledgers have and the rows do not."""
+        await self.follow()
+        self._memories = await self.records.read(rows.highest_memory)
+        self._sessions = await self.records.read(rows.highest_session)
+
+    async def follow(self) -> None:
+        """Read each ledger from where it was read to."""
+        for agent in await asyncio.to_thread(agents_in, self.root):
+            more = True
+            while more:
+                reading = partial(_read_page, root=self.root, agent=agent)
+                page = await self.records.read(reading, patient=True)
+                await self.records.write(partial(_take_in, page=page, profile=self.profile))
+                more = page.has_more
+
+    def now(self) -> datetime:
+        """Tell the time in whole milliseconds; it never goes back while this is open."""
+        now = self.clock()
+        now -= timedelta(microseconds=now.microsecond % 1000)
+        if self._last is not None and now < self._last:
+            now = self._last
+        self._last = now
+        return now
+
+    async def decide(self, decide: Decide, *, batch: str = "") -> list[Event]:
+        """Decide on what is known, and write down what comes of it, all or nothing.
+
+        Raises:
+            NotRecorded: It could not be written, and nothing was done.
+            RecordsError: It is written, and will be done once the database works.
+        """
+        async with self._deciding:
+            now = self.now()
+            drafts = await self.records.read(lambda on: decide(on, now))
+            return await self._write(drafts, now, batch)
+
+    async def alone(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something while nobody decides anything."""
+        async with self._deciding:
+            await work()
+
+    def new_session(self) -> int:
+        """Return the number of a new session."""
+        self._sessions += 1
+        return self._sessions
+
+    async def _write(self, drafts: Sequence[Event], now: datetime, batch: str) -> list[Event]:
+        if not drafts:
+            return []
+        events = self._numbered(drafts, now, batch or f"b{new_id()}")
+        recorded = [
+            self.ledger.submit(Received(one.agent, Entry(one.id, encoded(one)))) for one in events
+        ]
+        for future in recorded:
+            await future
+        await self.records.write(partial(rows.take_in, events=events, profile=self.profile))
+        for watcher in self._watching:
+            watcher.set()
+        return events
+
+    def _numbered(self, drafts: Sequence[Event], now: datetime, batch: str) -> list[Event]:
+        """Give events their ids, and what is new in them a number."""
+        if any(NEW in {one.memory, one.other} for one in drafts):
+            self._memories += 1
+        number, at = self._memories, milli_stamp(now)
+
+        def numbered(one: Event) -> Event:
+            memory = number if one.memory == NEW else one.memory
+            other = number if one.other == NEW else one.other
+            target = one.target
+            if one.kind is Kind.CONTESTED and not target:
+                target = conflict_key(memory, other)
+            return msgspec.structs.replace(
+                one,
+                id=self._new_id(now),
+                memory=memory,
+                other=other,
+                target=target,
+                batch=batch,
+                recorded=at if one.ts != at else "",
+            )
+
+        return [numbered(one) for one in drafts]
+
+    def _new_id(self, now: datetime) -> str:
+        """Make an id that is greater than all before it, so that events keep their order."""
+        self._count += 1
+        return f"{rows.since_1970(now):012x}{self._count:06x}{new_id()[:4]}"
+
+    async def erase(self, agent: str, memory: int) -> None:
+        """Leave nothing of the words of an observation that was purged, here or in its ledger.
+
+        Raises:
+            LedgerError: It failed, and some may be left. The same again goes on.
+        """
+        ids = await self.records.write(partial(event_rows.forget_words, memory=memory))
+        await self._erase_lines(agent, ids)
+        await self.records.write(partial(rows.fold, memory=memory, profile=self.profile))
+
+    async def _erase_lines(self, agent: str, ids: Sequence[str]) -> None:
+        folder = AgentFolder(self.root, agent)
+        erase = partial(purge, folder, ids, modes=self.modes, clock=self.clock)
+        try:
+            await asyncio.to_thread(erase)
+        except OSError as error:
+            raise LedgerError(
+                f"events of {agent} were not all erased from {folder.path}: {error.strerror}. "
+                "The same again goes on where this ended"
+            ) from error
+
+    # Those who watch.
+
+    def watch(self) -> asyncio.Event:
+        """Return an event that is set whenever something was written; `unwatch` it."""
+        event = asyncio.Event()
+        self._watching.add(event)
+        return event
+
+    def unwatch(self, event: asyncio.Event) -> None:
+        """Watch no longer."""
+        self._watching.discard(event)
+
+    def wake_watchers(self) -> None:
+        """Let those who watch look up, for example because this ends."""
+        for watcher in self._watching:
+            watcher.set()
+
+
+@dataclass(slots=True)
+class Page:
+    """Some events of a ledger, and how far it was read with them."""
+
+    agent: str
+    events: list[Event] = field(default_factory=list[Event])
+    end: str = ""
+    has_more: bool = False
+
+
+def _read_page(on: Connection, root: Path, agent: str) -> Page:
+    cursor = cursor_of(on, rows.LEDGER, agent)
+    try:
+        return read_from(root, agent, cursor)
+    except InvalidCursor:
+        _log.warning("the events of %s are read from their beginning again", agent)
+        return read_from(root, agent, "")
+
+
+def read_from(root: Path, agent: str, cursor: str) -> Page:
+    """Read a page of an agent's events behind a place.
+
+    Raises:
+        InvalidCursor: The ledger is another one by now.
+    """
+    read = Page(agent)
+    at = decode_cursor(cursor) if cursor else BEGINNING
+    with open_page(AgentFolder(root, agent), cursor=at, limit=LARGEST_PAGE) as page:
+        for _, line in page.identified():
+            event = decoded(line)
+            if event is not None and event.agent == agent:
+                read.events.append(event)
+    read.end = encode_cursor(page.next) if page.next.id else cursor
+    read.has_more = page.has_more and read.end != cursor
+    return read
+
+
+def _take_in(on: Connection, page: Page, profile: Profile) -> None:
+    rows.take_in(on, page.events, profile)
+    if page.end:
+        keep_cursor(on, rows.LEDGER, page.agent, page.end)
+
+
+def all_events(root: Path) -> Iterable[Event]:
+    """Yield every event of every ledger, each ledger in its order."""
+    for agent in agents_in(root):
+        page = read_from(root, agent, "")
+        yield from page.events
+        while page.has_more:
+            page = read_from(root, agent, page.end)
+            yield from page.events
