@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, Protocol
 
 import msgspec
 
+from memplane.memory.contract import RebuiltTable
 from memplane.observations.model import Category, Source, State
 
 MOST_LISTED: Final = 1000
@@ -495,9 +496,21 @@ class RebuildReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """Whether memories made again from their events are what they were."""
 
     memories: int
+    before: int
     events: int
+    digest: str
     same: bool
     differing: tuple[int, ...] = ()
+
+    def as_table(self) -> RebuiltTable:
+        """Tell it beside the other tables of a rebuild."""
+        return RebuiltTable(
+            name="observations",
+            rows=self.memories,
+            before=self.before,
+            digest=self.digest,
+            same=self.same,
+        )
 
 
 class OperationalMemory(Protocol):

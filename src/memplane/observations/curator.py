@@ -15,12 +15,15 @@ from typing import Final, TypeVar
 
 from memplane.errors import UnknownMemory
 from memplane.ids import new_id
+from memplane.memory.contract import Ask, Checked, Recalled
+from memplane.memory.recalling import asked_in
 from memplane.memory.rows import keep_note, note
 from memplane.observations import (
     curating,
     event_rows,
     listing,
     rebuilding,
+    recalling,
     rows,
     session_rows,
     views,
@@ -60,7 +63,7 @@ from memplane.observations.contract import (
     SessionWanted,
     Stats,
 )
-from memplane.observations.curating import Operator
+from memplane.observations.curating import OURSELVES, Operator
 from memplane.observations.desk import Desk, subject_of
 from memplane.observations.events import Event, Kind
 from memplane.observations.folding import counted
@@ -123,17 +126,17 @@ class Curator:
     async def history(self, agent: str | None, memory: int) -> Sequence[EventView]:
         await self._swept()
         events = await self._of(agent, memory, event_rows.events_of)
-        return views.timeline(events, self._listening.profile)
+        return tuple(views.timeline(events, self._listening.profile))
 
     async def evidence(self, agent: str | None, memory: int) -> Sequence[EvidenceView]:
         def looked_up(on: Connection, number: int) -> list[EvidenceView]:
             events = counted(event_rows.events_of(on, number))
             return views.evidence_views(events, rows.forgotten_entries(on, events))
 
-        return await self._of(agent, memory, looked_up)
+        return tuple(await self._of(agent, memory, looked_up))
 
     async def injections(self, agent: str | None, memory: int) -> Sequence[InjectionView]:
-        return await self._of(agent, memory, session_rows.injections)
+        return tuple(await self._of(agent, memory, session_rows.injections))
 
     async def _of(
         self, agent: str | None, memory: int, look: Callable[[Connection, int], _T]
@@ -148,7 +151,7 @@ class Curator:
         return await self._records.read(looked)
 
     async def services(self, agent: str | None) -> Sequence[ServiceView]:
-        return await self._records.read(lambda on: listing.services(on, agent))
+        return tuple(await self._records.read(lambda on: listing.services(on, agent)))
 
     async def stats(self, agent: str | None) -> Stats:
         now = await self._swept()
@@ -248,7 +251,7 @@ class Curator:
             await self._records.read(partial(rows.one, agent=agent, memory=n)) for n in numbers
         ]
         profile = self._listening.profile
-        return [views.memory_view(one, now, profile) for one in found if one is not None]
+        return tuple(views.memory_view(one, now, profile) for one in found if one is not None)
 
     def _desk(
         self, agent: str | None, by: str, reason: str = ""
@@ -273,7 +276,7 @@ class Curator:
             shown = (self._conflict_view(on, one, now) for one in found)
             return [one for one in shown if one is not None]
 
-        return await self._records.read(listed)
+        return tuple(await self._records.read(listed))
 
     async def resolve(
         self, agent: str | None, conflict: str, asked: ResolveAsked, *, by: str
@@ -300,7 +303,7 @@ class Curator:
         return views.conflict_view(found, (a, b), now, self._listening.profile)
 
     async def rejects(self, agent: str | None, *, limit: int = LISTED) -> Sequence[RejectView]:
-        return await self._records.read(lambda on: session_rows.rejects(on, agent, limit))
+        return tuple(await self._records.read(lambda on: session_rows.rejects(on, agent, limit)))
 
     async def accept(
         self, agent: str | None, reject: str, asked: AcceptAsked, *, by: str
@@ -336,7 +339,7 @@ class Curator:
         return await self._records.read(lambda on: existing(on, agent, session))
 
     async def sessions(self, agent: str | None, *, limit: int = 50) -> Sequence[SessionView]:
-        return await self._records.read(lambda on: session_rows.sessions(on, agent, limit))
+        return tuple(await self._records.read(lambda on: session_rows.sessions(on, agent, limit)))
 
     # From elsewhere, and again.
 
@@ -356,12 +359,39 @@ class Curator:
             rejects=receipt.rejects,
         )
 
-    async def forgotten(self, agent: str, entries: Sequence[str]) -> None:
-        """Be told that entries of a ledger were forgotten: they are evidence no more."""
-        profile = self._listening.profile
-        await self._records.write(
-            lambda on: [rows.fold(on, one, profile) for one in rows.resting_on(on, agent, entries)]
+    async def recalled(self, ask: Ask, answer: Recalled) -> Recalled:
+        """Put what was learned about a question beside what was said about it."""
+        now, profile = self._writer.now(), self._listening.profile
+        text = asked_in(ask).text
+        found = await self._records.read(
+            lambda on: recalling.looked_up(on, ask.agent, text, now=now, profile=profile),
+            quick=True,
         )
+        return recalling.beside(answer, found, ask)
+
+    async def forgotten(
+        self, agent: str, entries: Sequence[str], *, purge: bool = False
+    ) -> Checked:
+        """Be told that entries of a ledger were forgotten: they are evidence no more.
+
+        What nothing else speaks for is told to nobody from now on; with `purge` its words go,
+        too. Returns whether it is so.
+        """
+        profile = self._listening.profile
+
+        def folded(on: Connection) -> list[int]:
+            found = [rows.fold(on, one, profile) for one in rows.resting_on(on, agent, entries)]
+            return [one.id for one in found if one is not None and one.unsupported]
+
+        left = await self._records.write(folded)
+        for memory in left if purge else ():
+            asked = ActAsked(act="purge", confirm=f"purge {memory}", reason="forgotten")
+            await self.act(agent, memory, asked, by=OURSELVES)
+        still = await self._records.read(lambda on: rows.told_of_forgotten(on, agent))
+        note = f"told no more: memory {', '.join(map(str, left))}" if left else ""
+        if still:
+            note = f"still told: memory {', '.join(map(str, still))}"
+        return Checked(place="observations", clean=not still, note=note)
 
     async def rebuild(self) -> RebuildReceipt:
         receipt: list[RebuildReceipt] = []

@@ -11,7 +11,7 @@ import msgspec
 from memplane.observations import rows, session_rows
 from memplane.observations.confidence import Profile
 from memplane.observations.contract import Heard, HeardReceipt, HeardText
-from memplane.observations.deciding import LONGEST_QUOTE, Saying, consequences, refusal
+from memplane.observations.deciding import LONGEST_QUOTE, Hearing, Saying, consequences, refusal
 from memplane.observations.events import Event, Evidence, Kind
 from memplane.observations.folding import moment_of
 from memplane.observations.gate import Redact, Rejected, Rules, Verdict, judge
@@ -51,20 +51,14 @@ class Listening:
         sql = "SELECT name FROM services WHERE agent = ? AND name IS NOT NULL"
         return self.rules.services | {name for (name,) in on.rows(sql, (agent,))}
 
-    def drafts(
-        self, on: Connection, said: Said, saying: Saying, tool_results: Sequence[str]
-    ) -> list[Event]:
+    def drafts(self, on: Connection, said: Said, saying: Saying, hearing: Hearing) -> list[Event]:
         """Return what comes of something that was said in a session."""
-        verdict = self.judged(on, said, saying, tool_results)
+        verdict = self.judged(on, said, saying, hearing.tool_results)
         if isinstance(verdict, Rejected):
             return self._refused(on, verdict, saying)
         known = rows.with_text(on, saying.agent, verdict.category, verdict.service)
-        return consequences(
-            verdict,
-            saying,
-            rows.known(known, saying.at, self.profile),
-            session_rows.hearing(on, saying.session, tool_results),
-        )
+        as_known = rows.known(known, saying.at, self.profile)
+        return consequences(verdict, saying, as_known, hearing)
 
     @staticmethod
     def _refused(on: Connection, verdict: Rejected, saying: Saying) -> list[Event]:

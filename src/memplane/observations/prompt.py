@@ -299,19 +299,19 @@ def _heading(service: str | None) -> str:
 
 
 def _item(one: Candidate, services: Collection[str], fence: str, contested: Contested) -> _Item:
-    text = _without(fence, _one_line(one.text))
+    text = _without(fence, one_line(one.text))
     mark = ", contested" if one.contested and contested is Contested.MARK else ""
-    line = f"- [{one.category}] {text} (confidence: {_decimal(one.confidence)}){mark}"
+    line = f"- [{one.category}] {text} (confidence: {decimal(one.confidence)}){mark}"
     heading = _without(fence, _heading(one.service))
     return _Item(one, heading, line if text else "", one.service in services)
 
 
-def _decimal(hundredths: int) -> str:
+def decimal(hundredths: int) -> str:
     """Write a confidence: 0.9, 0.95, 1.0."""
     return f"{hundredths // 100}.{hundredths % 100:02}".removesuffix("0")
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Return a text that begins nothing, ends nothing, and holds no marker."""
     # Half a surrogate pair could not be sent. Blanks go twice, as unseen characters hide some.
     text = " ".join(text.encode("utf-8", "replace").decode().split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +37,9 @@ def rebuilt(on: Connection, root: Path, profile: Profile) -> RebuildReceipt:
     )
     return RebuildReceipt(
         memories=len(after),
+        before=len(before),
         events=events,
+        digest=hashlib.sha256(repr(sorted(after.items())).encode()).hexdigest(),
         same=not differing and others == _others(on),
         differing=tuple(differing),
     )

@@ -5,7 +5,7 @@ Events come in, and what they are about is folded anew: rows are never changed i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -271,6 +271,57 @@ def tellable(rows: Connection, agent: str) -> list[Observation]:
         "AND unsupported = 0"
     )
     return [observation_of(row) for row in rows.rows(sql, (agent,))]
+
+
+def tellable_about(
+    rows: Connection, agent: str, services: Sequence[str], words: str
+) -> list[Observation]:
+    """Return what may be told about services, or has some of the words of a search."""
+    of_services = (
+        f"SELECT {COLUMNS} FROM memories WHERE agent = ? AND state = 'active' "  # noqa: S608
+        f"AND unsupported = 0 AND service IN ({', '.join('?' * len(services))}) "
+        "ORDER BY confidence_c DESC, id LIMIT 20"
+    )
+    with_words = (
+        f"SELECT {COLUMNS} FROM memories WHERE id IN (SELECT rowid FROM memories_text "  # noqa: S608
+        "WHERE memories_text MATCH ? ORDER BY rank LIMIT 40) "
+        "AND agent = ? AND state = 'active' AND unsupported = 0"
+    )
+    found = {row[0]: row for row in rows.rows(of_services, (agent, *services))}
+    if words:
+        found |= {row[0]: row for row in rows.rows(with_words, (words, agent))}
+    return [observation_of(row) for row in found.values()]
+
+
+def told_of_forgotten(rows: Connection, agent: str) -> list[int]:
+    """Return what may be told although everything that speaks for it was forgotten; there is none.
+
+    It looks at evidence and tombstones, and not at what the fold made of them.
+    """
+    sql = (
+        "SELECT m.id FROM memories m WHERE m.agent = ? AND m.state = 'active' "
+        "AND m.unsupported = 0 AND EXISTS (SELECT 1 FROM evidence e WHERE e.memory_id = m.id) "
+        "AND NOT EXISTS (SELECT 1 FROM evidence e WHERE e.memory_id = m.id "
+        "AND e.polarity = 'supports' AND (e.ledger_entry_id = '' OR e.ledger_entry_id NOT IN "
+        "(SELECT t.id FROM tombstones t JOIN agents a ON a.number = t.agent "
+        "WHERE a.agent = m.agent)))"
+    )
+    return [memory for (memory,) in rows.rows(sql, (agent,))]
+
+
+def has_any(rows: Connection, agent: str) -> bool:
+    """Say whether an agent has anything that may be told."""
+    sql = "SELECT 1 FROM memories WHERE agent = ? AND state = 'active' LIMIT 1"
+    return any(True for _ in rows.rows(sql, (agent,)))
+
+
+def entries_of(rows: Connection, memory: int) -> tuple[str, ...]:
+    """Return the entries of ledgers that speak for an observation."""
+    sql = (
+        "SELECT DISTINCT ledger_entry_id FROM evidence WHERE memory_id = ? "
+        "AND polarity = 'supports' AND ledger_entry_id <> '' ORDER BY 1 LIMIT 12"
+    )
+    return tuple(entry for (entry,) in rows.rows(sql, (memory,)))
 
 
 def fading(rows: Connection, now: datetime) -> list[Observation]:

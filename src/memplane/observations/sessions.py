@@ -6,8 +6,8 @@ import hashlib
 import hmac
 import logging
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -71,7 +71,8 @@ class Turn:
     entry: str
     text: str
     at: datetime
-    session: str
+    session: str = ""
+    told: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,8 @@ class Sessions:
         *,
         found: SessionView,
         statement: Statement,
-        results: Sequence[str],
+        results: Sequence[str] = (),
+        told: Collection[int] = (),
     ) -> list[Event]:
         at = statement.at if statement.at is not None and statement.at <= now else now
         saying = Saying(
@@ -192,7 +194,9 @@ class Sessions:
             session=found.id,
             tier=found.tier,
         )
-        return self.listening.drafts(on, statement.said, saying, results)
+        heard = session_rows.hearing(on, found.id, results)
+        heard = replace(heard, told=heard.told.union(told))
+        return self.listening.drafts(on, statement.said, saying, heard)
 
     def _retracted(
         self, on: Connection, now: datetime, *, session: int, messages: Sequence[str]
@@ -233,7 +237,7 @@ class Sessions:
         listening = self.listening
         for one in statements(heard, listening.rules.aliases, listening.redact):
             cited = Statement(one.said, with_entry(one.evidence, turn.entry), one.at)
-            say = partial(self._said, found=found, statement=cited, results=())
+            say = partial(self._said, found=found, statement=cited, told=turn.told)
             outcome.events += await self.writer.decide(say)
         return outcome.receipt()
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from memplane.ledger.folder import AgentFolder
+from memplane.ledger.note import Note
 from memplane.ledger.notes import note_of
 from memplane.memory.rows import keep_note, note
 from memplane.observations.curator import Curator
+from memplane.observations.recalling import observations_in
 from memplane.observations.sessions import Turn
 from memplane.records.store import Connection, Records
 
@@ -71,14 +73,19 @@ class TurnLearner:
             page = await self.records.read(_new_turns, patient=True)
             for agent, entry, at, answer in page.turns:
                 moment = _EPOCH + timedelta(microseconds=at)
-                session = await asyncio.to_thread(self._session, agent, entry)
-                await self.curator.hear_turn(Turn(agent, entry, answer, moment, session))
+                noted = await asyncio.to_thread(note_of, AgentFolder(self.ledger, agent), entry)
+                turn = Turn(agent, entry, answer, moment)
+                await self.curator.hear_turn(_noted(turn, noted))
             await self.records.write(partial(keep_note, name=_SEEN, value=str(page.end)))
             has_more = page.has_more
 
-    def _session(self, agent: str, entry: str) -> str:
-        found = note_of(AgentFolder(self.ledger, agent), entry)
-        return found.session if found is not None else ""
+
+def _noted(turn: Turn, noted: Note | None) -> Turn:
+    """Add what the recorder noted of a turn: its session, and what its prompt was told."""
+    if noted is None:
+        return turn
+    told = [block.id for one in noted.injected for block in one.blocks]
+    return replace(turn, session=noted.session, told=observations_in(told))
 
 
 def _new_turns(rows: Connection) -> _Page:
@@ -88,7 +95,7 @@ def _new_turns(rows: Connection) -> _Page:
     sql = (
         "SELECT e.key, a.agent, e.id, e.at, e.answer FROM episodes e "
         "JOIN agents a ON a.number = e.agent "
-        "WHERE e.key > ? AND e.state = 0 AND e.answer LIKE '%[memory%' ORDER BY e.key LIMIT ?"
+        "WHERE e.key > ? AND e.state <> 2 AND e.answer LIKE '%[memory%' ORDER BY e.key LIMIT ?"
     )
     found = list(rows.rows(sql, (seen, _AT_ONCE)))
     if len(found) == _AT_ONCE:

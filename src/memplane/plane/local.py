@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from memplane.access.grants import TokenWanted
 from memplane.access.tokens import TokenRecord, TokenStore
 from memplane.home import Home
@@ -55,16 +57,25 @@ class LocalPlane:
         return await (await self.remembering.memory()).retain(agent, entry)
 
     async def recall(self, ask: Ask) -> Recalled:
-        return await (await self.remembering.memory()).recall(ask)
+        answer = await (await self.remembering.memory()).recall(ask)
+        return await (await self.remembering.curator()).recalled(ask, answer)
 
     async def forget(self, asked: ForgetAsked) -> ForgetReceipt:
-        return await (await self.remembering.memory()).forget_as_asked(asked)
+        receipt = await (await self.remembering.memory()).forget_as_asked(asked)
+        entries = [*asked.ids, *receipt.purged]
+        curator = await self.remembering.curator()
+        checked = await curator.forgotten(asked.agent, entries, purge=asked.purge)
+        if not asked.verify:
+            return receipt
+        return msgspec.structs.replace(receipt, checked=(*receipt.checked, checked))
 
     async def memories(self) -> OperationalMemory:
         return await self.remembering.curator()
 
     async def rebuild(self) -> Rebuilt:
-        return await (await self.remembering.memory()).rebuild()
+        said = await (await self.remembering.memory()).rebuild()
+        learned = await (await self.remembering.curator()).rebuild()
+        return Rebuilt(tables=(*said.tables, learned.as_table()))
 
     async def tokens(self) -> tuple[Token, ...]:
         return tuple(map(_about, self.issued.records()))

@@ -1,0 +1,153 @@
+"""Operational memory on a real database and ledger, under a clock that a test turns."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from memplane.ledger.entry import Turn
+from memplane.ledger.sealing import Modes
+from memplane.ledger.writer import open_ledger
+from memplane.observations.confidence import Profile
+from memplane.observations.contract import (
+    Act,
+    ActAsked,
+    Heard,
+    HeardReceipt,
+    HeardText,
+    ListAsked,
+    MemoryChange,
+    MemoryView,
+    MemoryWanted,
+    PromptAsked,
+    SessionWanted,
+)
+from memplane.observations.curator import Curator, open_curator
+from memplane.observations.gate import Rules
+from memplane.observations.learning import Listening
+from memplane.observations.prompt import Contested
+from memplane.observations.sessions import Telling
+from memplane.observations.writing import Writer
+from memplane.records.sqlite import SqliteRecords, open_sqlite
+from memplane.redaction.redactor import Redactor
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+AGENT = "ops"
+OPERATOR = "operator"
+
+
+@dataclass(slots=True)
+class Hands:
+    """A clock's hands, which only a test moves."""
+
+    now: datetime = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def forward(self, **by: float) -> None:
+        self.now += timedelta(**by)
+
+
+@dataclass(slots=True)
+class Curated:
+    """An open memory, with the clock it goes by and short ways to talk to it."""
+
+    curator: Curator
+    records: SqliteRecords
+    events: Path
+    hands: Hands
+    sessions: list[int] = field(default_factory=list[int])
+
+    async def session(self, **wanted: Any) -> int:
+        """Begin a session of the agent; it is told nothing unless the test wants that."""
+        asked = SessionWanted(**{"agent": AGENT, "tell": False, **wanted})
+        begun = await self.curator.begin(asked)
+        self.sessions.append(begun.session)
+        return begun.session
+
+    async def say(self, *lines: str, session: int | None = None, **heard: Any) -> HeardReceipt:
+        """Let a session say something; without one, in a session of its own."""
+        number = session if session is not None else await self.session()
+        agent = (await self.curator.session(None, number)).agent
+        texts = (HeardText(text="\n".join(lines)),) if lines else ()
+        return await self.curator.hear(agent, number, Heard(texts=texts, **heard))
+
+    async def told(self, **wanted: Any) -> int:
+        """Begin a session that is told what is known."""
+        return await self.session(tell=True, **wanted)
+
+    async def add(self, observation: str, **wanted: Any) -> MemoryView:
+        """Let the operator write a memory down."""
+        given = {"category": "timing", "service": "jellyfin", "observation": observation}
+        asked = MemoryWanted(**{**given, **wanted})
+        return await self.curator.add(AGENT, asked, by=OPERATOR)
+
+    async def change(self, memory: int, **change: Any) -> MemoryView:
+        """Let the operator change a memory."""
+        return await self.curator.change(AGENT, memory, MemoryChange(**change), by=OPERATOR)
+
+    async def act(self, memory: int, act: Act, **asked: Any) -> MemoryView:
+        """Let the operator do something to a memory."""
+        return await self.curator.act(AGENT, memory, ActAsked(act=act, **asked), by=OPERATOR)
+
+    async def one(self, memory: int) -> MemoryView:
+        """Look at a memory, in the trash too."""
+        return await self.curator.one(AGENT, memory, trash=True)
+
+    async def kinds(self, memory: int) -> list[str]:
+        """Tell what happened to a memory, in order."""
+        return [one.kind for one in await self.curator.history(AGENT, memory)]
+
+    async def all(self, **asked: Any) -> list[MemoryView]:
+        """List what there is, the oldest first."""
+        listed = ListAsked(**{"sort": "id", "descending": False, **asked})
+        return list((await self.curator.page(AGENT, listed)).memories)
+
+    async def only(self) -> MemoryView:
+        (found,) = await self.all()
+        return found
+
+    async def block(self, **asked: Any) -> str:
+        """Return what a prompt would be told now."""
+        return (await self.curator.preview(PromptAsked(**{"agent": AGENT, **asked}))).block
+
+
+@asynccontextmanager
+async def curated(
+    folder: Path,
+    hands: Hands | None = None,
+    *,
+    profile: Profile | None = None,
+    rules: Rules | None = None,
+    budget: int = 2000,
+    contested: Contested = Contested.MARK,
+) -> AsyncGenerator[Curated]:
+    """Open operational memory in a folder; opening it again finds what was there."""
+    hands, profile = hands or Hands(), profile or Profile()
+    async with (
+        open_sqlite(folder / "memplane.db") as records,
+        open_ledger(folder / "events", scrub=_as_it_is, clock=hands) as ledger,
+    ):
+        writer = Writer(
+            records=records,
+            ledger=ledger,
+            root=folder / "events",
+            profile=profile,
+            clock=hands,
+            modes=Modes(),
+        )
+        listening = Listening(
+            redact=Redactor(key=b"k").text, profile=profile, rules=rules or Rules()
+        )
+        telling = Telling(budget=budget, contested=contested, key=b"a key of this test's")
+        async with open_curator(Curator(records, writer, listening, telling)) as curator:
+            yield Curated(curator, records, folder / "events", hands)
+
+
+def _as_it_is(turn: Turn) -> Turn:
+    return turn
