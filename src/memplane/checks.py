@@ -82,7 +82,8 @@ def _examine_machine(settings: Settings) -> list[Finding]:
         _check_clock(settings.home),
         _check_disk(settings.home),
         _check_sync(settings.home),
-        _check_ledgers(settings.ledger.dir),
+        _check_ledgers("ledger", settings.ledger.dir, ""),
+        _check_ledgers("memory events", home.events, " --events"),
         _check_variables(settings.home),
         *_check_pod(settings),
         *_check_upstreams(settings),
@@ -184,23 +185,23 @@ def _sync_once(descriptor: int) -> float:
     return time.perf_counter() - started
 
 
-def _check_ledgers(root: Path) -> Finding:
+def _check_ledgers(name: str, root: Path, flag: str) -> Finding:
     try:
         anchors = read_anchors(root)
         agents = sorted({*agents_in(root), *anchors})
         reports = [verify_ledger(AgentFolder(root, one), anchors.get(one)) for one in agents]
     except (OSError, MemplaneError) as error:
-        return Finding("ledger", Verdict.FAILED, str(error), f"look at {root}")
+        return Finding(name, Verdict.FAILED, str(error), f"look at {root}")
     wrong = [f"{one.agent} ({len(one.findings)})" for one in reports if one.findings]
     if wrong:
         return Finding(
-            "ledger",
+            name,
             Verdict.FAILED,
             f"not as it was recorded: {', '.join(wrong[:5])}",
-            "memplane history verify tells where; put the files back from a copy",
+            f"memplane history verify{flag} tells where; put the files back from a copy",
         )
     count = sum(one.entries + one.unchained for one in reports)
-    return Finding("ledger", Verdict.OK, f"{count} entries, as recorded; agents: {len(reports)}")
+    return Finding(name, Verdict.OK, f"{count} entries, as recorded; agents: {len(reports)}")
 
 
 async def _check_door(home: Home) -> Finding:

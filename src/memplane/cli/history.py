@@ -48,10 +48,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "verify", help="check ledgers against their chains; exit 1 on any finding"
     )
     verify.add_argument("agent", nargs="*", help="whose ledgers; by default all")
-    verify.add_argument(
+    which = verify.add_mutually_exclusive_group()
+    which.add_argument(
         "--received", action="store_true", help="check what other recorders gave to memory instead"
     )
-    verify.add_argument("--file", metavar="F", help="check any history.jsonl instead, by its ids")
+    which.add_argument(
+        "--events", action="store_true", help="check what happened to memories instead"
+    )
+    which.add_argument("--file", metavar="F", help="check any history.jsonl instead, by its ids")
     verify.add_argument("--json", action="store_true", help="for machines")
 
 
@@ -246,7 +250,9 @@ def _verify(arguments: argparse.Namespace, settings: Settings) -> int:
         else:
             _print_file_report(report)
         return FAILED if report.findings else OK
-    root = Home(settings.home).received if arguments.received else settings.ledger.dir
+    home, root = Home(settings.home), settings.ledger.dir
+    if arguments.received or arguments.events:
+        root = home.received if arguments.received else home.events
     reports = _checked_ledgers(arguments.agent, root)
     if arguments.json:
         print_json(reports)

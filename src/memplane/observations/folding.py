@@ -5,7 +5,7 @@ What was undone, and what a retracted message said, does not count: the fold is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -24,6 +24,8 @@ _SILENT: Final = frozenset(
     {Kind.ECHOED, Kind.RETRACTED, Kind.UNDONE, Kind.CONTESTED, Kind.RESOLVED}
 )
 """What changes nothing in the observation itself."""
+_LOOKING_BACK: Final = frozenset({Kind.RETRACTED, Kind.UNDONE, Kind.PURGED})
+"""What changes what came before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,20 @@ def observed(
         contested=bool(open_conflicts(count)),
         unsupported=not _is_supported(count, forgotten),
     )
+
+
+def steps(events: Sequence[Event], profile: Profile) -> Iterator[Observation | None]:
+    """Yield an observation after each of its events, as it was known then.
+
+    Its version and its conflicts are not told.
+    """
+    found: Observation | None = None
+    for at, event in enumerate(events):
+        if found is None or event.kind in _LOOKING_BACK:
+            found = observed(events[: at + 1], profile)
+        else:
+            found = _after(found, event, profile)
+        yield found
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:

@@ -21,7 +21,7 @@ from memplane.observations.contract import (
     RejectView,
 )
 from memplane.observations.events import Event, Kind
-from memplane.observations.folding import Observation, counted, observed
+from memplane.observations.folding import Observation, counted, steps
 from memplane.observations.model import State
 
 _HUNDRED: Final = 100
@@ -71,8 +71,7 @@ def timeline(events: Sequence[Event], profile: Profile) -> list[EventView]:
     standing_ids = {one.id for one in counted(events)}
     shown: list[EventView] = []
     before: int | None = None
-    for at, event in enumerate(events):
-        found = observed(events[: at + 1], profile)
+    for event, found in zip(events, steps(events, profile), strict=True):
         after = found.standing.value if found is not None else None
         shown.append(_event_view(event, before, after, undone=event.id not in standing_ids))
         before = after
