@@ -103,6 +103,11 @@ class Curated:
         """Tell what happened to a memory, in order."""
         return [one.kind for one in await self.curator.history(AGENT, memory)]
 
+    async def late(self, session: int, line: str, at: str) -> HeardReceipt:
+        """Let a session say something that it said at another time."""
+        heard = Heard(texts=(HeardText(text=line, at=at),))
+        return await self.curator.hear(AGENT, session, heard)
+
     async def all(self, **asked: Any) -> list[MemoryView]:
         """List what there is, the oldest first."""
         listed = ListAsked(**{"sort": "id", "descending": False, **asked})

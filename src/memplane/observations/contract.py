@@ -269,7 +269,8 @@ class ListAsked(msgspec.Struct, frozen=True, kw_only=True):
     """Which memories, in which order; what is None or empty is not asked for.
 
     A `service` of `general` is about no service in particular. A `state` of `any` is every state,
-    the trash too; without one, whatever is not in the trash.
+    the trash too; without one, whatever is not in the trash. `known_at` asks what was known at a
+    moment, `as_of` what was so at a moment as far as that is known; neither has a cursor.
     """
 
     service: str | None = None
@@ -286,6 +287,8 @@ class ListAsked(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = LISTED
     offset: int = 0
     cursor: str = ""
+    as_of: str = ""
+    known_at: str = ""
 
 
 class MemoryWanted(msgspec.Struct, frozen=True, kw_only=True):

@@ -70,7 +70,7 @@ class Edit:
     """A moment, or `never`."""
 
 
-def edited(found: Observation, edit: Edit, by: Operator) -> list[Event]:
+def edited(found: Observation, edit: Edit, by: Operator, profile: Profile) -> list[Event]:
     """Change what an observation says, how sure we are of it, or whether it is told.
 
     Raises:
@@ -84,7 +84,7 @@ def edited(found: Observation, edit: Edit, by: Operator) -> list[Event]:
     if edit.active is False and (drafts or found.state is State.ACTIVE):
         drafts.append(by.draft(Kind.DEACTIVATED, found))
     if edit.active is True and found.state is State.INACTIVE and edit.confidence is None:
-        drafts.append(by.draft(Kind.RESTORED, found))
+        drafts += restored(found, by, profile)
     return drafts
 
 
@@ -154,7 +154,7 @@ def approved(found: Observation, by: Operator) -> list[Event]:
 def adjusted(found: Observation, by: Operator, profile: Profile, *, change: int) -> list[Event]:
     """Raise or lower the confidence from what it is worth now."""
     value = confidence.clamped(confidence.at(found.standing, by.at, profile) + change)
-    return edited(found, Edit(confidence=value), by)
+    return edited(found, Edit(confidence=value), by, profile)
 
 
 def merged(found: Observation, into: Observation, by: Operator) -> list[Event]:

@@ -22,6 +22,7 @@ from memplane.observations import (
     curating,
     event_rows,
     listing,
+    looking_back,
     rebuilding,
     recalling,
     rows,
@@ -112,8 +113,9 @@ class Curator:
 
     async def page(self, agent: str | None, asked: ListAsked) -> MemoryPage:
         now = await self._swept()
+        look = looking_back.page if asked.as_of or asked.known_at else listing.page
         return await self._records.read(
-            lambda on: listing.page(on, agent, asked, now=now, profile=self._listening.profile)
+            lambda on: look(on, agent, asked, now=now, profile=self._listening.profile)
         )
 
     async def one(self, agent: str | None, memory: int, *, trash: bool = False) -> MemoryView:

@@ -68,12 +68,14 @@ class Hearing:
     Args:
         supported: What it has spoken for already; it has one vote on each.
         contradicted: What it has spoken against.
+        echoed: What it has only repeated so far; once is enough to know that.
         told: What was put into its prompt.
         tool_results: What tools gave it before.
     """
 
     supported: frozenset[int] = frozenset()
     contradicted: frozenset[int] = frozenset()
+    echoed: frozenset[int] = frozenset()
     told: frozenset[int] = frozenset()
     tool_results: Sequence[str] = ()
 
@@ -120,7 +122,7 @@ def consequences(
     )
     by_id = {one.id: one for one in known}
     if isinstance(said, Quarantined):
-        return _held_back(said, saying, related)
+        return _held_back(said, saying, related, hearing)
     if (same := _first(related, Verdict.SAME)) is not None:
         return _said_again(said, saying, _survivor(by_id[same.candidate.id], by_id), hearing)
     live = [match for match in related if by_id[match.candidate.id].state in _OPEN]
@@ -184,11 +186,15 @@ def conflict_key(one: int, other: int) -> str:
 # What comes of it.
 
 
-def _held_back(said: Quarantined, saying: Saying, related: Sequence[Match]) -> list[Event]:
+def _held_back(
+    said: Quarantined, saying: Saying, related: Sequence[Match], hearing: Hearing
+) -> list[Event]:
     """Keep it until somebody has looked at it, unless it is known already, in whatever state."""
     same = _first(related, Verdict.SAME)
     if same is not None:
-        return [_noted(saying, Kind.ECHOED, same.candidate.id, said.reason.value)]
+        number = same.candidate.id
+        is_heard = number in hearing.supported | hearing.echoed
+        return [] if is_heard else [_noted(saying, Kind.ECHOED, number, said.reason.value)]
     held = _noted(saying, Kind.QUARANTINED, NEW, said.reason.value)
     return [_asserted(said, saying), held]
 
@@ -196,20 +202,28 @@ def _held_back(said: Quarantined, saying: Saying, related: Sequence[Match]) -> l
 def _said_again(said: Accepted, saying: Saying, same: Known, hearing: Hearing) -> list[Event]:
     if same.id in hearing.supported:
         return []
-    if same.state in _CLOSED:
-        # What an operator has put away does not come back by itself.
-        again = _noted(saying, Kind.CONTESTED, same.id, "said_again")
-        again = msgspec.structs.replace(again, target=conflict_key(same.id, 0))
-        return [_noted(saying, Kind.ECHOED, same.id, same.state.value), again]
-    if same.state is State.QUARANTINED:
-        return [_noted(saying, Kind.ECHOED, same.id, same.state.value)]
+    why = _no_support(said, saying, same, hearing)
+    if not why:
+        return [saying.draft(Kind.REINFORCED, same.id)]
+    if same.id in hearing.echoed:
+        return []
+    echoed = _noted(saying, Kind.ECHOED, same.id, why)
+    if same.state not in _CLOSED:
+        return [echoed]
+    # What an operator has put away does not come back by itself.
+    again = _noted(saying, Kind.CONTESTED, same.id, "said_again")
+    return [echoed, msgspec.structs.replace(again, target=conflict_key(same.id, 0))]
+
+
+def _no_support(said: Accepted, saying: Saying, same: Known, hearing: Hearing) -> str:
+    """Say why something that is said again does not support what is known; empty when it does."""
+    if same.state in _CLOSED or same.state is State.QUARANTINED:
+        return same.state.value
     if same.id in hearing.told and not is_fresh(
         said.text, said.service or "", hearing.tool_results
     ):
-        return [_noted(saying, Kind.ECHOED, same.id, "told")]
-    if saying.at < same.last_supported:
-        return [_noted(saying, Kind.ECHOED, same.id, "late")]
-    return [saying.draft(Kind.REINFORCED, same.id)]
+        return "told"
+    return "late" if saying.at < same.last_supported else ""
 
 
 def _contradicting(
@@ -217,8 +231,9 @@ def _contradicting(
 ) -> list[Event]:
     if saying.at < old.last_supported:
         # It was so once. What is known now was said later, and stays.
+        until = old.valid_from if saying.at < old.valid_from else old.last_supported
         closed = msgspec.structs.replace(
-            _asserted(said, saying), valid_to=milli_stamp(old.valid_from), other=old.id
+            _asserted(said, saying), valid_to=milli_stamp(until), other=old.id
         )
         return [closed]
     against = msgspec.structs.replace(

@@ -81,7 +81,9 @@ class Desk:
             ]
         elif value is not None:
             drafts.append(self._begun(Kind.CONFIDENCE_SET, agent, about, value=value))
-        drafts[0] = msgspec.structs.replace(drafts[0], key=key)
+        # The key is on what was made, so that it finds that again.
+        made = next(place for place, one in enumerate(drafts) if one.memory == about)
+        drafts[made] = msgspec.structs.replace(drafts[made], key=key)
         if wanted.pinned:
             drafts.append(self._begun(Kind.PINNED, agent, about))
         if not wanted.active:
@@ -135,7 +137,7 @@ class Desk:
             pinned=None if isinstance(change.pinned, msgspec.UnsetType) else change.pinned,
             expires=wording.expiry_if_given(change),
         )
-        return curating.edited(found, edit, self.by)
+        return curating.edited(found, edit, self.by, self.listening.profile)
 
     # Acts.
 
@@ -154,7 +156,7 @@ class Desk:
             case "merge":
                 return self._merged(found, asked.into)
             case "undo":
-                return self.undone(self._last_batch(memory))
+                return self._taken_back(memory)
             case "purge":
                 return self._purged(found, asked.confirm)
 
@@ -166,8 +168,11 @@ class Desk:
     def _purged(self, found: Observation, confirmed: str) -> list[Event]:
         if confirmed.strip() != f"purge {found.id}":
             raise wrong("confirm", f"its words will be gone for good: say `purge {found.id}`")
-        # The last event is the one that stays, so the others come before it.
-        return self._with_moot(curating.purged(found, self.by))[::-1]
+        # Conflicts say what two memories differ in, so each goes, also one that is over. The last
+        # event is the one that stays, so the others come before it.
+        mine = rows.conflicts_of(self.on, found.id, is_open=None)
+        over = [event for one in mine for event in conflicts.resolved(one, "moot", self.by)]
+        return [*over, *curating.purged(found, self.by)]
 
     def bulked(self, asked: BulkAsked) -> tuple[list[Event], list[BulkResult]]:
         """Do something to several memories, and say of each whether it can be done."""
@@ -227,14 +232,18 @@ class Desk:
             raise InvalidRequest("that was undone already")
         return curating.undone(left, self.by)
 
-    def _last_batch(self, memory: int) -> str:
-        """Return the last thing that an operator did to a memory and that stands."""
+    def _taken_back(self, memory: int) -> list[Event]:
+        """Take back the last thing that an operator did to a memory and that stands."""
         acts = [
             one
             for one in counted(event_rows.events_of(self.on, memory))
             if one.actor is Actor.OPERATOR and one.kind is not Kind.UNDONE
         ]
-        return acts[-1].batch if acts else ""
+        batch = acts[-1].batch if acts else ""
+        if any(one.kind is Kind.ASSERTED and one.batch == batch for one in acts):
+            # Without it there would be no such memory, and nothing to look at.
+            raise InvalidRequest(f"memory {memory} was only written down: retire it instead")
+        return self.undone(batch)
 
     # Conflicts and rejects.
 

@@ -69,27 +69,46 @@ def events_where(rows: Connection, where: str, *parameters: Value) -> list[Event
     return [event for event in found if event is not None]
 
 
-def about_conflicts(rows: Connection, events: Iterable[Event]) -> Iterator[Event]:
-    """Yield events about conflicts, also those that an event undoes or takes back."""
+def of_kinds(
+    rows: Connection, events: Iterable[Event], kinds: Collection[Kind]
+) -> Iterator[Event]:
+    """Yield events of some kinds, also those that an event undoes or takes back."""
     for event in events:
-        if event.kind in {Kind.CONTESTED, Kind.RESOLVED}:
+        if event.kind in kinds:
             yield event
         elif event.kind in {Kind.UNDONE, Kind.RETRACTED}:
             undone = events_where(rows, "id = ?", event.target)
-            yield from about_conflicts(rows, undone)
+            yield from of_kinds(rows, undone, kinds)
 
 
-def forget_words(rows: Connection, memory: int) -> list[str]:
-    """Drop the events of a purged observation but the one that says so; returns their ids."""
-    where = "memory_id = ? AND kind <> 'purged'"
-    ids = [one for (one,) in rows.rows(f"SELECT id FROM memory_events WHERE {where}", (memory,))]  # noqa: S608
-    rows.run(f"DELETE FROM memory_events WHERE {where}", (memory,))  # noqa: S608
-    return ids
+def with_words_of(rows: Connection, memory: int) -> list[Event]:
+    """Return the events that may have words of an observation, but for the one that purges it.
+
+    They are its own, what its conflicts said on their other sides, and the reject that it was.
+    """
+    own = events_where(rows, "memory_id = ? AND kind <> 'purged'", memory)
+    conflicts = {one.target for one in own if one.kind is Kind.CONTESTED}
+    rejects = {one.target for one in own if one.kind is Kind.TAKEN_UP}
+    return [
+        *own,
+        *(
+            one
+            for key in sorted(conflicts)
+            for one in events_where(rows, "target = ? AND kind = 'contested'", key)
+            if one.memory != memory
+        ),
+        *(one for key in sorted(rejects) for one in events_where(rows, "id = ?", key)),
+    ]
 
 
-def events_of_conflict(rows: Connection, key: str) -> list[Event]:
-    """Return what opened and resolved a conflict, in order, without what was taken back."""
-    found = events_where(rows, "target = ? AND kind IN ('contested', 'resolved')", key)
+def drop(rows: Connection, events: Iterable[Event]) -> None:
+    """Drop events, of which no line is left either."""
+    rows.run_each("DELETE FROM memory_events WHERE id = ?", [(one.id,) for one in events])
+
+
+def standing_about(rows: Connection, target: str, kinds: Collection[Kind]) -> list[Event]:
+    """Return the events of some kinds about a target, in order, without what was taken back."""
+    found = [one for one in events_where(rows, "target = ?", target) if one.kind in kinds]
     newest = found
     while newest:
         newest = [
@@ -100,5 +119,4 @@ def events_of_conflict(rows: Connection, key: str) -> list[Event]:
             )
         ]
         found = [*found, *newest]
-    standing = counted(in_order(found))
-    return [one for one in standing if one.kind in {Kind.CONTESTED, Kind.RESOLVED}]
+    return [one for one in counted(in_order(found)) if one.kind in kinds]

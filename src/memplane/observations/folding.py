@@ -17,6 +17,8 @@ from memplane.observations.model import Category, State
 from memplane.observations.normalising import norm_hash
 
 _SUPPORT: Final = frozenset({Kind.ASSERTED, Kind.REINFORCED, Kind.APPROVED})
+_VOUCHING: Final = frozenset({Kind.EDITED, Kind.CONFIDENCE_SET, Kind.PINNED, Kind.RESTORED})
+"""What an operator does only to an observation that is to be kept."""
 PURGED_TEXT: Final = "[purged]"
 NEVER: Final = "never"
 """What an edit says of an observation that is to expire no more."""
@@ -83,12 +85,12 @@ def observed(
     if purged is not None:
         return _purged(purged, words or purged)
     count = counted(events)
-    first = next((one for one in count if one.kind in _SUPPORT), None)
+    first = next((one for one in count if _stands_behind(one)), None)
     if words is None or first is None:
         return None
     found = _first(words, first, profile)
     for event in count:
-        if event is not first:
+        if event is not first or event.kind in _VOUCHING:
             found = _after(found, event, profile)
     return replace(
         found,
@@ -303,10 +305,16 @@ def open_conflicts(count: Iterable[Event]) -> set[str]:
     return found
 
 
+def _stands_behind(event: Event) -> bool:
+    """Say whether somebody wants an observation to be kept; agents do so by saying it."""
+    is_vouched = event.actor is Actor.OPERATOR and event.kind in _VOUCHING
+    return is_vouched or event.kind in _SUPPORT
+
+
 def _is_supported(events: Iterable[Event], forgotten: Collection[str]) -> bool:
     """Say whether anything that still counts speaks for it; an operator's word always does."""
     return any(
-        event.kind in _SUPPORT
+        _stands_behind(event)
         and (
             event.actor is Actor.OPERATOR
             or event.evidence is None

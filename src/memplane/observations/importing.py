@@ -62,7 +62,7 @@ class Importing:
         drafts = consequences(verdict, replace(saying, at=stood), known, Hearing())
         if drafts[0].kind is not Kind.ASSERTED and drafts[0].kind is not Kind.CONTRADICTED:
             return drafts
-        return [*self._as_it_was(drafts, line, created), *self._since(line, stood)]
+        return [*self._as_it_was(drafts, line, created), *self._since(line, created, stood)]
 
     def _judged(self, on: Connection, line: ImportedLine, saying: Saying) -> Verdict:
         """Judge a memory; one of another category is held back and not refused."""
@@ -121,7 +121,7 @@ class Importing:
             for one in drafts
         ]
 
-    def _since(self, line: ImportedLine, stood: datetime) -> list[Event]:
+    def _since(self, line: ImportedLine, created: datetime, stood: datetime) -> list[Event]:
         """Return what happened to it since: how long somebody stood behind it, its state."""
         value = wording.hundredths_if_given(line.confidence)
         then = milli_stamp(stood)
@@ -139,7 +139,7 @@ class Importing:
                 value=value,
             )
 
-        since = [event(Kind.CONFIDENCE_SET, value)] if value is not None else []
+        since = [event(Kind.CONFIDENCE_SET, value)] if stood > created else []
         if line.pinned:
             since.append(event(Kind.PINNED))
         match line.state:

@@ -8,12 +8,12 @@ from datetime import datetime
 
 import msgspec
 
+from memplane.ledger.heads import instant
 from memplane.observations import rows, session_rows
 from memplane.observations.confidence import Profile
 from memplane.observations.contract import Heard, HeardReceipt, HeardText
 from memplane.observations.deciding import LONGEST_QUOTE, Hearing, Saying, consequences, refusal
 from memplane.observations.events import Event, Evidence, Kind
-from memplane.observations.folding import moment_of
 from memplane.observations.gate import Redact, Rejected, Rules, Verdict, judge
 from memplane.observations.model import Source
 from memplane.observations.reading import Misread, Said, read, structured
@@ -105,7 +105,7 @@ def _statement(said: Said, text: HeardText, redact: Redact) -> Statement:
         offset=text.offset,
         digest=text.digest,
     )
-    return Statement(said, evidence, moment_of(text.at) if text.at else None)
+    return Statement(said, evidence, instant(text.at) if text.at else None)
 
 
 @dataclass(slots=True)

@@ -43,6 +43,12 @@ _EFFECTIVE: Final = (
     "MAX(0, MAX(0, (? - supported_ms) / ?) - weeks_charged)) END"
 )
 """What confidence is worth: given the decay, the moment less the grace, and the period."""
+_FOUND: Final = (
+    "(id IN (SELECT rowid FROM memories_text WHERE memories_text MATCH ?) "
+    "OR ' ' || observation LIKE ? OR service LIKE ?)"
+)
+"""The index knows words by their stems: `starting` is found there, `startin` only by its letters.
+"""
 _KEYS: Final[Mapping[str, str]] = {
     "confidence": "effective",
     "updated": "updated_at",
@@ -148,9 +154,10 @@ def _filtered(agent: str | None, asked: ListAsked) -> _Where:
     for name, value in plain.items():
         if value is not None:
             where.add(f"{name} = ?", value)
-    if words := _words(asked.q):
-        where.add("id IN (SELECT rowid FROM memories_text WHERE memories_text MATCH ?)", words)
-    elif asked.q.strip():
+    words = _words(asked.q)
+    for word in words:
+        where.add(_FOUND, f'"{word}"*', f"% {word}%", f"%{word}%")
+    if asked.q.strip() and not words:
         where.add("0")  # nothing is found by signs alone
     return where
 
@@ -172,10 +179,9 @@ def _quoted(states: Iterable[State]) -> str:
     return ", ".join(f"'{one}'" for one in sorted(states))
 
 
-def _words(text: str) -> str:
-    """Write a search for the text index: each word has to be there, or begin a word that is."""
-    words = "".join(one if one.isalnum() else " " for one in text[:_LONGEST_SEARCH]).split()
-    return " AND ".join(f'"{word}"*' for word in words)
+def _words(text: str) -> list[str]:
+    """Return the words of a search: each has to be there, or begin a word that is."""
+    return "".join(one if one.isalnum() else " " for one in text[:_LONGEST_SEARCH]).split()
 
 
 def _written(cursor: _Cursor) -> str:

@@ -17,10 +17,11 @@ from memplane.observations.confidence import Profile, Standing
 from memplane.observations.conflicts import Conflict, conflict_of
 from memplane.observations.deciding import Known
 from memplane.observations.event_rows import (
-    about_conflicts,
+    drop,
     events_of,
-    events_of_conflict,
     keep,
+    of_kinds,
+    standing_about,
 )
 from memplane.observations.events import Event, Kind
 from memplane.observations.folding import Observation, counted, moment_of, observed
@@ -41,6 +42,7 @@ COLUMNS: Final = (
     "recorded_at, valid_to, retired_at, superseded_by, expires_at, contested, unsupported, "
     "reason, flags"
 )
+_ABOUT_CONFLICTS: Final = frozenset({Kind.CONTESTED, Kind.RESOLVED})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -51,11 +53,28 @@ def take_in(rows: Connection, events: Iterable[Event], profile: Profile) -> int:
         session_rows.note(rows, event)
     for memory in sorted({one.memory for one in new if one.memory}):
         fold(rows, memory, profile)
-    _fold_conflicts(rows, {one.target for one in about_conflicts(rows, new)})
+    fold_about(rows, new)
     return len(new)
 
 
 # What is folded out of them.
+
+
+def fold_about(rows: Connection, events: Sequence[Event]) -> None:
+    """Fold anew the conflicts and the rejects that events are about."""
+    _fold_conflicts(rows, {one.target for one in of_kinds(rows, events, _ABOUT_CONFLICTS)})
+    taken = {one.target for one in of_kinds(rows, events, {Kind.TAKEN_UP})}
+    session_rows.fold_rejects(rows, taken)
+
+
+def forget_words(rows: Connection, memory: int, events: Sequence[Event], profile: Profile) -> None:
+    """Leave nothing of what events said of an observation that was purged."""
+    drop(rows, events)
+    for one in sorted({memory, *(one.memory for one in events if one.memory)}):
+        fold(rows, one, profile)
+    fold_about(rows, events)
+    rejects = [(one.id,) for one in events if one.kind is Kind.REJECTED]
+    rows.run_each("DELETE FROM memory_rejects WHERE id = ?", rejects)
 
 
 def fold(rows: Connection, memory: int, profile: Profile) -> Observation | None:
@@ -349,7 +368,7 @@ def _highest(rows: Connection, sql: str) -> int:
 
 def _fold_conflicts(rows: Connection, keys: Iterable[str]) -> None:
     for key in keys:
-        found = conflict_of(key, events_of_conflict(rows, key))
+        found = conflict_of(key, standing_about(rows, key, _ABOUT_CONFLICTS))
         rows.run("DELETE FROM conflicts WHERE id = ?", (key,))
         if found is not None:
             rows.run(
@@ -375,13 +394,14 @@ def conflicts(
     return [_conflict(row) for row in rows.rows(sql, (agent, agent, is_open, is_open))]
 
 
-def conflicts_of(rows: Connection, memory: int) -> list[Conflict]:
-    """Return the open conflicts of an observation."""
+def conflicts_of(rows: Connection, memory: int, *, is_open: bool | None = True) -> list[Conflict]:
+    """Return the conflicts of an observation."""
     sql = (
         "SELECT id, agent, kind, memory_a, memory_b, signals, sessions, opened_at, is_open, "
-        "resolution FROM conflicts WHERE is_open = 1 AND (memory_a = ? OR memory_b = ?)"
+        "resolution FROM conflicts WHERE (? IS NULL OR is_open = ?) "
+        "AND (memory_a = ? OR memory_b = ?) ORDER BY opened_at, id"
     )
-    return [_conflict(row) for row in rows.rows(sql, (memory, memory))]
+    return [_conflict(row) for row in rows.rows(sql, (is_open, is_open, memory, memory))]
 
 
 def _conflict(row: Row) -> Conflict:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from memplane.observations.contract import InjectionView, RejectView, SessionView
 from memplane.observations.deciding import Hearing
-from memplane.observations.event_rows import events_where
+from memplane.observations.event_rows import events_where, standing_about
 from memplane.observations.events import Event, Kind
 from memplane.observations.views import reject_view
 from memplane.records.store import Connection, Row
 
-_VOTES: Final = frozenset({Kind.ASSERTED, Kind.REINFORCED, Kind.CONTRADICTED})
 _SPOKEN: Final = frozenset({Kind.ASSERTED, Kind.REINFORCED, Kind.ECHOED})
 
 
@@ -31,11 +30,6 @@ def note(rows: Connection, event: Event) -> None:
             _reject(rows, event)
         case Kind.RETRACTED:
             rows.run("DELETE FROM memory_rejects WHERE id = ?", (event.target,))
-        case Kind.TAKEN_UP:
-            rows.run(
-                "UPDATE memory_rejects SET accepted_as = ? WHERE id = ?",
-                (event.memory, event.target),
-            )
         case _:
             return
 
@@ -100,6 +94,14 @@ def _reject(rows: Connection, event: Event) -> None:
     )
 
 
+def fold_rejects(rows: Connection, ids: Iterable[str]) -> None:
+    """Note what rejects were accepted as, as far as that was not undone."""
+    for reject_id in ids:
+        taken = [one.memory for one in standing_about(rows, reject_id, {Kind.TAKEN_UP})]
+        sql = "UPDATE memory_rejects SET accepted_as = ? WHERE id = ?"
+        rows.run(sql, (taken[-1] if taken else None, reject_id))
+
+
 def rejects(rows: Connection, agent: str | None, limit: int) -> list[RejectView]:
     """Return what was said and is not remembered, the newest first."""
     sql = (
@@ -127,14 +129,15 @@ def _reject_of(row: Row) -> RejectView:
 
 def hearing(rows: Connection, session: int, tool_results: Sequence[str]) -> Hearing:
     """Return what a session has said and was told so far."""
-    votes: dict[Kind, set[int]] = {Kind.REINFORCED: set(), Kind.CONTRADICTED: set()}
-    for event in _standingevents_where(rows, session):
-        if event.kind in _VOTES and event.memory:
-            against = event.kind is Kind.CONTRADICTED
-            votes[Kind.CONTRADICTED if against else Kind.REINFORCED].add(event.memory)
+    events = _standing_events(rows, session)
+
+    def about(*kinds: Kind) -> frozenset[int]:
+        return frozenset(one.memory for one in events if one.kind in kinds)
+
     return Hearing(
-        supported=frozenset(votes[Kind.REINFORCED]),
-        contradicted=frozenset(votes[Kind.CONTRADICTED]),
+        supported=about(Kind.ASSERTED, Kind.REINFORCED),
+        contradicted=about(Kind.CONTRADICTED),
+        echoed=about(Kind.ECHOED),
         told=frozenset(told(rows, session)),
         tool_results=tool_results,
     )
@@ -148,7 +151,7 @@ def told(rows: Connection, session: int) -> list[int]:
 
 def spoken(rows: Connection, session: int) -> int:
     """Return how many assertions a session has made that were taken."""
-    return sum(one.kind in _SPOKEN for one in _standingevents_where(rows, session))
+    return sum(one.kind in _SPOKEN for one in _standing_events(rows, session))
 
 
 def refused(rows: Connection, session: int) -> set[tuple[str, str, str, str]]:
@@ -157,7 +160,7 @@ def refused(rows: Connection, session: int) -> set[tuple[str, str, str, str]]:
     return {(row[0], row[1], row[2], row[3]) for row in rows.rows(sql, (session,))}
 
 
-def _standingevents_where(rows: Connection, session: int) -> list[Event]:
+def _standing_events(rows: Connection, session: int) -> list[Event]:
     if not session:
         return []
     events = events_where(rows, "session_id = ? ORDER BY at, id", session)

@@ -32,6 +32,7 @@ from memplane.observations.contract import (
 from memplane.observations.curating import OURSELVES, Operator
 from memplane.observations.deciding import Saying
 from memplane.observations.events import Actor, Event, Kind, Receipt, SessionFacts
+from memplane.observations.folding import observed
 from memplane.observations.learning import Listening, Outcome, Statement, statements, with_entry
 from memplane.observations.prompt import Contested, Prompt, prompt_of
 from memplane.observations.wording import wrong
@@ -204,9 +205,16 @@ class Sessions:
         """Take back what messages said, and the conflicts of what is gone with them."""
         events = event_rows.events_of_messages(on, session, messages)
         system = Operator(name=OURSELVES, at=now, actor=Actor.SYSTEM)
-        gone = {one.memory for one in events if one.kind is Kind.ASSERTED}
-        over = {one.key: one for memory in sorted(gone) for one in rows.conflicts_of(on, memory)}
-        return [*curating.retracted(events, now), *conflicts.moot(over.values(), system)]
+        drafts = curating.retracted(events, now)
+
+        def is_gone(memory: int) -> bool:
+            after = [*event_rows.events_of(on, memory), *drafts]
+            return observed(after, self.listening.profile) is None
+
+        said = sorted({one.memory for one in events if one.kind is Kind.ASSERTED})
+        gone = [memory for memory in said if is_gone(memory)]
+        over = {one.key: one for memory in gone for one in rows.conflicts_of(on, memory)}
+        return [*drafts, *conflicts.moot(over.values(), system)]
 
     async def end(self, agent: str, session: int, ended: SessionEnded) -> SessionView:
         """End a session."""

@@ -154,9 +154,11 @@ class Writer:
         Raises:
             LedgerError: It failed, and some may be left. The same again goes on.
         """
-        ids = await self.records.write(partial(event_rows.forget_words, memory=memory))
-        await self._erase_lines(agent, ids)
-        await self.records.write(partial(rows.fold, memory=memory, profile=self.profile))
+        events = await self.records.read(partial(event_rows.with_words_of, memory=memory))
+        # The lines go first: while rows are left, the next start knows that this is not over.
+        await self._erase_lines(agent, [one.id for one in events])
+        forget = partial(rows.forget_words, memory=memory, events=events, profile=self.profile)
+        await self.records.write(forget)
 
     async def _erase_lines(self, agent: str, ids: Sequence[str]) -> None:
         folder = AgentFolder(self.root, agent)
