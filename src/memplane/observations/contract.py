@@ -116,6 +116,22 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
     undone: bool = False
 
 
+class CoursePoint(msgspec.Struct, frozen=True, kw_only=True):
+    """How sure we were at a moment, and what happened then."""
+
+    at: str
+    value: float
+    kind: str
+
+
+class Course(msgspec.Struct, frozen=True, kw_only=True):
+    """How sure we were over time, and how that goes on if nothing else happens."""
+
+    points: tuple[CoursePoint, ...]
+    forecast: tuple[CoursePoint, ...]
+    threshold: float
+
+
 class EvidenceView(msgspec.Struct, frozen=True, kw_only=True):
     """What speaks for a memory or against it; `void` when its ledger entry was forgotten."""
 
@@ -251,6 +267,31 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """How many active ones go inactive within a week."""
 
 
+class Facet(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that lists can be narrowed to, and how many memories that would leave."""
+
+    value: str
+    count: int
+
+
+class Facets(msgspec.Struct, frozen=True, kw_only=True):
+    """What a list can be narrowed to; each count is under all other filters of the list.
+
+    A service of `general` is none in particular. `stale` counts active ones that fade within a
+    week.
+    """
+
+    agent: tuple[Facet, ...]
+    service: tuple[Facet, ...]
+    category: tuple[Facet, ...]
+    state: tuple[Facet, ...]
+    tier: tuple[Facet, ...]
+    origin: tuple[Facet, ...]
+    contested: int
+    pinned: int
+    stale: int
+
+
 class ChangeTold(msgspec.Struct, frozen=True, kw_only=True):
     """That something happened, for those who watch; `seq` is where to go on after it."""
 
@@ -280,6 +321,7 @@ class ListAsked(msgspec.Struct, frozen=True, kw_only=True):
     origin: str | None = None
     contested: bool | None = None
     pinned: bool | None = None
+    stale: bool | None = None
     session: int | None = None
     q: str = ""
     sort: Sort = "confidence"
@@ -584,6 +626,10 @@ class OperationalMemory(Protocol):
         """Return all that happened to a memory, the oldest first."""
         ...
 
+    async def course(self, agent: str | None, memory: int) -> Course:
+        """Return how sure we were of a memory over time."""
+        ...
+
     async def evidence(self, agent: str | None, memory: int) -> Sequence[EvidenceView]:
         """Return what speaks for a memory and against it, the oldest first."""
         ...
@@ -656,6 +702,14 @@ class OperationalMemory(Protocol):
 
     async def services(self, agent: str | None) -> Sequence[ServiceView]:
         """Return what memories are about, in the order of their names; general comes last."""
+        ...
+
+    async def facets(self, agent: str | None, asked: ListAsked) -> Facets:
+        """Count what a list can be narrowed to.
+
+        Raises:
+            InvalidRequest: There is no such state.
+        """
         ...
 
     async def stats(self, agent: str | None) -> Stats:

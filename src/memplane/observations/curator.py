@@ -40,8 +40,10 @@ from memplane.observations.contract import (
     BulkResult,
     ChangeTold,
     ConflictView,
+    Course,
     EventView,
     EvidenceView,
+    Facets,
     Heard,
     HeardReceipt,
     ImportAsked,
@@ -64,6 +66,7 @@ from memplane.observations.contract import (
     SessionWanted,
     Stats,
 )
+from memplane.observations.course import course_of
 from memplane.observations.curating import OURSELVES, Operator
 from memplane.observations.desk import Desk, subject_of
 from memplane.observations.events import Event, Kind
@@ -130,6 +133,11 @@ class Curator:
         events = await self._of(agent, memory, event_rows.events_of)
         return tuple(views.timeline(events, self._listening.profile))
 
+    async def course(self, agent: str | None, memory: int) -> Course:
+        now = await self._swept()
+        events = await self._of(agent, memory, event_rows.events_of)
+        return course_of(events, self._listening.profile, now)
+
     async def evidence(self, agent: str | None, memory: int) -> Sequence[EvidenceView]:
         def looked_up(on: Connection, number: int) -> list[EvidenceView]:
             events = counted(event_rows.events_of(on, number))
@@ -154,6 +162,10 @@ class Curator:
 
     async def services(self, agent: str | None) -> Sequence[ServiceView]:
         return tuple(await self._records.read(lambda on: listing.services(on, agent)))
+
+    async def facets(self, agent: str | None, asked: ListAsked) -> Facets:
+        now = await self._swept()
+        return await self._records.read(lambda on: listing.facets(on, agent, asked, now=now))
 
     async def stats(self, agent: str | None) -> Stats:
         now = await self._swept()

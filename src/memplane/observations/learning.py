@@ -17,6 +17,7 @@ from memplane.observations.events import Event, Evidence, Kind
 from memplane.observations.gate import Redact, Rejected, Rules, Verdict, judge
 from memplane.observations.model import Source
 from memplane.observations.reading import Misread, Said, read, structured
+from memplane.observations.reasons import Reason
 from memplane.observations.views import reject_view
 from memplane.records.store import Connection
 
@@ -65,6 +66,9 @@ class Listening:
         said = verdict.said
         key = verdict.reason.value, said.category, said.service, said.text
         if saying.session and key in session_rows.refused(on, saying.session):
+            return []
+        is_one_more = verdict.reason is Reason.SESSION_CAP
+        if is_one_more and session_rows.has_said(on, saying.session, said):
             return []
         return [refusal(verdict, saying)]
 

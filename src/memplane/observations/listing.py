@@ -21,6 +21,8 @@ from memplane.observations.confidence import Profile
 from memplane.observations.contract import (
     MOST_LISTED,
     ChangeTold,
+    Facet,
+    Facets,
     ListAsked,
     MemoryPage,
     ServiceView,
@@ -98,7 +100,7 @@ def page(
         raise InvalidRequest(f"a page has 0 to {MOST_LISTED} memories, from offset 0 on")
     cursor = _read(asked) if asked.cursor else None
     moment = _moment(cursor.at) if cursor else now
-    where = _filtered(agent, asked)
+    where = _filtered(agent, asked, now)
     counting = f"SELECT COUNT(*) FROM memories WHERE {where}"  # noqa: S608 - our own words
     total = next(iter(rows.rows(counting, where.values)))[0]
     key, order = _KEYS[asked.sort], "DESC" if asked.descending else "ASC"
@@ -135,7 +137,7 @@ def _worth(moment: datetime, profile: Profile) -> tuple[int, int, int]:
     return profile.decay, since_1970(moment - profile.grace), profile.period // millisecond
 
 
-def _filtered(agent: str | None, asked: ListAsked) -> _Where:
+def _filtered(agent: str | None, asked: ListAsked, now: datetime) -> _Where:
     where = _Where()
     where.add("(? IS NULL OR agent = ?)", agent, agent)
     where.add(_states(asked.state))
@@ -154,6 +156,9 @@ def _filtered(agent: str | None, asked: ListAsked) -> _Where:
     for name, value in plain.items():
         if value is not None:
             where.add(f"{name} = ?", value)
+    if asked.stale is not None:
+        soon = milli_stamp(now + _SOON)
+        where.add(f"{'' if asked.stale else 'NOT '}(active AND COALESCE(fades_at <= ?, 0))", soon)
     words = _words(asked.q)
     for word in words:
         where.add(_FOUND, f'"{word}"*', f"% {word}%", f"%{word}%")
@@ -219,6 +224,38 @@ def services(rows: Connection, agent: str | None) -> list[ServiceView]:
         ServiceView(service=name, memories=memories, active=active)
         for name, memories, active in rows.rows(sql, (agent, agent))
     ]
+
+
+def facets(rows: Connection, agent: str | None, asked: ListAsked, *, now: datetime) -> Facets:
+    """Count what a list can be narrowed to."""
+
+    def by(column: str, **without: object) -> tuple[Facet, ...]:
+        rest = msgspec.structs.replace(asked, **without)
+        where = _filtered(None if "agent" in column else agent, rest, now)
+        sql = (
+            f"SELECT {column}, COUNT(*) FROM memories WHERE {where} "  # noqa: S608
+            "GROUP BY 1 ORDER BY 2 DESC, 1"
+        )
+        return tuple(
+            Facet(value=str(value), count=number) for value, number in rows.rows(sql, where.values)
+        )
+
+    def counted(**wanted: object) -> int:
+        where = _filtered(agent, msgspec.structs.replace(asked, **wanted), now)
+        sql = f"SELECT COUNT(*) FROM memories WHERE {where}"  # noqa: S608
+        return int(next(iter(rows.rows(sql, where.values)))[0])
+
+    return Facets(
+        agent=by("agent"),
+        service=by(f"COALESCE(service, '{GENERAL}')", service=None),
+        category=by("category", category=None),
+        state=by("state", state=ANY),
+        tier=by("tier", tier=None),
+        origin=by("origin", origin=None),
+        contested=counted(contested=True),
+        pinned=counted(pinned=True),
+        stale=counted(stale=True),
+    )
 
 
 def stats(rows: Connection, agent: str | None, *, now: datetime, profile: Profile) -> Stats:

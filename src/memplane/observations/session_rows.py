@@ -8,9 +8,10 @@ from typing import Final
 import msgspec
 
 from memplane.observations.contract import InjectionView, RejectView, SessionView
-from memplane.observations.deciding import Hearing
+from memplane.observations.deciding import LONGEST_QUOTE, Hearing
 from memplane.observations.event_rows import events_where, standing_about
 from memplane.observations.events import Event, Kind
+from memplane.observations.model import Assertion
 from memplane.observations.views import reject_view
 from memplane.records.store import Connection, Row
 
@@ -152,6 +153,17 @@ def told(rows: Connection, session: int) -> list[int]:
 def spoken(rows: Connection, session: int) -> int:
     """Return how many assertions a session has made that were taken."""
     return sum(one.kind in _SPOKEN for one in _standing_events(rows, session))
+
+
+def has_said(rows: Connection, session: int, said: Assertion) -> bool:
+    """Say whether a session has said something in these words before, and it was taken."""
+    quote = said.text[:LONGEST_QUOTE]
+    sql = "SELECT 1 FROM memories WHERE id = ? AND category = ? AND service IS ?"
+    return any(
+        any(True for _ in rows.rows(sql, (one.memory, said.category, said.service or None)))
+        for one in _standing_events(rows, session)
+        if one.evidence is not None and one.evidence.quote == quote
+    )
 
 
 def refused(rows: Connection, session: int) -> set[tuple[str, str, str, str]]:

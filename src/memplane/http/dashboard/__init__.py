@@ -1,0 +1,1 @@
+"""Pages for operators: what the agents know, and putting it right."""

@@ -1,0 +1,129 @@
+"""The list of memories as an address says it: filters, order, groups, links (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, cast, get_args
+from urllib.parse import urlencode
+
+from memplane.errors import InvalidRequest
+from memplane.observations.contract import ListAsked, Sort
+from memplane.observations.model import Category
+
+PAGE: Final = 50
+_NAMES: Final = (
+    *("q", "agent", "service", "category", "state", "tier", "origin"),
+    *("contested", "pinned", "stale", "sort", "dir", "group"),
+)
+_GROUPS: Final = frozenset({"", "service", "category"})
+_FALLING: Final = frozenset({"confidence", "updated", "created"})
+"""What is sorted from the highest to the lowest unless somebody wants it otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What the address of a list says; what is not said is left out."""
+
+    said: Mapping[str, str]
+    cursor: str = ""
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> Listed:
+        """Read an address; names that mean nothing are passed over."""
+        said = {name: query[name] for name in _NAMES if query.get(name)}
+        return cls(said, query.get("cursor", ""))
+
+    @property
+    def agent(self) -> str | None:
+        """Whose memories; None is everybody's."""
+        return self.said.get("agent")
+
+    @property
+    def sort(self) -> str:
+        """What it is sorted by."""
+        return self.said.get("sort", "confidence")
+
+    @property
+    def descending(self) -> bool:
+        """Whether the highest comes first."""
+        return self.said.get("dir", "desc" if self.sort in _FALLING else "asc") == "desc"
+
+    @property
+    def group(self) -> str:
+        """What rows stand together by."""
+        group = self.said.get("group", "")
+        return group if group in _GROUPS else ""
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether anything is filtered out."""
+        return bool(self.said.keys() - {"sort", "dir", "group"})
+
+    def asked(self, limit: int = PAGE) -> ListAsked:
+        """Return what memory is asked for.
+
+        Raises:
+            InvalidRequest: The address asks for something that there is not.
+        """
+        said = self.said
+        if self.sort not in get_args(Sort):
+            raise InvalidRequest(f"memories cannot be sorted by {self.sort!r}")
+        return ListAsked(
+            service=said.get("service"),
+            category=_category(said.get("category")),
+            state=said.get("state"),
+            tier=_number(said.get("tier")),
+            origin=said.get("origin"),
+            contested=True if said.get("contested") else None,
+            pinned=True if said.get("pinned") else None,
+            stale=True if said.get("stale") else None,
+            q=said.get("q", ""),
+            sort=cast("Sort", self.sort),
+            descending=self.descending,
+            limit=limit,
+            cursor=self.cursor,
+        )
+
+    def link(self, **changes: str | None) -> str:
+        """Return the address of the same list with something else said; None leaves it out."""
+        said = {**self.said, **{name: value or "" for name, value in changes.items()}}
+        words = urlencode({name: value for name, value in said.items() if value})
+        return f"/memories?{words}" if words else "/memories"
+
+    def toggled(self, name: str, value: str) -> str:
+        """Return the address with a filter set, or without it where it is set already."""
+        return self.link(**{name: None if self.said.get(name) == value else value})
+
+    def sorted_by(self, sort: str) -> str:
+        """Return the address sorted by something, or the other way around."""
+        down = sort in _FALLING
+        if sort == self.sort:
+            down = not self.descending
+        return self.link(sort=sort, dir="desc" if down else "asc")
+
+    def aria_sort(self, sort: str) -> str:
+        """Say how a column is sorted, for those who do not see it."""
+        if sort != self.sort:
+            return "none"
+        return "descending" if self.descending else "ascending"
+
+    def more(self, cursor: str) -> str:
+        """Return the address of the next page."""
+        return self.link(cursor=cursor)
+
+
+def _category(name: str | None) -> Category | None:
+    if name is None:
+        return None
+    if name not in {one.value for one in Category}:
+        raise InvalidRequest(f"there is no category {name!r}")
+    return Category(name)
+
+
+def _number(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise InvalidRequest(f"{text!r} is no tier")
+    return int(text)

@@ -1,0 +1,100 @@
+"""Rendering: templates, the headers of every page, and what all pages share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from memplane.http.dashboard import shown
+from memplane.http.dashboard.assets import asset_path
+from memplane.http.dashboard.browsers import Browser
+from memplane.version import VERSION
+
+SAFE: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    # With no-referrer a browser says of its own forms that they come from nowhere.
+    "Referrer-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
+NAVIGATION: Final = (
+    ("/", "Overview"),
+    ("/memories", "Memories"),
+    ("/conflicts", "Conflicts"),
+    ("/preview", "Prompt"),
+    ("/lab", "Recall lab"),
+    ("/turns", "Turns"),
+    ("/audit", "Audit"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A request of a browser that is signed in."""
+
+    request: Request
+    browser: Browser
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a page asks for a part of itself."""
+        return "hx-request" in self.request.headers
+
+    def page(self, template: str, code: int = 200, /, **values: object) -> Response:
+        """Answer with a page, or with a part of one."""
+        return rendered(
+            template, code, csrf=self.browser.csrf, here=self._here, theme=self._theme, **values
+        )
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """What stands behind the address."""
+        return dict(self.request.query_params)
+
+    @property
+    def _theme(self) -> str:
+        chosen = self.request.cookies.get("memplane_theme", "")
+        return chosen if chosen in {"light", "dark"} else "system"
+
+    @property
+    def _here(self) -> str:
+        return self.request.url.path
+
+
+def rendered(template: str, code: int = 200, /, **values: object) -> Response:
+    """Answer with a template."""
+    text = _environment().get_template(template).render(**values)
+    return HTMLResponse(text, code, headers=SAFE)
+
+
+def go_to(path: str) -> Response:
+    """Send the browser on to another page, after a form."""
+    return RedirectResponse(path, 303, headers=SAFE)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("memplane.http.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(
+        asset=asset_path, navigation=NAVIGATION, version=VERSION, shown=shown
+    )
+    environment.filters.update(
+        ago=shown.ago, visible=shown.visible, sure=shown.sure, number=shown.number
+    )
+    return environment

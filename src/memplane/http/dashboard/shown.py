@@ -1,0 +1,79 @@
+"""How things are shown to people: ages, numbers, differences between texts (pure)."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+_STEPS: Final = (
+    (60, 1, "s"),
+    (3600, 60, "min"),
+    (86_400, 3600, "h"),
+    (86_400 * 60, 86_400, "d"),
+    (86_400 * 730, 86_400 * 30, "months"),
+)
+_YEAR: Final = 86_400 * 365
+_WORDS: Final = re.compile(r"\s+|[^\s]+")
+_UNSEEN: Final = frozenset({"Cf", "Cc", "Co", "Cs", "Zl", "Zp"})
+
+
+def ago(stamp: str | None, now: datetime) -> str:
+    """Say how long ago something was, or how long it will be: `3 d ago`, `in 2 h`."""
+    if not stamp:
+        return "never"
+    seconds = (now - datetime.fromisoformat(stamp).astimezone(UTC)).total_seconds()
+    span = abs(seconds)
+    if span < 5:  # noqa: PLR2004 - nobody counts these
+        return "now"
+    text = next(
+        (f"{int(span // unit)} {name}" for below, unit, name in _STEPS if span < below),
+        f"{int(span // _YEAR)} years",
+    )
+    return f"{text} ago" if seconds > 0 else f"in {text}"
+
+
+def sure(confidence: float) -> str:
+    """Write a confidence: 0.9, 0.95, 1.0."""
+    return f"{confidence:.2f}".removesuffix("0")
+
+
+def number(value: float) -> str:
+    """Write a number with thousands apart."""
+    return f"{value:,}"
+
+
+def visible(text: str) -> str:
+    """Return a text in which nothing hides: what cannot be seen is shown as a code."""
+    return "".join(
+        one
+        if unicodedata.category(one) not in _UNSEEN or one == "\n"
+        else f"\u27e8{ord(one):04X}\u27e9"
+        for one in text
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of two texts: in both, only in the old one, or only in the new one."""
+
+    text: str
+    change: Literal["same", "gone", "new"]
+
+
+def word_diff(old: str, new: str) -> Iterator[Piece]:
+    """Tell two texts apart, word by word."""
+    before, after = _WORDS.findall(old), _WORDS.findall(new)
+    matcher = difflib.SequenceMatcher(a=before, b=after, autojunk=False)
+    for kind, first, last, start, end in matcher.get_opcodes():
+        if kind == "equal":
+            yield Piece("".join(before[first:last]), "same")
+            continue
+        if last > first:
+            yield Piece("".join(before[first:last]), "gone")
+        if end > start:
+            yield Piece("".join(after[start:end]), "new")

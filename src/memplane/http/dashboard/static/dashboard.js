@@ -1,0 +1,181 @@
+// What pages do besides what htmx does: keys, ticks, toasts, the theme, and news as they happen.
+"use strict";
+
+const $ = (selector, from = document) => from.querySelector(selector);
+const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
+const isTyping = (element) =>
+  element instanceof HTMLElement &&
+  (element.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName)) &&
+  element.type !== "checkbox";
+
+// A code behind the address signs in by itself; it is never sent as a part of an address.
+function signIn() {
+  const form = $("[data-login]");
+  const code = decodeURIComponent(location.hash.slice(1));
+  if (!form || !code) return;
+  history.replaceState(null, "", location.pathname);
+  form.elements.code.value = code;
+  if (!form.elements.code.hasAttribute("aria-invalid")) form.submit();
+}
+
+function switchTheme() {
+  const root = document.documentElement;
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const now = root.dataset.theme === "system" ? (dark ? "dark" : "light") : root.dataset.theme;
+  root.dataset.theme = now === "dark" ? "light" : "dark";
+  document.cookie = `memplane_theme=${root.dataset.theme}; path=/; max-age=31536000; samesite=strict`;
+}
+
+// Ticks.
+function countTicks() {
+  const bar = $("[data-bulk-bar]");
+  if (!bar) return;
+  const ticked = $$('input[name="ids"]:checked').length;
+  bar.classList.toggle("on", ticked > 0);
+  $("[data-bulk-count]", bar).textContent = `${ticked} ticked:`;
+  if (!ticked) $("#bulk-confirm")?.replaceChildren();
+}
+
+// Toasts go after a while; those with something to undo stay longer, and all stay while looked at.
+function watchToasts() {
+  for (const toast of $$("[data-toast]:not([data-seen])")) {
+    toast.dataset.seen = "";
+    const lasts = $("[data-undo]", toast) ? 20000 : 6000;
+    let timer = setTimeout(() => toast.remove(), lasts);
+    toast.addEventListener("pointerenter", () => clearTimeout(timer));
+    toast.addEventListener("focusin", () => clearTimeout(timer));
+    toast.addEventListener("pointerleave", () => { timer = setTimeout(() => toast.remove(), lasts); });
+  }
+}
+
+// Keys.
+let at = -1;
+const rows = () => $$("tr[data-memory]");
+function go(step) {
+  const all = rows();
+  if (!all.length) return;
+  at = Math.min(Math.max(at + step, 0), all.length - 1);
+  all[at].focus();
+  all[at].scrollIntoView({ block: "nearest" });
+}
+function onRow(act) {
+  const row = document.activeElement?.closest?.("tr[data-memory]") ?? rows()[at];
+  if (row) act(row);
+}
+const keys = {
+  "/": () => $("#q")?.focus(),
+  j: () => go(1),
+  k: () => go(-1),
+  e: () => onRow((row) => $('[data-act="edit"]', row)?.click()),
+  x: () => onRow((row) => $('input[name="ids"]', row)?.click()),
+  p: () => onRow((row) => $('[data-act="pin"]', row)?.click()),
+  "#": () => onRow((row) => $('[data-act="retire"]', row)?.click()),
+  u: () => $$("[data-undo]").at(-1)?.click(),
+  "?": () => $("#help")?.showModal(),
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") {
+    const editing = document.activeElement?.closest?.("[data-editing]");
+    if (editing) $("[data-cancel]", editing)?.click();
+    else if (isTyping(document.activeElement)) document.activeElement.blur();
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(document.activeElement)) return;
+  const act = keys[event.key];
+  if (act) {
+    event.preventDefault();
+    act();
+  }
+});
+
+document.addEventListener("click", (event) => {
+  const on = (selector) => event.target.closest(selector);
+  if (on("[data-theme-toggle]")) switchTheme();
+  if (on("[data-help]")) $("#help").showModal();
+  if (on("[data-dismiss]")) $("#bulk-confirm")?.replaceChildren();
+  if (on("[data-new]")) refreshList();
+  if (on("[data-open-add]")) {
+    $("#add")?.classList.add("open");
+    $("#add-observation")?.focus();
+  }
+});
+
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-tick-all]")) {
+    for (const box of $$('input[name="ids"]')) box.checked = event.target.checked;
+  }
+  if (event.target.matches('[data-tick-all], input[name="ids"]')) countTicks();
+});
+
+// After a part of the page was replaced, the focus goes where it was, or into the new form.
+let focused = null;
+document.addEventListener("htmx:beforeSwap", () => {
+  focused = document.activeElement?.closest?.("tr[data-memory]")?.id ?? null;
+});
+document.addEventListener("htmx:afterSettle", () => {
+  const form = $("[data-editing] [data-first]");
+  if (form && !document.activeElement?.closest?.("[data-editing]") && focused) form.focus();
+  else if (focused && !document.activeElement?.closest?.("tr[data-memory]")) {
+    document.getElementById(focused)?.focus();
+  }
+  focused = null;
+  countTicks();
+  watchToasts();
+});
+document.addEventListener("htmx:responseError", (event) => say(event.detail.xhr.status === 401
+  ? "You are signed out. Load the page again." : "That did not work. Load the page again."));
+document.addEventListener("htmx:sendError", () => say("memplane does not answer."));
+
+function say(words) {
+  const toast = document.createElement("div");
+  toast.className = "toast";
+  toast.dataset.toast = "";
+  toast.textContent = words;
+  $("#toasts")?.append(toast);
+  watchToasts();
+}
+
+// News: rows are replaced as they change, never one that somebody edits; new ones are counted.
+const news = new Set();
+function hear(told) {
+  if (!told.memory_id || !$("[data-list]")) return;
+  const row = document.getElementById(`memory-${told.memory_id}`);
+  if (row) {
+    if (row.matches("[data-editing]") || row.contains(document.activeElement)) return;
+    if ($('input[name="ids"]', row)?.checked) return;
+    htmx.ajax("GET", `/memories/${told.memory_id}/row`, { target: `#${row.id}`, swap: "outerHTML" });
+    return;
+  }
+  if (told.kind !== "asserted") return;
+  news.add(told.memory_id);
+  const pill = $("[data-new]");
+  if (pill) {
+    pill.hidden = false;
+    pill.textContent = `${news.size} new`;
+    $("#live").textContent = `${news.size} new ${news.size === 1 ? "memory" : "memories"}`;
+  }
+}
+function refreshList() {
+  if ($("[data-editing]")) return say("Finish your edit first.");
+  news.clear();
+  htmx.ajax("GET", location.pathname + location.search, { target: "#list" });
+}
+function watch() {
+  if (!window.htmx || !window.EventSource || !$("[data-live], [data-list]")) return;
+  const source = new EventSource("/live");
+  let away = false;
+  source.addEventListener("change", (event) => hear(JSON.parse(event.data)));
+  source.addEventListener("open", () => { if (away) { away = false; say("Connected again."); } });
+  source.addEventListener("error", () => {
+    if (!away) { away = true; say("memplane does not answer. Trying again …"); }
+  });
+  addEventListener("pagehide", () => source.close());
+}
+
+signIn();
+addEventListener("hashchange", signIn);
+if (innerWidth < 1200) for (const one of $$("[data-facets]")) one.open = false;
+countTicks();
+watchToasts();
+watch();

@@ -1,0 +1,67 @@
+"""Every page, as endpoints of the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from memplane.access.grants import Scope
+from memplane.clock import Clock
+from memplane.http.api import answer_json
+from memplane.http.dashboard.assets import asset_endpoints
+from memplane.http.dashboard.browsers import Browsers
+from memplane.http.dashboard.memories import memories_pages
+from memplane.http.dashboard.memory import memory_pages
+from memplane.http.dashboard.signing_in import signing_in_endpoints
+from memplane.http.endpoints import Endpoint, Needs
+from memplane.plane.contract import Plane
+
+_ADMIN: Final = Needs(Scope.ADMIN)
+
+
+class CodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A code that lets one browser in, once, within a minute."""
+
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dashboard:
+    """What pages are made of."""
+
+    plane: Plane
+    browsers: Browsers
+    clock: Clock
+    logs: Path
+
+
+def dashboard_endpoints(parts: Dashboard) -> list[Endpoint]:
+    """Make the endpoints of all pages."""
+    plane, browsers, clock = parts.plane, parts.browsers, parts.clock
+    return [
+        *asset_endpoints(),
+        *signing_in_endpoints(browsers),
+        *memories_pages(plane, browsers, clock),
+        *memory_pages(plane, browsers, clock, parts.logs),
+        _codes(browsers),
+    ]
+
+
+def _codes(browsers: Browsers) -> Endpoint:
+    async def post_code(_request: Request) -> Response:
+        return answer_json(CodeAnswer(code=browsers.new_code()), 201)
+
+    return Endpoint(
+        method="POST",
+        path="/api/v1/dashboard/codes",
+        handler=post_code,
+        needs=_ADMIN,
+        gives=CodeAnswer,
+        status=201,
+        summary="Make a code that lets one browser in, once, within a minute",
+    )
