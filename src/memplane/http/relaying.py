@@ -16,6 +16,8 @@ from starlette.types import Receive, Scope, Send
 
 HANG_UP: Final = "memplane.hang_up"
 """The function by which a request's connection is closed, in its scope."""
+STOPPING: Final = "memplane.stopping"
+"""The event in a request's scope that is set when the server stops."""
 RELAYED: Final = "memplane.relayed"
 """Set in the scope of a request whose answer another server made."""
 
