@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from http import HTTPStatus
 from typing import Final
@@ -38,6 +38,7 @@ from memplane.proxy.recording import Recorder
 from memplane.proxy.reply import Assembling, Ended, Kind
 from memplane.proxy.routing import Family, Refused, Routed
 from memplane.proxy.telling import TRACED, Answered, Story, Telling
+from memplane.proxy.upstream import Answer
 from memplane.proxy.usage_chunk import WithoutUsage, asks_for_usage
 
 _log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ _MEMORY: Final = "x-memplane-memory"
 _OFF: Final = "memory off"
 _STREAM: Final = "text/event-stream"
 _LONG: Final = 1 << 20
+_LEFT: Final = "the client left"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,7 @@ async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client
         await tell_failure(client, error)
         return
     except asyncio.CancelledError:
-        turn.story.cut("the client left")
+        turn.story.cut(_LEFT)
         raise
     _record(proxy, turn, given, outcome)
 
@@ -218,18 +220,35 @@ async def _relay(proxy: Proxy, turn: _Turn, given: Given, client: Client) -> _Ou
         await client.begin(
             answer.status, response_headers(answer.headers, unchanged=without is None)
         )
+        stayed = await _passed(answer, client, assembling, without)
+    # It takes a while to read much, and nobody else should wait for it.
+    is_long = assembling.length > _LONG
+    ended = await asyncio.to_thread(assembling.ended) if is_long else assembling.ended()
+    if not stayed and ended.kind is not Kind.WHOLE:
+        ended = replace(ended, kind=Kind.CUT, why=_LEFT)
+    return _Outcome(ended, answer.candidate, answer.status, first)
+
+
+async def _passed(
+    answer: Answer, client: Client, assembling: Assembling, without: WithoutUsage | None
+) -> bool:
+    """Pass an answer on while it comes; False when its client left before the end.
+
+    Many leave as soon as they have read the last event, and do not wait for the connection's end:
+    they have all of it. So only what was sent is put together.
+    """
+    try:
         async for chunk in answer.chunks():
-            assembling.feed(chunk)
             passed = chunk if without is None else without.feed(chunk)
             if passed:
                 await client.send(passed)
+            assembling.feed(chunk)
         if without is not None and (rest := without.end()):
             await client.send(rest)
         await client.end()
-        # It takes a while to read much, and nobody else should wait for it.
-        is_long = assembling.length > _LONG
-        ended = await asyncio.to_thread(assembling.ended) if is_long else assembling.ended()
-        return _Outcome(ended, answer.candidate, answer.status, first)
+    except asyncio.CancelledError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

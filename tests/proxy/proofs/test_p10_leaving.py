@@ -21,7 +21,16 @@ from memplane.http.relaying import Client, Relay
 from memplane.ledger.agent_log import AgentLog
 from memplane.proxy.reply import Assembling, Ended, Kind
 from tests.proxy.proxied import Proxied, proxied
-from tests.support.answers import Said, chat_events, chat_json, chat_stream, streamed, whole
+from tests.support.answers import (
+    Said,
+    anthropic_events,
+    chat_events,
+    chat_json,
+    chat_stream,
+    responses_events,
+    streamed,
+    whole,
+)
 from tests.support.upstream import Answer, End
 
 CHAT = "/v1/chat/completions"
@@ -37,7 +46,13 @@ def offsets(sent: bytes) -> list[int]:
 
 
 CUTS = offsets(SENT)
+BEFORE_THE_END = [at for at in CUTS[1:] if b"[DONE]" not in SENT[:at]]
 EVENTS = b"".join(chat_events(SAID))
+STREAMS = {
+    CHAT: chat_events(SAID),
+    "/v1/responses": responses_events(SAID),
+    "/v1/messages": anthropic_events(SAID),
+}
 FRAMED: dict[str, Answer] = {
     "chunked events": chat_stream(SAID),
     "events of a length": whole(EVENTS, headers={"Content-Type": "text/event-stream"}),
@@ -163,11 +178,12 @@ async def test_upstream_is_closed_when_the_client_leaves(
     tmp_path: Path, *, abruptly: bool
 ) -> None:
     async with proxied(tmp_path) as door:
-        for at in CUTS[1:]:
+        for at in BEFORE_THE_END:
             assert await leaving(door, at, abruptly=abruptly) == []
+        await door.settled()
         assert await door.recorded() == []
         told = [(one["error"], one["outcome"]) for one in door.events("error")]
-        assert told == [("the client left", "cut")] * len(CUTS[1:])
+        assert told == [("the client left", "cut")] * len(BEFORE_THE_END)
 
 
 async def leaving(
@@ -198,6 +214,39 @@ async def leaving(
     except TimeoutError:
         return [f"the client left at {at}, and upstream was not closed"]
     return []
+
+
+@pytest.mark.parametrize("path", STREAMS)
+async def test_who_leaves_with_the_last_event_has_a_whole_answer(
+    path: str, tmp_path: Path
+) -> None:
+    """Clients do not wait for the end of the connection, which may come much later."""
+    async with proxied(tmp_path) as door:
+        await leaving_with(door, path, STREAMS[path])
+        (entry,) = await door.recorded()
+        assert entry["response"]["text"] == b"".join(STREAMS[path]).decode()
+        assert [one["outcome"] for one in door.events("response")] == ["recorded"]
+
+
+@pytest.mark.parametrize("path", STREAMS)
+async def test_who_leaves_before_the_last_event_has_a_part(path: str, tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        await leaving_with(door, path, STREAMS[path][:-1])
+        assert await door.recorded() == []
+        assert [one["error"] for one in door.events("error")] == ["the client left"]
+
+
+async def leaving_with(door: Proxied, path: str, events: list[bytes]) -> None:
+    """Leave as soon as these events are read, while the provider keeps its connection open."""
+    head, *chunks, _ = streamed(events)
+    door.upstream.at(path, (head, *chunks, End.STALL))
+    body = {**BODY, "input": "hello"}
+    async with door.http.post(f"{door.address}/agent/ada{path}", json=body) as reply:
+        await reply.content.readexactly(len(b"".join(events)))
+        reply.close()
+    async with asyncio.timeout(PATIENCE):
+        await door.upstream.asked(path)[-1].connection.gone.wait()
+    await door.settled()
 
 
 async def test_an_answer_that_was_whole_is_recorded_although_the_client_left(
