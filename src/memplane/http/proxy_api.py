@@ -63,7 +63,7 @@ class ProxyDoor:
         dialect = dialect_at(path) if request.method == "POST" else None
         request.scope[RELAYED] = True
         if dialect is None:
-            upload = Upload(request)
+            upload = _upload(request)
             asked = _asked(request, caller, path, upload=upload)
             return Relay(partial(pass_on, self.proxy.passing, asked), upload)
         asked = _asked(request, caller, path, raw=await request.body())
@@ -124,6 +124,13 @@ def _path_sent(request: Request) -> str | None:
     agent = request.path_params.get("agent")
     before = "" if agent is None else f"/agent/{agent}"
     return sent.removeprefix(before) if sent.startswith(f"{before}/v1/") else None
+
+
+def _upload(request: Request) -> Upload | None:
+    """Return the body that is still coming; None when there is none to wait for."""
+    said = request.headers
+    has_body = "transfer-encoding" in said or said.get("content-length", "0") != "0"
+    return Upload(request) if has_body else None
 
 
 def _asked(

@@ -279,6 +279,31 @@ async def test_upstream_is_closed_when_the_client_leaves_before_the_head(tmp_pat
         assert await door.recorded() == []
 
 
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("body", [b"", b"{}"], ids=["without a body", "with a body"])
+async def test_upstream_is_closed_when_the_client_leaves_what_is_no_turn(
+    body: bytes, tmp_path: Path, *, begun: bool
+) -> None:
+    """Such as a response that is fetched again, as a stream."""
+    async with proxied(tmp_path) as door:
+        path, method = "/v1/responses/r1", "POST" if body else "GET"
+        door.upstream.at(path, (HEAD, CHUNKS[0], End.STALL) if begun else (End.STALL,))
+
+        async def ask() -> None:
+            where = f"{door.address}/agent/ada{path}?stream=true"
+            async with door.http.request(method, where, data=body) as reply:
+                await reply.content.readany()
+                reply.close()
+
+        asking = asyncio.create_task(ask())
+        received = await door.upstream.until_asked(path)
+        if begun:
+            await asking
+        asking.cancel()
+        async with asyncio.timeout(PATIENCE):
+            await received.connection.gone.wait()
+
+
 async def test_upstream_is_closed_when_the_client_stops_reading_and_leaves(tmp_path: Path) -> None:
     """The proxy is waiting to send then, which is where abandoned streams are lost."""
     async with proxied(tmp_path) as door:
