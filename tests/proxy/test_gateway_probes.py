@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import socket
 from collections.abc import Sequence
@@ -404,6 +405,24 @@ async def test_an_agents_token_goes_to_no_provider_wherever_it_stands(
         assert received.target == f"{path}?beta=true"
         sent = received.json()["messages"]
         assert sent == [{"role": "user", "content": "My token is [redacted], is it?"}]
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
+async def test_an_agents_token_is_found_in_a_compressed_body_too(
+    path: str, tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        own = await token_of(door, "ada", Scope.PROXY)
+        token = own["Authorization"].removeprefix("Bearer ")
+        door.upstream.at(path, chat_json(SAID))
+        body = {"model": "gpt-4o", "messages": [{"role": "user", "content": token}]}
+        packed = gzip.compress(json.dumps(body).encode())
+        headers = {**own, "Content-Encoding": "gzip"}
+        assert (await door.post(path, packed, agent="", headers=headers)).status == 200
+        (received,) = door.upstream.received
+        assert received.header("content-encoding") is None
+        assert received.json()["messages"] == [{"role": "user", "content": "[redacted]"}]
 
 
 def split(text: bytes, at: int) -> Answer:

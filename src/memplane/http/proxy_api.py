@@ -28,7 +28,7 @@ from memplane.proxy.dialects.table import dialect_at
 from memplane.proxy.passing import pass_on
 from memplane.proxy.routes import Target
 from memplane.proxy.turn import Proxy, take_turn
-from memplane.proxy.withholding import redacted, without_token
+from memplane.proxy.withholding import withheld
 from memplane.secret import Secret
 
 LONGEST_BODY: Final = 64 << 20
@@ -73,15 +73,15 @@ class ProxyDoor:
         token, named = token_given(request.scope), request.path_params.get("agent", "")
         here = Here(pod=self.context_root is not None, default=self.default_agent)
         claimed = claimed_agent(token)
-        without_token = named or here.default
         shown = Shown(
             named=named,
             token=token,
             grant=grant_if_any(request),
-            context=read_pod_context(self.context_root, claimed) if claimed else None,
+            context=read_pod_context(self.context_root, named or claimed or here.default),
             is_ours=is_agent_id(claimed),
             nearby=_is_nearby(request),
         )
+        without_token = named or here.default
         return caller_of(shown, here, holds_token=self.tokens.knows_agent(without_token))
 
 
@@ -140,7 +140,7 @@ def _asked(
     target = Target(path, scope["query_string"].decode("latin-1"), scope["headers"])
     token = Secret(token_given(scope)) if caller.governed else None
     if token:
-        target, raw = without_token(target, token), redacted(raw, token)
+        target, raw = withheld(target, raw, token)
     return Asked(
         caller=caller, method=request.method, target=target, raw=raw, upload=upload, token=token
     )
