@@ -355,6 +355,7 @@ async def test_a_model_policy_holds_for_a_pods_agent_whichever_token_it_shows(
         b'\xef\xbb\xbf{"model": "openai/huge", "prompt": "x"}',
         gzip.compress(b'{"model": "openai/huge", "prompt": "x"}')[:-20],
     ],
+    ids=["a key twice", "a byte order mark", "cut"],
 )
 async def test_a_body_that_cannot_be_read_does_not_get_around_a_model_policy(
     unreadable: bytes, tmp_path: Path

@@ -529,3 +529,4 @@ async def test_usage_is_asked_for_where_that_is_wanted_and_its_chunk_taken_out(
         assert answered.body == b"".join(told)
         (entry,) = await door.recorded()
         assert entry["usage"]["prompt_tokens"] == SAID.read
+        assert entry["request_effective"] == door.upstream.asked(CHAT)[0].json()

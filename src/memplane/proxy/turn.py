@@ -226,7 +226,8 @@ async def _relay(proxy: Proxy, turn: _Turn, given: Given, client: Client) -> _Ou
     ended = await asyncio.to_thread(assembling.ended) if is_long else assembling.ended()
     if not stayed and ended.kind is not Kind.WHOLE:
         ended = replace(ended, kind=Kind.CUT, why=_LEFT)
-    return _Outcome(ended, answer.candidate, answer.status, first)
+    sent = asking.body if asking.decoded else given.body
+    return _Outcome(ended, answer.candidate, answer.status, first, sent)
 
 
 async def _passed(
@@ -259,6 +260,8 @@ class _Outcome:
     candidate: Candidate
     status: int
     first_byte: float
+    sent: bytes = field(default=b"", repr=False)
+    """The body that was sent, without an encoding, and with the model's name as it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +317,7 @@ def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
         status_code=outcome.status,
         stream=isinstance(ended.reply, StreamReply),
         request_original=turn.body.raw,
-        request_effective=_body_for(turn, candidate, given.body),
+        request_effective=_body_for(turn, candidate, outcome.sent),
         reply=ended.reply,
         usage=usage,
         status="error" if ended.kind is Kind.FAILED else "",
