@@ -15,7 +15,7 @@ import pytest
 from memplane.ledger.entry import recomputed_id
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.reader import entries
-from memplane.memory.contract import ForgetAsked
+from memplane.memory.contract import Ask, ForgetAsked, Recalled
 from tests.proxy.proxied import proxied
 from tests.support.answers import (
     Said,
@@ -181,6 +181,70 @@ async def test_a_block_is_the_same_after_a_restart(tmp_path: Path) -> None:
         door.upstream.at(CHAT, chat_json(Said("Noted.")))
         await door.chat("What is my sister Ada allergic to?", "Peanuts.", "Thank you!")
         assert door.upstream.asked(CHAT)[-1].json()["messages"][0] == before
+
+
+class Forgetful:
+    """A memory that finds nothing."""
+
+    async def recall(self, _ask: Ask) -> Recalled:
+        await asyncio.sleep(0)
+        return Recalled()
+
+
+async def test_what_another_session_was_told_does_not_come_in_the_middle_of_a_turn(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat("My sister Ada is allergic to peanuts.")
+        asked = "What is my sister Ada allergic to?"
+        assert await door.remembered("ada", asked)
+        tools = [
+            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look"}}]},
+            {"role": "tool", "tool_call_id": "1", "content": "nothing"},
+        ]
+        loop = {"model": "gpt-4o", "messages": [{"role": "user", "content": asked}, *tools]}
+
+        async def said(session: str) -> tuple[bool, bool]:
+            """Ask, and go on with a tool; says where there was memory."""
+            headers = {"x-session-id": session}
+            await door.chat(asked, headers=headers)
+            await door.post(CHAT, loop, headers=headers)
+            first, then = door.upstream.asked(CHAT)[-2:]
+            return b"MEMORY" in first.body, b"MEMORY" in then.body
+
+        assert await said("one") == (True, True)
+        recaller = door.proxy.injecting._recaller
+        memories, recaller._memories = recaller._memories, Forgetful()
+        assert await said("two") == (False, False)
+        # Nothing is not kept for good: who asks again may be told.
+        recaller._memories = memories
+        assert await said("two") == (True, True)
+        assert await said("three") == (True, True)
+
+
+async def test_a_hooks_memory_stands_alone_and_earlier_blocks_stay(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat("My sister Ada is allergic to peanuts.")
+        asked = "What is my sister Ada allergic to?"
+        assert await door.remembered("ada", asked)
+        await door.chat(asked)
+        first = door.upstream.asked(CHAT)[-1].json()["messages"]
+        hooked = f"{asked}\n--- BEGIN MEMORY (from a hook) ---\nnuts\n--- END MEMORY ---"
+        messages = [
+            {"role": "user", "content": asked},
+            {"role": "assistant", "content": "Peanuts."},
+            {"role": "user", "content": hooked},
+        ]
+        tools = [
+            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look"}}]},
+            {"role": "tool", "tool_call_id": "1", "content": "nothing"},
+        ]
+        for more in ([], tools):
+            await door.post(CHAT, {"model": "gpt-4o", "messages": [*messages, *more]})
+            sent = door.upstream.asked(CHAT)[-1].json()["messages"]
+            assert sent == [*first, *messages[1:], *more]
 
 
 async def test_a_forgotten_memory_leaves_the_conversation_too(tmp_path: Path) -> None:
