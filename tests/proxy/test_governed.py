@@ -134,6 +134,8 @@ async def test_an_unroutable_model_is_refused_before_anything_is_recalled(tmp_pa
         answered = await door.post(CHAT, b"{", agent="", headers=own)
         assert json.loads(answered.body)["error"]["message"] == "invalid JSON body"
         assert door.events("memory_op") == []
+        told = [(one["type"], one["outcome"], one["status_code"]) for one in door.events()]
+        assert told == [("error", "refused", status) for status in (502, 400, 400)]
 
 
 async def test_a_provider_without_a_key_may_be_asked_when_it_says_so(tmp_path: Path) -> None:

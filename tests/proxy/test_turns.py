@@ -416,6 +416,25 @@ async def test_a_body_that_cannot_be_read_is_the_providers_to_refuse(tmp_path: P
         answered = await door.post(CHAT, b"{not json")
         assert (answered.status, answered.body) == (400, body_of(answer))
         assert door.upstream.asked(CHAT)[0].body == b"{not json"
+        (told,) = door.events()
+        assert (told["type"], told["outcome"], told["error"]) == (
+            "error",
+            "unread",
+            "invalid JSON body",
+        )
+
+
+async def test_a_turn_in_an_encoding_that_nobody_here_knows_is_told_of(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        answer = chat_json(SAID)
+        door.upstream.at(CHAT, answer)
+        answered = await door.post(CHAT, b"packed", headers={"Content-Encoding": "odd"})
+        assert (answered.status, answered.body) == (200, body_of(answer))
+        (received,) = door.upstream.asked(CHAT)
+        assert (received.body, received.header("content-encoding")) == (b"packed", "odd")
+        assert await door.recorded() == []
+        (told,) = door.events()
+        assert (told["outcome"], told["error"]) == ("unread", "the encoding 'odd' is not known")
 
 
 @pytest.mark.parametrize(

@@ -89,15 +89,27 @@ class Story:
             self._recall, self._recall_seconds = event, came.seconds
             self._telling.telemetry.emit(event, seconds=came.seconds)
 
+    def turned_away(self, status: int, why: str) -> None:
+        """Tell that it was refused here, before anybody was asked."""
+        self._failed("refused", why, status)
+
+    def unread(self, why: str) -> None:
+        """Tell that it is passed on and neither recorded nor given memories."""
+        self._failed("unread", why)
+
     def cut(self, why: str) -> None:
         """Tell that it ended before its time."""
+        self._failed(_CUT, why)
+
+    def _failed(self, outcome: str, why: str, status: int = 0) -> None:
         self._over(
             msgspec.structs.replace(
                 self._event,
                 type="error",
                 latency_ms=_milliseconds(self.seconds),
-                error=why,
-                outcome=_CUT,
+                status_code=status,
+                error=self._telling.redact(why).value,
+                outcome=outcome,
             )
         )
 

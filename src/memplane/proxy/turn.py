@@ -37,7 +37,7 @@ from memplane.proxy.prices import cost_of
 from memplane.proxy.recording import Recorder
 from memplane.proxy.reply import Assembling, Ended, Kind
 from memplane.proxy.routing import Family, Refused, Routed
-from memplane.proxy.telling import TRACED, Answered, Story, Telling
+from memplane.proxy.telling import TRACED, Answered, Moment, Story, Telling
 from memplane.proxy.upstream import Answer
 from memplane.proxy.usage_chunk import WithoutUsage, asks_for_usage
 
@@ -84,12 +84,15 @@ class _Turn:
 
 async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client) -> None:
     """Answer a turn, give it memories and record it."""
-    turn = _read(proxy, dialect, asked)
+    began = proxy.telling.begin()
+    turn = _read(proxy, dialect, asked, began)
     if isinstance(turn, Refused):
+        _story(proxy, asked, began).turned_away(turn.status, turn.text)
         await refuse(client, turn)
         return
-    if turn is None:
+    if isinstance(turn, InvalidRequest):
         # Whatever it is, the provider will say what is wrong with it.
+        _story(proxy, asked, began).unread(str(turn))
         await pass_on(proxy.passing, asked, client)
         return
     turn.story.asked()
@@ -113,14 +116,15 @@ async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client
 # Before the answer.
 
 
-def _read(proxy: Proxy, dialect: Dialect, asked: Asked) -> _Turn | Refused | None:
-    """Read and route a turn; None when only its provider can say what is wrong with it."""
-    began = proxy.telling.begin()
+def _read(
+    proxy: Proxy, dialect: Dialect, asked: Asked, began: Moment
+) -> _Turn | Refused | InvalidRequest:
+    """Read and route a turn; an error when only its provider can say what is wrong with it."""
     try:
         body = body_of(undone(asked.raw, asked.header("content-encoding"), most=LONGEST))
-    except InvalidRequest:
+    except InvalidRequest as error:
         invalid = Refused(HTTPStatus.BAD_REQUEST, "invalid JSON body")
-        return invalid if asked.caller.governed else None
+        return invalid if asked.caller.governed else error
     try:
         agent = proxy.passing.agent(asked.caller)
         family: Family = "anthropic" if dialect.wire == "anthropic" else "openai"
@@ -138,13 +142,17 @@ def _read(proxy: Proxy, dialect: Dialect, asked: Asked) -> _Turn | Refused | Non
         session=_session(asked, body),
         left_out=_left_out(dialect, asked, body, proxy.auxiliary_phrases),
         at=began.at,
-        story=Story(
-            proxy.telling,
-            began,
-            agent=asked.caller.agent,
-            model=body.model,
-            carrier={name: said for name in TRACED if (said := asked.header(name))},
-        ),
+        story=_story(proxy, asked, began, model=body.model),
+    )
+
+
+def _story(proxy: Proxy, asked: Asked, began: Moment, *, model: str = "") -> Story:
+    return Story(
+        proxy.telling,
+        began,
+        agent=asked.caller.agent,
+        model=model,
+        carrier={name: said for name in TRACED if (said := asked.header(name))},
     )
 
 
