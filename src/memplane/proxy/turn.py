@@ -107,8 +107,8 @@ async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client
         turn.story.cut(str(error))
         await tell_failure(client, error)
         return
-    except asyncio.CancelledError:
-        turn.story.cut(_LEFT)
+    except asyncio.CancelledError as error:
+        turn.story.cut(str(error) or _LEFT)
         raise
     _record(proxy, turn, given, outcome)
 
@@ -228,20 +228,20 @@ async def _relay(proxy: Proxy, turn: _Turn, given: Given, client: Client) -> _Ou
         await client.begin(
             answer.status, response_headers(answer.headers, unchanged=without is None)
         )
-        stayed = await _passed(answer, client, assembling, without)
+        left = await _passed(answer, client, assembling, without)
     # It takes a while to read much, and nobody else should wait for it.
     is_long = assembling.length > _LONG
     ended = await asyncio.to_thread(assembling.ended) if is_long else assembling.ended()
-    if not stayed and ended.kind is not Kind.WHOLE:
-        ended = replace(ended, kind=Kind.CUT, why=_LEFT)
+    if left and ended.kind is not Kind.WHOLE:
+        ended = replace(ended, kind=Kind.CUT, why=left)
     sent = asking.body if asking.decoded else given.body
     return _Outcome(ended, answer.candidate, answer.status, first, sent)
 
 
 async def _passed(
     answer: Answer, client: Client, assembling: Assembling, without: WithoutUsage | None
-) -> bool:
-    """Pass an answer on while it comes; False when its client left before the end.
+) -> str:
+    """Pass an answer on while it comes; returns why it was given up before its end, if it was.
 
     Many leave as soon as they have read the last event, and do not wait for the connection's end:
     they have all of it. So only what was sent is put together.
@@ -255,9 +255,9 @@ async def _passed(
         if without is not None and (rest := without.end()):
             await client.send(rest)
         await client.end()
-    except asyncio.CancelledError:
-        return False
-    return True
+    except asyncio.CancelledError as error:
+        return str(error) or _LEFT
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,6 +279,24 @@ async def test_upstream_is_closed_when_the_client_leaves_before_the_head(tmp_pat
         assert await door.recorded() == []
 
 
+async def test_a_server_that_ends_cuts_what_it_waited_for_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, (HEAD, CHUNKS[0], End.STALL))
+        async with door.http.post(url(door), json=BODY) as reply:
+            await reply.content.readany()
+            for task in door.server.server_state.tasks:
+                task.cancel()  # as it does with what has not ended in time
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await reply.content.read()
+        await door.settled()
+        assert await door.recorded() == []
+        (told,) = door.events("error")
+        assert (told["error"], told["outcome"]) == ("memplane was stopped", "cut")
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("begun", [True, False])
 @pytest.mark.parametrize("body", [b"", b"{}"], ids=["without a body", "with a body"])
 async def test_upstream_is_closed_when_the_client_leaves_what_is_no_turn(
