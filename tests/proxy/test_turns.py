@@ -16,6 +16,7 @@ from memplane.ledger.entry import recomputed_id
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.reader import entries
 from memplane.memory.contract import Ask, ForgetAsked, Recalled
+from memplane.proxy.asking import LONGEST
 from tests.proxy.proxied import proxied
 from tests.support.answers import (
     Said,
@@ -467,19 +468,45 @@ async def test_every_other_path_is_passed_on_untouched(
         assert await door.recorded() == []
 
 
-async def test_a_long_upload_is_passed_on_as_it_comes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("told", [True, False], ids=["its length is told", "in chunks"])
+async def test_an_upload_of_any_length_is_passed_on_as_it_comes(
+    tmp_path: Path, *, told: bool
+) -> None:
     async with proxied(tmp_path) as door:
         door.upstream.at("/v1/files", whole(b"{}"))
-        piece = bytes(range(256)) * 4096
+        piece, times = bytes(range(256)) * 4096, (LONGEST >> 20) + 2
 
         async def pieces() -> object:
-            for _ in range(40):
+            for _ in range(times):
                 yield piece
 
-        async with door.http.post(f"{door.address}/agent/ada/v1/files", data=pieces()) as reply:
+        headers = {"Content-Length": str(len(piece) * times)} if told else {}
+        async with door.http.post(
+            f"{door.address}/agent/ada/v1/files", data=pieces(), headers=headers
+        ) as reply:
             assert reply.status == 200
         (received,) = door.upstream.received
-        assert hashlib.sha256(received.body).digest() == hashlib.sha256(piece * 40).digest()
+        assert hashlib.sha256(received.body).digest() == hashlib.sha256(piece * times).digest()
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["its length is told", "in chunks"])
+async def test_a_turn_that_is_too_long_to_be_read_is_refused(
+    tmp_path: Path, *, told: bool
+) -> None:
+    async with proxied(tmp_path) as door:
+        piece, times = b" " * (1 << 20), (LONGEST >> 20) + 1
+
+        async def pieces() -> object:
+            for _ in range(times):
+                yield piece
+
+        headers = {"Content-Length": str(len(piece) * times)} if told else {}
+        async with door.http.post(
+            f"{door.address}/agent/ada{CHAT}", data=pieces(), headers=headers
+        ) as reply:
+            assert reply.status == 413
+            assert str(LONGEST) in (await reply.json())["error"]["message"]
+        assert door.upstream.received == []
 
 
 async def test_a_body_that_is_too_long_to_record_is_answered_all_the_same(tmp_path: Path) -> None:

@@ -20,10 +20,11 @@ from memplane.access.history import claimed_agent
 from memplane.access.pods import read_pod_context
 from memplane.access.proxying import Caller, Here, Refused, Shown, caller_of
 from memplane.access.tokens import TokenStore
+from memplane.http.bodies import check_head, counted
 from memplane.http.endpoints import Endpoint, Open, OwnRules
 from memplane.http.principals import grant_if_any, token_given
 from memplane.http.relaying import RELAYED, Relay, Upload
-from memplane.proxy.asking import Asked
+from memplane.proxy.asking import LONGEST, Asked
 from memplane.proxy.dialects.table import dialect_at
 from memplane.proxy.passing import pass_on
 from memplane.proxy.routes import Target
@@ -31,8 +32,8 @@ from memplane.proxy.turn import Proxy, take_turn
 from memplane.proxy.withholding import withheld
 from memplane.secret import Secret
 
-LONGEST_BODY: Final = 64 << 20
-
+_LONGEST_UPLOAD: Final = 1 << 40
+"""What is passed on while it comes takes no room here: its provider says what is too long."""
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD")
 _WHY: Final = (
     "agents show provider's keys or tokens of theirs, and the contract fixes its refusals"
@@ -66,7 +67,7 @@ class ProxyDoor:
             upload = _upload(request)
             asked = _asked(request, caller, path, upload=upload)
             return Relay(partial(pass_on, self.proxy.passing, asked), upload)
-        asked = _asked(request, caller, path, raw=await request.body())
+        asked = _asked(request, caller, path, raw=await _whole(request))
         return Relay(partial(take_turn, self.proxy, dialect, asked))
 
     def _caller(self, request: Request) -> Caller | Refused:
@@ -102,7 +103,7 @@ def proxy_endpoints(door: ProxyDoor) -> list[Endpoint]:
                 handler=door.answer,
                 needs=OwnRules(_WHY),
                 summary="Pass a request on to a provider; turns are recorded and given memories",
-                body_limit=LONGEST_BODY,
+                body_limit=_LONGEST_UPLOAD,
                 encoded=True,
             )
             for path in ("/v1/{rest:path}", "/agent/{agent}/v1/{rest:path}")
@@ -131,6 +132,12 @@ def _upload(request: Request) -> Upload | None:
     said = request.headers
     has_body = "transfer-encoding" in said or said.get("content-length", "0") != "0"
     return Upload(request) if has_body else None
+
+
+async def _whole(request: Request) -> bytes:
+    """Read the body of a turn; where it is too long the request ends with 413."""
+    check_head(request.scope["headers"], limit=LONGEST, json=False, encoded=True)
+    return await Request(request.scope, counted(request.receive, LONGEST)).body()
 
 
 def _asked(
