@@ -447,6 +447,7 @@ async def test_a_turn_in_an_encoding_that_nobody_here_knows_is_told_of(tmp_path:
         ("POST", "/v1/embeddings"),
         ("DELETE", "/v1/files/f1"),
         ("OPTIONS", "/v1/chat/completions"),
+        ("HEAD", "/v1/models"),
         ("PUT", "/v1/anything/else"),
     ],
 )
@@ -455,13 +456,14 @@ async def test_every_other_path_is_passed_on_untouched(
 ) -> None:
     async with proxied(tmp_path) as door:
         where = path.partition("?")[0]
-        door.upstream.at(where, whole(b'{"ok": 1}', headers={"x-odd": "1"}))
+        body = b"" if method == "HEAD" else b'{"ok": 1}'
+        door.upstream.at(where, whole(body, headers={"x-odd": "1", "Content-Length": "9"}))
         sent = b'{"model": "m", "input": "x"}' if method in {"POST", "PUT"} else b""
         async with door.http.request(
             method, f"{door.address}/agent/ada{path}", data=sent, headers={"x-beta": "b1"}
         ) as reply:
-            assert (reply.status, await reply.read()) == (200, b'{"ok": 1}')
-            assert reply.headers["x-odd"] == "1"
+            assert (reply.status, await reply.read()) == (200, body)
+            assert (reply.headers["x-odd"], reply.headers["content-length"]) == ("1", "9")
         (received,) = door.upstream.received
         assert (received.method, received.target, received.body) == (method, path, sent)
         assert received.header("x-beta") == "b1"
@@ -608,6 +610,14 @@ async def test_an_upstream_that_is_not_there_is_said_plainly(tmp_path: Path) -> 
         message = json.loads(answered.body)["error"]["message"]
         assert "openai at 127.0.0.1:9 cannot be asked" in message
         assert await door.recorded() == []
+
+
+async def test_a_status_that_is_none_is_said_plainly(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, whole(b"{}", 999))
+        answered = await door.chat("hello")
+        assert answered.status == 502
+        assert "answered 999" in json.loads(answered.body)["error"]["message"]
 
 
 async def test_a_silent_upstream_is_not_waited_for_for_ever(tmp_path: Path) -> None:
