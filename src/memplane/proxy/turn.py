@@ -98,10 +98,10 @@ async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client
     turn.story.asked()
     if proxy.deliveries is not None and asked.caller.in_pod:
         proxy.deliveries.expect(turn.agent.context)
-    given = await _given(proxy, turn)
-    if given.recall is not None:
-        turn.story.recalled(given.recall, injected=given.injected)
     try:
+        given = await _given(proxy, turn)
+        if given.recall is not None:
+            turn.story.recalled(given.recall, injected=given.injected)
         outcome = await _relay(proxy, turn, given, client)
     except UpstreamError as error:
         turn.story.cut(str(error))

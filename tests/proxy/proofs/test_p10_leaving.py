@@ -19,6 +19,7 @@ import pytest
 
 from memplane.http.relaying import Client, Relay
 from memplane.ledger.agent_log import AgentLog
+from memplane.memory.contract import Ask, Recalled
 from memplane.proxy.reply import Assembling, Ended, Kind
 from tests.proxy.proxied import Proxied, proxied
 from tests.support.answers import (
@@ -295,6 +296,27 @@ async def test_a_server_that_ends_cuts_what_it_waited_for_and_says_so(
         (told,) = door.events("error")
         assert (told["error"], told["outcome"]) == ("memplane was stopped", "cut")
     assert caplog.records == []
+
+
+async def test_who_leaves_while_memory_is_asked_leaves_a_trace(tmp_path: Path) -> None:
+    class Slow:
+        asked = asyncio.Event()
+
+        async def recall(self, _ask: Ask) -> Recalled:
+            self.asked.set()
+            return await asyncio.Future()
+
+    async with proxied(tmp_path, proxy__recall_ms="60000") as door:
+        memory = Slow()
+        door.proxy.injecting._recaller._memories = memory
+        asking = asyncio.create_task(door.post(CHAT, BODY))
+        await memory.asked.wait()
+        asking.cancel()
+        async with asyncio.timeout(PATIENCE):
+            await door.settled()
+        assert door.upstream.received == []
+        (told,) = door.events("error")
+        assert (told["error"], told["outcome"]) == ("the client left", "cut")
 
 
 @pytest.mark.parametrize("begun", [True, False])
