@@ -553,6 +553,25 @@ async def test_the_first_probe_of_a_client_is_answered(tmp_path: Path) -> None:
         assert reply.status == 200
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/agent/ada/chat/completions",
+        "/chat/completions",
+        "/agent/ada/messages",
+        "/agent/ada/v1/v1/messages",
+    ],
+)
+async def test_a_client_with_a_wrong_base_url_is_told_the_right_one(
+    path: str, tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        answered = await door.post(path, BODIES[CHAT], agent="")
+        assert answered.status == 404
+        assert "ends with /v1" in json.loads(answered.body)["error"]["message"]
+        assert door.upstream.received == []
+
+
 async def test_memory_can_be_switched_off_for_a_request(tmp_path: Path) -> None:
     async with proxied(tmp_path) as door:
         door.upstream.at(CHAT, chat_json(Said("Noted.")))

@@ -39,6 +39,12 @@ _WHY: Final = (
     "agents show provider's keys or tokens of theirs, and the contract fixes its refusals"
 )
 _UPGRADE_REQUIRED: Final = 426
+_TWICE: Final = "/v1/v1/"
+_BASE_URLS: Final = (
+    "there is no such path. The base URL of OpenAI's clients ends with /v1, as in "
+    "http://127.0.0.1:6367/agent/NAME/v1, and that of Anthropic's does not: "
+    "http://127.0.0.1:6367/agent/NAME"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +67,8 @@ class ProxyDoor:
         path = _path_sent(request)
         if path is None:
             return refused(HTTPStatus.BAD_REQUEST, "that path is not passed on")
+        if path.startswith(_TWICE):
+            return await _misled(request)
         dialect = dialect_at(path) if request.method == "POST" else None
         request.scope[RELAYED] = True
         if dialect is None:
@@ -109,11 +117,26 @@ def proxy_endpoints(door: ProxyDoor) -> list[Endpoint]:
             for path in ("/v1/{rest:path}", "/agent/{agent}/v1/{rest:path}")
             for method in _METHODS
         ),
+        *(
+            Endpoint(
+                method="POST",
+                path=path,
+                handler=_misled,
+                needs=Open(),
+                summary="Say what a client's base URL should be",
+                encoded=True,
+            )
+            for path in ("/chat/completions", "/responses", "/agent/{agent}/{rest:path}")
+        ),
     ]
 
 
 async def _here(_request: Request) -> Response:
     return Response()
+
+
+async def _misled(_request: Request) -> Response:
+    return refused(HTTPStatus.NOT_FOUND, _BASE_URLS)
 
 
 def _path_sent(request: Request) -> str | None:
