@@ -333,6 +333,14 @@ async def test_a_model_policy_clamps_and_falls_back(tmp_path: Path) -> None:
         (entry,) = await door.recorded()
         assert (entry["requested_model"], entry["effective_model"]) == ("openai/huge", "spare")
         assert entry["effective_provider"] == "other"
+        told = [(one["type"], one["intervention"]) for one in door.events()]
+        assert told == [
+            ("request", None),
+            ("intervention", "not allowed; openai/small is asked instead"),
+            ("failover", "openai/small did not answer; other/spare did"),
+            ("response", None),
+        ]
+        assert {one["model"] for one in door.events()} == {"openai/huge"}
 
 
 async def test_a_model_policy_holds_for_a_pods_agent_whichever_token_it_shows(

@@ -82,6 +82,13 @@ class Story:
         """Tell that it was asked for."""
         self._telling.telemetry.tell(self._event)
 
+    def intervened(self, kind: str, why: str) -> None:
+        """Tell that another model was asked than the one that was wanted."""
+        told = self._telling.redact(why).value
+        self._telling.telemetry.tell(
+            msgspec.structs.replace(self._event, type=kind, intervention=told)
+        )
+
     def recalled(self, came: Recollection, *, injected: int) -> None:
         """Tell how its recall went, and how many bytes of it were put into the prompt."""
         event = recall_event(came, ts=self._telling.clock(), injected_bytes=injected)

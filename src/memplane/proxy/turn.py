@@ -76,6 +76,7 @@ class _Turn:
     body: Body
     agent: ProxiedAgent
     candidates: tuple[Candidate, ...]
+    clamped: bool
     session: str
     left_out: str
     at: datetime
@@ -96,6 +97,9 @@ async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client
         await pass_on(proxy.passing, asked, client)
         return
     turn.story.asked()
+    if turn.clamped:
+        why = f"not allowed; {_ref(turn.candidates[0])} is asked instead"
+        turn.story.intervened("intervention", why)
     if proxy.deliveries is not None and asked.caller.in_pod:
         proxy.deliveries.expect(turn.agent.context)
     try:
@@ -111,6 +115,10 @@ async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client
         turn.story.cut(str(error) or _LEFT)
         raise
     _record(proxy, turn, given, outcome)
+
+
+def _ref(candidate: Candidate) -> str:
+    return f"{candidate.provider}/{candidate.model}"
 
 
 # Before the answer.
@@ -139,6 +147,7 @@ def _read(
         body=body,
         agent=agent,
         candidates=routed.candidates,
+        clamped=routed.clamped,
         session=_session(asked, body),
         left_out=_left_out(dialect, asked, body, proxy.auxiliary_phrases),
         at=began.at,
@@ -305,6 +314,9 @@ def _body_for(turn: _Turn, candidate: Candidate, body: bytes) -> bytes:
 
 def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
     ended, candidate, story = outcome.ended, outcome.candidate, turn.story
+    if candidate is not turn.candidates[0]:
+        why = f"{_ref(turn.candidates[0])} did not answer; {_ref(candidate)} did"
+        story.intervened("failover", why)
     answered = Answered(
         provider=candidate.provider, status=outcome.status, first_byte=outcome.first_byte
     )
