@@ -31,6 +31,7 @@ from tests.support.answers import (
     responses_events,
     responses_json,
     responses_stream,
+    streamed,
     whole,
 )
 from tests.support.upstream import Answer, End
@@ -372,6 +373,72 @@ async def test_a_good_answer_that_is_not_json_is_passed_on_and_not_recorded(
         door.upstream.at(CHAT, whole(b"<html>hello</html>"))
         assert (await door.chat("hello")).body == b"<html>hello</html>"
         assert await door.recorded() == []
+
+
+M = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("path", "model", "usage", "dollars"),
+    [
+        # 3 dollars for a million, 15 for what is said, a tenth from the cache, 5/4 into it.
+        (
+            MESSAGES,
+            "claude-sonnet-4-5-20250929",
+            {
+                "input_tokens": M,
+                "cache_read_input_tokens": M,
+                "cache_creation_input_tokens": M,
+                "output_tokens": M,
+            },
+            3 + 0.3 + 3.75 + 15,
+        ),
+        # 2.50 for a million, half of that from the cache, 10 for what is said.
+        (
+            CHAT,
+            "gpt-4o",
+            {
+                "prompt_tokens": M,
+                "prompt_tokens_details": {"cached_tokens": M // 2},
+                "completion_tokens": M,
+            },
+            1.25 + 0.625 + 10,
+        ),
+        (
+            RESPONSES,
+            "gpt-4o",
+            {
+                "input_tokens": M,
+                "input_tokens_details": {"cached_tokens": M},
+                "output_tokens": 0,
+            },
+            1.25,
+        ),
+        (CHAT, "nobody-knows", {"prompt_tokens": M, "cost": 0.5}, 0.5),
+        (CHAT, "nobody-knows", {"prompt_tokens": M}, None),
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_entry_says_what_it_cost_also_from_a_providers_cache(
+    path: str,
+    model: str,
+    usage: dict[str, Any],
+    dollars: float | None,
+    tmp_path: Path,
+    *,
+    stream: bool,
+) -> None:
+    async with proxied(tmp_path) as door:
+        told = {"usage": usage, "choices": [], "type": "message_delta"}
+        event = b"data: " + json.dumps(told).encode() + b"\n\n"
+        answer = streamed([event, EVENTS[path](SAID)[-1]]) if stream else whole(event[6:])
+        door.upstream.at(path, answer)
+        await door.post(path, {**BODIES[path], "model": model, "stream": stream})
+        (entry,) = await door.recorded()
+        cost = entry["usage"].get("reported_cost_usd")
+        assert cost == (None if dollars is None else pytest.approx(dollars, rel=0.01))
+        told_of = door.events("response")[0].get("cost_usd")
+        assert told_of == cost
 
 
 async def test_a_compressed_answer_goes_on_compressed_and_is_recorded_plain(

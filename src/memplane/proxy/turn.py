@@ -323,7 +323,7 @@ def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
     if ended is None:
         story.refused(answered, left_out=turn.left_out)
         return
-    usage = _priced(ended.usage, candidate, turn.body.model)
+    usage = _priced(ended, candidate, turn.body.model)
     if ended.kind is Kind.CUT:
         story.broke_off(answered, usage, ended.why)
         return
@@ -347,11 +347,15 @@ def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
     proxy.recorder.record(entry, told, place=given.place)
 
 
-def _priced(usage: Usage, candidate: Candidate, model: str) -> Usage:
+def _priced(ended: Ended, candidate: Candidate, model: str) -> Usage:
+    usage, cached = ended.usage, ended.cached
     if not (usage.prompt_tokens or usage.completion_tokens or usage.reported_cost_usd):
         return usage
     counted = {
         "prompt_tokens": usage.prompt_tokens,
+        "prompt_tokens_details": {"cached_tokens": cached.within},
+        "cache_read_input_tokens": cached.beside,
+        "cache_creation_input_tokens": cached.kept,
         "completion_tokens": usage.completion_tokens,
         "cost": usage.reported_cost_usd,
     }
