@@ -462,3 +462,28 @@ async def test_our_key_is_in_no_error(answer: Answer, tmp_path: Path) -> None:
                 message = json.loads(answered.body)["error"]["message"]
                 assert message == "Incorrect API key: [redacted], [redacted]."
         assert KEY not in door.told.read_text()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "expected"),
+    [
+        ("gzip", gzip.compress(KEY.encode(), mtime=0), b"[redacted]"),
+        ("odd", KEY.encode(), None),
+        ("gzip", gzip.compress(KEY.encode() * (1 << 17), mtime=0), None),
+    ],
+    ids=["gzip", "an unknown encoding", "very long"],
+)
+async def test_our_key_is_in_no_compressed_error(
+    encoding: str, body: bytes, expected: bytes | None, tmp_path: Path
+) -> None:
+    """Nobody asked for a compressed one, and it may come all the same."""
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        own = await token_of(door, "ada", Scope.PROXY)
+        door.upstream.at(CHAT, whole(body, 401, {"Content-Encoding": encoding}))
+        answered = await door.post(CHAT, BODY, agent="", headers=own)
+        assert (answered.status, answered.headers.get("content-encoding")) == (401, None)
+        if expected is None:
+            assert "cannot be read" in json.loads(answered.body)["error"]["message"]
+        else:
+            assert answered.body == expected
