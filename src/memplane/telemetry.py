@@ -103,7 +103,8 @@ class TurnEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A moment of a turn that passes through the proxy: `request`, `response` or `error`.
 
     What is 0, empty or not said is left out of its line. `outcome` says of a response what became
-    of it: recorded, or why not.
+    of it: recorded, or why not. Where another model was asked than the one that was wanted, an
+    `intervention` or a `failover` says why.
     """
 
     ts: datetime
@@ -115,7 +116,7 @@ class TurnEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens_in: int = 0
     tokens_out: int = 0
     cost_usd: float | None = None
-    intervention: None = msgspec.field(default_factory=lambda: None)
+    intervention: str | None = msgspec.field(default_factory=lambda: None)
     error: str = ""
     outcome: str = ""
     first_byte_ms: int = 0

@@ -34,6 +34,16 @@ def of_token(agent: str | None, *scopes: Scope, named: str = "") -> Shown:
         (replace(PROVIDER_KEY, named="ada"), LAPTOP, Caller("ada", governed=False)),
         (of_token("analyst", Scope.PROXY), LAPTOP, Caller("analyst", governed=True)),
         (of_token("analyst", Scope.PROXY), POD, Caller("analyst", governed=True)),
+        (
+            replace(of_token("analyst", Scope.PROXY), context=CONTEXT),
+            POD,
+            Caller("analyst", governed=True, in_pod=True),
+        ),
+        (
+            replace(of_token(None, Scope.ADMIN, named="ada"), context=CONTEXT),
+            POD,
+            Caller("ada", governed=True),
+        ),
         (of_token(None, Scope.ADMIN, named="ada"), LAPTOP, Caller("ada", governed=True)),
         (of_token(None, Scope.ADMIN), LAPTOP, Caller("me", governed=True)),
         (OF_POD, POD, Caller("analyst", governed=True, in_pod=True)),

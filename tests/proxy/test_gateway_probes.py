@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import socket
 from collections.abc import Sequence
@@ -406,6 +407,24 @@ async def test_an_agents_token_goes_to_no_provider_wherever_it_stands(
         assert sent == [{"role": "user", "content": "My token is [redacted], is it?"}]
 
 
+@pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
+async def test_an_agents_token_is_found_in_a_compressed_body_too(
+    path: str, tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        own = await token_of(door, "ada", Scope.PROXY)
+        token = own["Authorization"].removeprefix("Bearer ")
+        door.upstream.at(path, chat_json(SAID))
+        body = {"model": "gpt-4o", "messages": [{"role": "user", "content": token}]}
+        packed = gzip.compress(json.dumps(body).encode())
+        headers = {**own, "Content-Encoding": "gzip"}
+        assert (await door.post(path, packed, agent="", headers=headers)).status == 200
+        (received,) = door.upstream.received
+        assert received.header("content-encoding") is None
+        assert received.json()["messages"] == [{"role": "user", "content": "[redacted]"}]
+
+
 def split(text: bytes, at: int) -> Answer:
     head, *rest = streamed([text[:at], text[at:]], {"Content-Type": "application/json"})
     assert isinstance(head, bytes)
@@ -443,3 +462,28 @@ async def test_our_key_is_in_no_error(answer: Answer, tmp_path: Path) -> None:
                 message = json.loads(answered.body)["error"]["message"]
                 assert message == "Incorrect API key: [redacted], [redacted]."
         assert KEY not in door.told.read_text()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "expected"),
+    [
+        ("gzip", gzip.compress(KEY.encode(), mtime=0), b"[redacted]"),
+        ("odd", KEY.encode(), None),
+        ("gzip", gzip.compress(KEY.encode() * (1 << 17), mtime=0), None),
+    ],
+    ids=["gzip", "an unknown encoding", "very long"],
+)
+async def test_our_key_is_in_no_compressed_error(
+    encoding: str, body: bytes, expected: bytes | None, tmp_path: Path
+) -> None:
+    """Nobody asked for a compressed one, and it may come all the same."""
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        own = await token_of(door, "ada", Scope.PROXY)
+        door.upstream.at(CHAT, whole(body, 401, {"Content-Encoding": encoding}))
+        answered = await door.post(CHAT, BODY, agent="", headers=own)
+        assert (answered.status, answered.headers.get("content-encoding")) == (401, None)
+        if expected is None:
+            assert "cannot be read" in json.loads(answered.body)["error"]["message"]
+        else:
+            assert answered.body == expected

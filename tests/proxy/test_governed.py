@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,8 @@ async def test_an_unroutable_model_is_refused_before_anything_is_recalled(tmp_pa
         answered = await door.post(CHAT, b"{", agent="", headers=own)
         assert json.loads(answered.body)["error"]["message"] == "invalid JSON body"
         assert door.events("memory_op") == []
+        told = [(one["type"], one["outcome"], one["status_code"]) for one in door.events()]
+        assert told == [("error", "refused", status) for status in (502, 400, 400)]
 
 
 async def test_a_provider_without_a_key_may_be_asked_when_it_says_so(tmp_path: Path) -> None:
@@ -330,6 +333,73 @@ async def test_a_model_policy_clamps_and_falls_back(tmp_path: Path) -> None:
         (entry,) = await door.recorded()
         assert (entry["requested_model"], entry["effective_model"]) == ("openai/huge", "spare")
         assert entry["effective_provider"] == "other"
+        told = [(one["type"], one["intervention"]) for one in door.events()]
+        assert told == [
+            ("request", None),
+            ("intervention", "not allowed; openai/small is asked instead"),
+            ("failover", "openai/small did not answer; other/spare did"),
+            ("response", None),
+        ]
+        assert {one["model"] for one in door.events()} == {"openai/huge"}
+
+
+async def test_a_model_policy_holds_for_a_pods_agent_whichever_token_it_shows(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(door.settings.home, door)
+        policy = {"mode": "clamp", "allowed": [{"slot": "primary", "ref": "openai/small"}]}
+        write_context(root, metadata={"model_policy": policy})
+        own = await token_of(door, "ada", Scope.PROXY)
+        door.upstream.at(CHAT, chat_json(SAID))
+        body = {"model": "openai/huge", "messages": ASKED}
+        assert (await door.post(CHAT, body, agent="", headers=own)).status == 200
+        assert door.upstream.asked(CHAT)[0].json()["model"] == "small"
+
+
+@pytest.mark.parametrize(
+    "unreadable",
+    [
+        b'{"model": "openai/huge", "model": "openai/huge", "prompt": "x"}',
+        b'\xef\xbb\xbf{"model": "openai/huge", "prompt": "x"}',
+        gzip.compress(b'{"model": "openai/huge", "prompt": "x"}')[:-20],
+    ],
+    ids=["a key twice", "a byte order mark", "cut"],
+)
+async def test_a_body_that_cannot_be_read_does_not_get_around_a_model_policy(
+    unreadable: bytes, tmp_path: Path
+) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(door.settings.home, door)
+        policy = {"mode": "clamp", "allowed": [{"slot": "primary", "ref": "openai/small"}]}
+        own = write_context(root, metadata={"model_policy": policy})
+        door.upstream.at("/v1/completions", whole(b"{}"))
+        packed = unreadable.startswith(b"\x1f")
+        headers = {**own, "Content-Encoding": "gzip" if packed else "identity"}
+        answered = await door.post("/v1/completions", unreadable, agent="", headers=headers)
+        assert answered.status == 400
+        assert door.upstream.received == []
+        form = {**own, "Content-Type": "multipart/form-data; boundary=b"}
+        door.upstream.at("/v1/files", whole(b"{}"))
+        answered = await door.post("/v1/files", b"--b--", agent="", headers=form)
+        assert (answered.status, door.upstream.received[0].body) == (200, b"--b--")
+
+
+async def test_a_governed_request_that_came_compressed_is_routed_by_its_model_too(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        door.upstream.at("/v1/embeddings", whole(b"{}"))
+        own = await token_of(door, "ada", Scope.PROXY)
+        packed = gzip.compress(b'{"model": "openai/e", "input": "x"}')
+        headers = {**own, "Content-Encoding": "gzip"}
+        answered = await door.post("/v1/embeddings", packed, agent="", headers=headers)
+        assert answered.status == 200
+        (received,) = door.upstream.received
+        assert (received.header("content-encoding"), received.json()["model"]) == (None, "e")
 
 
 async def test_a_governed_request_that_is_no_turn_is_routed_by_its_model_too(

@@ -166,6 +166,16 @@ def test_a_policy_clamps_and_has_fallbacks(model: str, first: tuple[str, str]) -
     assert refs(routed(model, policy=CLAMP)) == [first, *AFTER]
 
 
+@pytest.mark.parametrize(
+    ("model", "clamped"), [("openai/gpt-4o", False), ("gpt-4o-vision", False), ("gpt-5", True)]
+)
+def test_it_is_said_that_a_model_was_clamped(model: str, *, clamped: bool) -> None:
+    found, free = routed(model, policy=CLAMP), routed(model)
+    assert isinstance(found, Routed)
+    assert isinstance(free, Routed)
+    assert (found.clamped, free.clamped) == (clamped, False)
+
+
 def test_a_fallback_that_is_chosen_comes_once() -> None:
     assert refs(routed("ollama/qwen3", policy=CLAMP)) == [AFTER[1], AFTER[0]]
     assert refs(routed("gpt-4o-mini", policy=CLAMP)) == AFTER

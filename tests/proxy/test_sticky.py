@@ -76,6 +76,14 @@ async def test_this_sessions_text_goes_before_a_newer_one() -> None:
     assert (await sticky.find("ada", ["p"], "third"))["p"].text == "other"
 
 
+async def test_that_nothing_stands_there_counts_for_its_own_session_only() -> None:
+    kept = Slow()
+    kept.kept = [text("p", "other", 1, "other"), text("p", "mine", 2, "")]
+    sticky = Sticky(kept)
+    assert (await sticky.find("ada", ["p"], "mine"))["p"].text == ""
+    assert (await sticky.find("ada", ["p"], "third"))["p"].text == "other"
+
+
 async def test_what_cannot_be_written_is_given_up_and_others_go_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -15,7 +15,8 @@ import pytest
 from memplane.ledger.entry import recomputed_id
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.reader import entries
-from memplane.memory.contract import ForgetAsked
+from memplane.memory.contract import Ask, ForgetAsked, Recalled
+from memplane.proxy.asking import LONGEST
 from tests.proxy.proxied import proxied
 from tests.support.answers import (
     Said,
@@ -30,6 +31,7 @@ from tests.support.answers import (
     responses_events,
     responses_json,
     responses_stream,
+    streamed,
     whole,
 )
 from tests.support.upstream import Answer, End
@@ -183,6 +185,70 @@ async def test_a_block_is_the_same_after_a_restart(tmp_path: Path) -> None:
         assert door.upstream.asked(CHAT)[-1].json()["messages"][0] == before
 
 
+class Forgetful:
+    """A memory that finds nothing."""
+
+    async def recall(self, _ask: Ask) -> Recalled:
+        await asyncio.sleep(0)
+        return Recalled()
+
+
+async def test_what_another_session_was_told_does_not_come_in_the_middle_of_a_turn(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat("My sister Ada is allergic to peanuts.")
+        asked = "What is my sister Ada allergic to?"
+        assert await door.remembered("ada", asked)
+        tools = [
+            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look"}}]},
+            {"role": "tool", "tool_call_id": "1", "content": "nothing"},
+        ]
+        loop = {"model": "gpt-4o", "messages": [{"role": "user", "content": asked}, *tools]}
+
+        async def said(session: str) -> tuple[bool, bool]:
+            """Ask, and go on with a tool; says where there was memory."""
+            headers = {"x-session-id": session}
+            await door.chat(asked, headers=headers)
+            await door.post(CHAT, loop, headers=headers)
+            first, then = door.upstream.asked(CHAT)[-2:]
+            return b"MEMORY" in first.body, b"MEMORY" in then.body
+
+        assert await said("one") == (True, True)
+        recaller = door.proxy.injecting._recaller
+        memories, recaller._memories = recaller._memories, Forgetful()
+        assert await said("two") == (False, False)
+        # Nothing is not kept for good: who asks again may be told.
+        recaller._memories = memories
+        assert await said("two") == (True, True)
+        assert await said("three") == (True, True)
+
+
+async def test_a_hooks_memory_stands_alone_and_earlier_blocks_stay(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat("My sister Ada is allergic to peanuts.")
+        asked = "What is my sister Ada allergic to?"
+        assert await door.remembered("ada", asked)
+        await door.chat(asked)
+        first = door.upstream.asked(CHAT)[-1].json()["messages"]
+        hooked = f"{asked}\n--- BEGIN MEMORY (from a hook) ---\nnuts\n--- END MEMORY ---"
+        messages = [
+            {"role": "user", "content": asked},
+            {"role": "assistant", "content": "Peanuts."},
+            {"role": "user", "content": hooked},
+        ]
+        tools = [
+            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look"}}]},
+            {"role": "tool", "tool_call_id": "1", "content": "nothing"},
+        ]
+        for more in ([], tools):
+            await door.post(CHAT, {"model": "gpt-4o", "messages": [*messages, *more]})
+            sent = door.upstream.asked(CHAT)[-1].json()["messages"]
+            assert sent == [*first, *messages[1:], *more]
+
+
 async def test_a_forgotten_memory_leaves_the_conversation_too(tmp_path: Path) -> None:
     async with proxied(tmp_path) as door:
         door.upstream.at(CHAT, chat_json(Said("Noted.")))
@@ -309,6 +375,72 @@ async def test_a_good_answer_that_is_not_json_is_passed_on_and_not_recorded(
         assert await door.recorded() == []
 
 
+M = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("path", "model", "usage", "dollars"),
+    [
+        # 3 dollars for a million, 15 for what is said, a tenth from the cache, 5/4 into it.
+        (
+            MESSAGES,
+            "claude-sonnet-4-5-20250929",
+            {
+                "input_tokens": M,
+                "cache_read_input_tokens": M,
+                "cache_creation_input_tokens": M,
+                "output_tokens": M,
+            },
+            3 + 0.3 + 3.75 + 15,
+        ),
+        # 2.50 for a million, half of that from the cache, 10 for what is said.
+        (
+            CHAT,
+            "gpt-4o",
+            {
+                "prompt_tokens": M,
+                "prompt_tokens_details": {"cached_tokens": M // 2},
+                "completion_tokens": M,
+            },
+            1.25 + 0.625 + 10,
+        ),
+        (
+            RESPONSES,
+            "gpt-4o",
+            {
+                "input_tokens": M,
+                "input_tokens_details": {"cached_tokens": M},
+                "output_tokens": 0,
+            },
+            1.25,
+        ),
+        (CHAT, "nobody-knows", {"prompt_tokens": M, "cost": 0.5}, 0.5),
+        (CHAT, "nobody-knows", {"prompt_tokens": M}, None),
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_entry_says_what_it_cost_also_from_a_providers_cache(
+    path: str,
+    model: str,
+    usage: dict[str, Any],
+    dollars: float | None,
+    tmp_path: Path,
+    *,
+    stream: bool,
+) -> None:
+    async with proxied(tmp_path) as door:
+        told = {"usage": usage, "choices": [], "type": "message_delta"}
+        event = b"data: " + json.dumps(told).encode() + b"\n\n"
+        answer = streamed([event, EVENTS[path](SAID)[-1]]) if stream else whole(event[6:])
+        door.upstream.at(path, answer)
+        await door.post(path, {**BODIES[path], "model": model, "stream": stream})
+        (entry,) = await door.recorded()
+        cost = entry["usage"].get("reported_cost_usd")
+        assert cost == (None if dollars is None else pytest.approx(dollars, rel=0.01))
+        told_of = door.events("response")[0].get("cost_usd")
+        assert told_of == cost
+
+
 async def test_a_compressed_answer_goes_on_compressed_and_is_recorded_plain(
     tmp_path: Path,
 ) -> None:
@@ -352,6 +484,25 @@ async def test_a_body_that_cannot_be_read_is_the_providers_to_refuse(tmp_path: P
         answered = await door.post(CHAT, b"{not json")
         assert (answered.status, answered.body) == (400, body_of(answer))
         assert door.upstream.asked(CHAT)[0].body == b"{not json"
+        (told,) = door.events()
+        assert (told["type"], told["outcome"], told["error"]) == (
+            "error",
+            "unread",
+            "invalid JSON body",
+        )
+
+
+async def test_a_turn_in_an_encoding_that_nobody_here_knows_is_told_of(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        answer = chat_json(SAID)
+        door.upstream.at(CHAT, answer)
+        answered = await door.post(CHAT, b"packed", headers={"Content-Encoding": "odd"})
+        assert (answered.status, answered.body) == (200, body_of(answer))
+        (received,) = door.upstream.asked(CHAT)
+        assert (received.body, received.header("content-encoding")) == (b"packed", "odd")
+        assert await door.recorded() == []
+        (told,) = door.events()
+        assert (told["outcome"], told["error"]) == ("unread", "the encoding 'odd' is not known")
 
 
 @pytest.mark.parametrize(
@@ -363,6 +514,7 @@ async def test_a_body_that_cannot_be_read_is_the_providers_to_refuse(tmp_path: P
         ("POST", "/v1/embeddings"),
         ("DELETE", "/v1/files/f1"),
         ("OPTIONS", "/v1/chat/completions"),
+        ("HEAD", "/v1/models"),
         ("PUT", "/v1/anything/else"),
     ],
 )
@@ -371,32 +523,59 @@ async def test_every_other_path_is_passed_on_untouched(
 ) -> None:
     async with proxied(tmp_path) as door:
         where = path.partition("?")[0]
-        door.upstream.at(where, whole(b'{"ok": 1}', headers={"x-odd": "1"}))
+        body = b"" if method == "HEAD" else b'{"ok": 1}'
+        door.upstream.at(where, whole(body, headers={"x-odd": "1", "Content-Length": "9"}))
         sent = b'{"model": "m", "input": "x"}' if method in {"POST", "PUT"} else b""
         async with door.http.request(
             method, f"{door.address}/agent/ada{path}", data=sent, headers={"x-beta": "b1"}
         ) as reply:
-            assert (reply.status, await reply.read()) == (200, b'{"ok": 1}')
-            assert reply.headers["x-odd"] == "1"
+            assert (reply.status, await reply.read()) == (200, body)
+            assert (reply.headers["x-odd"], reply.headers["content-length"]) == ("1", "9")
         (received,) = door.upstream.received
         assert (received.method, received.target, received.body) == (method, path, sent)
         assert received.header("x-beta") == "b1"
         assert await door.recorded() == []
 
 
-async def test_a_long_upload_is_passed_on_as_it_comes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("told", [True, False], ids=["its length is told", "in chunks"])
+async def test_an_upload_of_any_length_is_passed_on_as_it_comes(
+    tmp_path: Path, *, told: bool
+) -> None:
     async with proxied(tmp_path) as door:
         door.upstream.at("/v1/files", whole(b"{}"))
-        piece = bytes(range(256)) * 4096
+        piece, times = bytes(range(256)) * 4096, (LONGEST >> 20) + 2
 
         async def pieces() -> object:
-            for _ in range(40):
+            for _ in range(times):
                 yield piece
 
-        async with door.http.post(f"{door.address}/agent/ada/v1/files", data=pieces()) as reply:
+        headers = {"Content-Length": str(len(piece) * times)} if told else {}
+        async with door.http.post(
+            f"{door.address}/agent/ada/v1/files", data=pieces(), headers=headers
+        ) as reply:
             assert reply.status == 200
         (received,) = door.upstream.received
-        assert hashlib.sha256(received.body).digest() == hashlib.sha256(piece * 40).digest()
+        assert hashlib.sha256(received.body).digest() == hashlib.sha256(piece * times).digest()
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["its length is told", "in chunks"])
+async def test_a_turn_that_is_too_long_to_be_read_is_refused(
+    tmp_path: Path, *, told: bool
+) -> None:
+    async with proxied(tmp_path) as door:
+        piece, times = b" " * (1 << 20), (LONGEST >> 20) + 1
+
+        async def pieces() -> object:
+            for _ in range(times):
+                yield piece
+
+        headers = {"Content-Length": str(len(piece) * times)} if told else {}
+        async with door.http.post(
+            f"{door.address}/agent/ada{CHAT}", data=pieces(), headers=headers
+        ) as reply:
+            assert reply.status == 413
+            assert str(LONGEST) in (await reply.json())["error"]["message"]
+        assert door.upstream.received == []
 
 
 async def test_a_body_that_is_too_long_to_record_is_answered_all_the_same(tmp_path: Path) -> None:
@@ -439,6 +618,25 @@ async def test_a_websocket_is_told_to_fall_back(tmp_path: Path) -> None:
 async def test_the_first_probe_of_a_client_is_answered(tmp_path: Path) -> None:
     async with proxied(tmp_path) as door, door.http.head(f"{door.address}/") as reply:
         assert reply.status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/agent/ada/chat/completions",
+        "/chat/completions",
+        "/agent/ada/messages",
+        "/agent/ada/v1/v1/messages",
+    ],
+)
+async def test_a_client_with_a_wrong_base_url_is_told_the_right_one(
+    path: str, tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        answered = await door.post(path, BODIES[CHAT], agent="")
+        assert answered.status == 404
+        assert "ends with /v1" in json.loads(answered.body)["error"]["message"]
+        assert door.upstream.received == []
 
 
 async def test_memory_can_be_switched_off_for_a_request(tmp_path: Path) -> None:
@@ -500,6 +698,14 @@ async def test_an_upstream_that_is_not_there_is_said_plainly(tmp_path: Path) -> 
         assert await door.recorded() == []
 
 
+async def test_a_status_that_is_none_is_said_plainly(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, whole(b"{}", 999))
+        answered = await door.chat("hello")
+        assert answered.status == 502
+        assert "answered 999" in json.loads(answered.body)["error"]["message"]
+
+
 async def test_a_silent_upstream_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     async with proxied(
         tmp_path, proxy__first_byte_timeout_ms="80", proxy__idle_timeout_ms="80"
@@ -529,3 +735,4 @@ async def test_usage_is_asked_for_where_that_is_wanted_and_its_chunk_taken_out(
         assert answered.body == b"".join(told)
         (entry,) = await door.recorded()
         assert entry["usage"]["prompt_tokens"] == SAID.read
+        assert entry["request_effective"] == door.upstream.asked(CHAT)[0].json()

@@ -37,7 +37,8 @@ class Shown:
     """What a request shows: the agent in its path, if any, and its token.
 
     `grant` is what memplane's own tokens say of the token. `context` is what a pod says of the
-    agent that the token claims. `is_ours` says that it looks like a token of memplane's.
+    agent in the path, or else of the one that the token claims. `is_ours` says that it looks like
+    a token of memplane's.
     """
 
     named: str
@@ -85,7 +86,10 @@ def _by_grant(shown: Shown, grant: Grant, here: Here) -> Caller | Refused:
     agent = shown.named or grant.agent or here.default
     if not grant.allows(Scope.PROXY) or not grant.reaches(agent):
         return _WRONG_SECRET
-    return Caller(agent, governed=True)
+    # A pod's rules hold for its agents, whichever token they show.
+    context = shown.context
+    in_pod = here.pod and context is not None and context.agent == agent
+    return Caller(agent, governed=True, in_pod=in_pod)
 
 
 def _by_pod(shown: Shown) -> Caller | Refused:

@@ -20,24 +20,31 @@ from memplane.access.history import claimed_agent
 from memplane.access.pods import read_pod_context
 from memplane.access.proxying import Caller, Here, Refused, Shown, caller_of
 from memplane.access.tokens import TokenStore
+from memplane.http.bodies import check_head, counted
 from memplane.http.endpoints import Endpoint, Open, OwnRules
 from memplane.http.principals import grant_if_any, token_given
 from memplane.http.relaying import RELAYED, Relay, Upload
-from memplane.proxy.asking import Asked
+from memplane.proxy.asking import LONGEST, Asked
 from memplane.proxy.dialects.table import dialect_at
 from memplane.proxy.passing import pass_on
 from memplane.proxy.routes import Target
 from memplane.proxy.turn import Proxy, take_turn
-from memplane.proxy.withholding import redacted, without_token
+from memplane.proxy.withholding import withheld
 from memplane.secret import Secret
 
-LONGEST_BODY: Final = 64 << 20
-
+_LONGEST_UPLOAD: Final = 1 << 40
+"""What is passed on while it comes takes no room here: its provider says what is too long."""
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD")
 _WHY: Final = (
     "agents show provider's keys or tokens of theirs, and the contract fixes its refusals"
 )
 _UPGRADE_REQUIRED: Final = 426
+_TWICE: Final = "/v1/v1/"
+_BASE_URLS: Final = (
+    "there is no such path. The base URL of OpenAI's clients ends with /v1, as in "
+    "http://127.0.0.1:6367/agent/NAME/v1, and that of Anthropic's does not: "
+    "http://127.0.0.1:6367/agent/NAME"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,28 +67,30 @@ class ProxyDoor:
         path = _path_sent(request)
         if path is None:
             return refused(HTTPStatus.BAD_REQUEST, "that path is not passed on")
+        if path.startswith(_TWICE):
+            return await _misled(request)
         dialect = dialect_at(path) if request.method == "POST" else None
         request.scope[RELAYED] = True
         if dialect is None:
-            upload = Upload(request)
+            upload = _upload(request)
             asked = _asked(request, caller, path, upload=upload)
             return Relay(partial(pass_on, self.proxy.passing, asked), upload)
-        asked = _asked(request, caller, path, raw=await request.body())
+        asked = _asked(request, caller, path, raw=await _whole(request))
         return Relay(partial(take_turn, self.proxy, dialect, asked))
 
     def _caller(self, request: Request) -> Caller | Refused:
         token, named = token_given(request.scope), request.path_params.get("agent", "")
         here = Here(pod=self.context_root is not None, default=self.default_agent)
         claimed = claimed_agent(token)
-        without_token = named or here.default
         shown = Shown(
             named=named,
             token=token,
             grant=grant_if_any(request),
-            context=read_pod_context(self.context_root, claimed) if claimed else None,
+            context=read_pod_context(self.context_root, named or claimed or here.default),
             is_ours=is_agent_id(claimed),
             nearby=_is_nearby(request),
         )
+        without_token = named or here.default
         return caller_of(shown, here, holds_token=self.tokens.knows_agent(without_token))
 
 
@@ -102,17 +111,32 @@ def proxy_endpoints(door: ProxyDoor) -> list[Endpoint]:
                 handler=door.answer,
                 needs=OwnRules(_WHY),
                 summary="Pass a request on to a provider; turns are recorded and given memories",
-                body_limit=LONGEST_BODY,
+                body_limit=_LONGEST_UPLOAD,
                 encoded=True,
             )
             for path in ("/v1/{rest:path}", "/agent/{agent}/v1/{rest:path}")
             for method in _METHODS
+        ),
+        *(
+            Endpoint(
+                method="POST",
+                path=path,
+                handler=_misled,
+                needs=Open(),
+                summary="Say what a client's base URL should be",
+                encoded=True,
+            )
+            for path in ("/chat/completions", "/responses", "/agent/{agent}/{rest:path}")
         ),
     ]
 
 
 async def _here(_request: Request) -> Response:
     return Response()
+
+
+async def _misled(_request: Request) -> Response:
+    return refused(HTTPStatus.NOT_FOUND, _BASE_URLS)
 
 
 def _path_sent(request: Request) -> str | None:
@@ -126,6 +150,19 @@ def _path_sent(request: Request) -> str | None:
     return sent.removeprefix(before) if sent.startswith(f"{before}/v1/") else None
 
 
+def _upload(request: Request) -> Upload | None:
+    """Return the body that is still coming; None when there is none to wait for."""
+    said = request.headers
+    has_body = "transfer-encoding" in said or said.get("content-length", "0") != "0"
+    return Upload(request) if has_body else None
+
+
+async def _whole(request: Request) -> bytes:
+    """Read the body of a turn; where it is too long the request ends with 413."""
+    check_head(request.scope["headers"], limit=LONGEST, json=False, encoded=True)
+    return await Request(request.scope, counted(request.receive, LONGEST)).body()
+
+
 def _asked(
     request: Request, caller: Caller, path: str, *, raw: bytes = b"", upload: Upload | None = None
 ) -> Asked:
@@ -133,7 +170,7 @@ def _asked(
     target = Target(path, scope["query_string"].decode("latin-1"), scope["headers"])
     token = Secret(token_given(scope)) if caller.governed else None
     if token:
-        target, raw = without_token(target, token), redacted(raw, token)
+        target, raw = withheld(target, raw, token)
     return Asked(
         caller=caller, method=request.method, target=target, raw=raw, upload=upload, token=token
     )

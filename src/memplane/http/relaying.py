@@ -20,6 +20,7 @@ STOPPING: Final = "memplane.stopping"
 """The event in a request's scope that is set when the server stops."""
 RELAYED: Final = "memplane.relayed"
 """Set in the scope of a request whose answer another server made."""
+_STOPPED: Final = "memplane was stopped"
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
@@ -80,13 +81,15 @@ class Relay(Response):
                 # It got everything. What is done after that is nobody's to interrupt.
                 await work
             if not work.done():
-                work.cancel()
-                with suppress(asyncio.CancelledError):
-                    await work
+                await _given_up(work)
                 return
             work.result()
             if not client.ended:
                 await _hang_up(scope, leaving)
+        except asyncio.CancelledError:
+            # The server ends, and has waited for long enough.
+            await _given_up(work, _STOPPED)
+            await _hang_up(scope, leaving)
         finally:
             work.cancel()
             leaving.cancel()
@@ -114,6 +117,12 @@ class Upload:
                     yield piece
         finally:
             self.ended.set()
+
+
+async def _given_up(work: asyncio.Future[None], why: str = "") -> None:
+    work.cancel(why or None)
+    with suppress(asyncio.CancelledError):
+        await work
 
 
 async def _hang_up(scope: Scope, leaving: asyncio.Task[None]) -> None:

@@ -24,7 +24,10 @@ _blocks: Final = msgspec.json.Decoder(tuple[InjectedBlock, ...])
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """A text that stands at one place of a conversation, and the memories in it."""
+    """A text that stands at one place of a conversation, and the memories in it.
+
+    An empty one says that nothing stands there in this session.
+    """
 
     agent: str
     place: str

@@ -125,7 +125,12 @@ def _proxy(pod: Pod, image: str, warnings: list[str]) -> dict[str, object]:
             "CLAW_AUTH_DIR": "/claw/auth",
             "CLAW_SESSION_HISTORY_DIR": "/claw/session-history",
             "MEMPLANE_HOME": "/claw/session-history/.memplane",
+            # Agents are other containers, the pod's network is its own, and tokens are asked for.
+            "MEMPLANE_HTTP_HOST": "0.0.0.0",  # noqa: S104
+            "MEMPLANE_HTTP_TRUSTED_NETWORK": "true",
             "MEMPLANE_HTTP_ALLOWED_HOSTS": f"{PROXY}:{PROXY_PORT}",
+            # An audit reads what the container prints.
+            "MEMPLANE_TELEMETRY_STDOUT": "true",
         },
         "expose": [str(PROXY_PORT)],
         "volumes": [f"{here}:{there}:{mode}" for here, (there, mode) in _PLACES.items()],

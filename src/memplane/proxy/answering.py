@@ -7,13 +7,16 @@ from typing import Final, Protocol
 
 import msgspec
 
-from memplane.errors import UpstreamError, UpstreamStalled
-from memplane.proxy.headers import Headers, response_headers
+from memplane.errors import InvalidRequest, UpstreamError, UpstreamStalled
+from memplane.proxy.encodings import undone
+from memplane.proxy.headers import Headers, response_headers, value_of
 from memplane.proxy.routing import Refused
 from memplane.proxy.upstream import Answer
 from memplane.secret import Secret
 
 _REDACTED: Final = b"[redacted]"
+_ENCODING: Final = b"content-encoding"
+_LONGEST_ERROR: Final = 1 << 20
 
 
 class Client(Protocol):
@@ -62,10 +65,14 @@ async def pass_answer(answer: Answer, client: Client) -> None:
 
 async def _pass_scrubbed(answer: Answer, client: Client, key: Secret) -> None:
     hidden = key.reveal().encode()
-    headers = response_headers(answer.headers, unchanged=False)
-    await client.begin(
-        answer.status, [(name, value.replace(hidden, _REDACTED)) for name, value in headers]
-    )
+    headers = [
+        (name, value.replace(hidden, _REDACTED))
+        for name, value in response_headers(answer.headers, unchanged=False)
+    ]
+    if value_of(headers, _ENCODING):
+        await _pass_decoded(answer, client, headers, hidden)
+        return
+    await client.begin(answer.status, headers)
     held = b""
     async for chunk in answer.chunks():
         # A key may be cut anywhere, so as much is held back as could be the beginning of one.
@@ -77,6 +84,30 @@ async def _pass_scrubbed(answer: Answer, client: Client, key: Secret) -> None:
     if held:
         await client.send(held)
     await client.end()
+
+
+async def _pass_decoded(answer: Answer, client: Client, headers: Headers, hidden: bytes) -> None:
+    """Pass an error on that came compressed, although nobody asked for that."""
+    body = b""
+    async for chunk in answer.chunks():
+        body += chunk
+        if len(body) > _LONGEST_ERROR:
+            break
+    plain = _decoded(body, value_of(headers, _ENCODING))
+    if plain is None:
+        await refuse(client, Refused(answer.status, "what the provider says cannot be read"))
+        return
+    await client.begin(answer.status, [one for one in headers if one[0].lower() != _ENCODING])
+    await client.send(plain.replace(hidden, _REDACTED))
+    await client.end()
+
+
+def _decoded(body: bytes, encoding: str) -> bytes | None:
+    try:
+        plain = undone(body, encoding, most=_LONGEST_ERROR)
+    except InvalidRequest:
+        return None
+    return plain if len(body) <= _LONGEST_ERROR else None
 
 
 async def tell_failure(client: Client, error: UpstreamError) -> None:

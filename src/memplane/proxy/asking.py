@@ -70,15 +70,8 @@ def attempt_of(
         )
     else:
         sent = passed_headers(headers, decoded=decoded)
-    if body is None and asked.upload is not None and _has_body(asked):
+    if body is None and asked.upload is not None:
         length = asked.header("content-length")
         whole = int(length) if length.isdecimal() else None
         return Attempt(candidate, asked.method, sent, asked.upload.pieces(), whole)
     return Attempt(candidate, asked.method, sent, body or asked.raw)
-
-
-def _has_body(asked: Asked) -> bool:
-    return bool(asked.header("transfer-encoding")) or asked.header("content-length") not in {
-        "",
-        "0",
-    }

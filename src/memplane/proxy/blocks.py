@@ -115,9 +115,9 @@ def time_line(moment: datetime) -> str:
     return f"Current time: {moment:%Y-%m-%d} {hour}:{moment:%M} {half} {short}{place}"
 
 
-def _named(service: str) -> str:
-    """Return a service's name as it may stand in a mark, which it must not end."""
-    name = clean_label(service)
+def _named(label: str) -> str:
+    """Return a name as it may stand in a mark or a header, where it must not look like a mark."""
+    name = clean_label(label.strip())
     return name.replace("--", "__") if "memory" in name.lower() else name
 
 
@@ -155,8 +155,8 @@ def _cleaned(block: Block, text: str) -> Block:
         block,
         text=text,
         score=finite_score(block.score),
-        kind=clean_label(block.kind.strip()),
-        source=clean_label(block.source.strip()),
+        kind=_named(block.kind),
+        source=_named(block.source),
         ts=rfc3339_or_none(block.ts) or "",
     )
 

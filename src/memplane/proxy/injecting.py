@@ -94,13 +94,13 @@ class Injecting:
         if wanted.forgetful:
             return Given(wanted.body.raw, Note(session=wanted.session))
         conversation = wanted.dialect.conversation(wanted.body)
-        if conversation.injected:
+        if not wanted.beside:
+            given = await self._sticking(wanted, conversation)
+        elif conversation.injected:
             # The client's own hook was first, and two blocks would say the same.
             given = Given(wanted.body.raw, Note(session=wanted.session))
-        elif wanted.beside:
-            given = await self._beside(wanted, conversation)
         else:
-            given = await self._sticking(wanted, conversation)
+            given = await self._beside(wanted, conversation)
         prompts = conversation.prompts
         return replace(given, place=prompts[-1].place) if prompts else given
 
@@ -109,14 +109,16 @@ class Injecting:
         held = await self._held(wanted, prompts)
         came: Recollection | None = None
         added: Injection | None = None
-        if conversation.awaits and prompts and not self._is_known(held, prompts[-1], wanted):
-            held.pop(prompts[-1].place, None)
-            came = await self._recaller.recall(_asked(wanted, conversation))
+        if conversation.awaits and prompts and not self._is_known(held, conversation, wanted):
+            before = held.pop(prompts[-1].place, None)
+            if not conversation.injected:  # else the client's own hook was first
+                came = await self._recaller.recall(_asked(wanted, conversation))
             added = self._made(wanted, prompts[-1], came)
-            if added is not None:
+            if added.text or added.session or before is not None:
+                # Also that nothing stands here, whatever stands at this place in other sessions.
                 self._sticky.keep(added)
                 held[added.place] = added
-        texts = {one.index: held[one.place] for one in prompts if one.place in held}
+        texts = {one.index: text for one in prompts if (text := held.get(one.place)) and text.text}
         blocks = {index: text.text for index, text in texts.items()}
         body = wanted.dialect.with_blocks(wanted.body, blocks) if blocks else wanted.body.raw
         injected = tuple(
@@ -149,24 +151,29 @@ class Injecting:
             looking.cancel()
         return {}
 
-    def _is_known(self, held: dict[str, Injection], prompt: Prompt, wanted: Wanted) -> bool:
-        text = held.get(prompt.place)
-        now = microseconds(self._clock())
-        return text is not None and is_same_turn(text, wanted.session, now)
+    def _is_known(
+        self, held: dict[str, Injection], conversation: Conversation, wanted: Wanted
+    ) -> bool:
+        """Say whether the newest prompt has its memory already, and only comes again."""
+        text = held.get(conversation.prompts[-1].place)
+        if text is None or not text.text or conversation.injected:
+            return False
+        return is_same_turn(text, wanted.session, microseconds(self._clock()))
 
-    def _made(self, wanted: Wanted, prompt: Prompt, came: Recollection) -> Injection | None:
-        text = fenced(came.kept, service=came.service, nonce=self._nonce())
-        if not text:
-            return None
-        return Injection(
+    def _made(self, wanted: Wanted, prompt: Prompt, came: Recollection | None) -> Injection:
+        """Make what stands at a prompt from now on; it is empty when nothing does."""
+        nothing = Injection(
             agent=wanted.context.agent,
             place=prompt.place,
             session=wanted.session,
             at=microseconds(self._clock()),
-            service=came.service,
-            text=text,
-            blocks=_named(came.blocks),
+            service="",
+            text="",
         )
+        if came is None or not came.blocks:
+            return nothing
+        text = fenced(came.kept, service=came.service, nonce=self._nonce())
+        return replace(nothing, service=came.service, text=text, blocks=_named(came.blocks))
 
     async def _beside(self, wanted: Wanted, conversation: Conversation) -> Given:
         came = await self._recaller.recall(_asked(wanted, conversation))

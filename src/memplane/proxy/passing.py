@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 
 import msgspec
@@ -13,13 +13,12 @@ from memplane.errors import InvalidRequest, MemplaneError, UpstreamError
 from memplane.pod.contexts import AgentContext, ProxiedAgent
 from memplane.proxy.answering import Client, pass_answer, refuse, tell_failure
 from memplane.proxy.asking import LONGEST, Asked, attempt_of
-from memplane.proxy.body import body_of
-from memplane.proxy.candidate import Candidate
+from memplane.proxy.body import Body, body_of
 from memplane.proxy.encodings import undone
 from memplane.proxy.routes import Routes
-from memplane.proxy.routing import Allowed, Family, ModelPolicy, Refused
-from memplane.proxy.upstream import Upstream
-from memplane.proxy.withholding import redacted
+from memplane.proxy.routing import Allowed, Family, ModelPolicy, Refused, Routed
+from memplane.proxy.upstream import Attempt, Upstream
+from memplane.proxy.withholding import withheld
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +44,12 @@ class Passing:
 async def pass_on(passing: Passing, asked: Asked, client: Client) -> None:
     """Pass a request on that is no turn; nothing of it is recorded."""
     try:
-        routed = await _routed_path(passing, asked)
+        attempts = await _attempts(passing, asked)
     except MemplaneError as error:
-        routed = Refused(HTTPStatus.BAD_GATEWAY, str(error))
-    if isinstance(routed, Refused):
-        await refuse(client, routed)
+        attempts = Refused(HTTPStatus.BAD_GATEWAY, str(error))
+    if isinstance(attempts, Refused):
+        await refuse(client, attempts)
         return
-    candidates, raw = routed
-    attempts = [attempt_of(asked, one, raw, content_type=None) for one in candidates]
     try:
         async with passing.upstream.send(attempts) as answer:
             await pass_answer(answer, client)
@@ -60,25 +57,25 @@ async def pass_on(passing: Passing, asked: Asked, client: Client) -> None:
         await tell_failure(client, error)
 
 
-async def _routed_path(
-    passing: Passing, asked: Asked
-) -> tuple[tuple[Candidate, ...], bytes | None] | Refused:
-    """Route a request that is no turn; where it names a model and the key is ours, by that."""
+async def _attempts(passing: Passing, asked: Asked) -> list[Attempt] | Refused:
+    """Say what to send to whom; where a model is named and the key is ours, by that."""
     if not asked.caller.governed:
         passed = passing.routes.passed(asked.target)
-        return passed if isinstance(passed, Refused) else (passed.candidates, None)
+        return passed if isinstance(passed, Refused) else _each(asked, passed, None)
     raw = asked.raw or await _whole(asked)
     if raw is None:
         return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {LONGEST} bytes")
     if asked.token:
-        raw = redacted(raw, asked.token)
+        target, raw = withheld(asked.target, raw, asked.token)
+        asked = replace(asked, target=target)
     try:
-        body = body_of(undone(raw, asked.header("content-encoding"), most=LONGEST))
-    except InvalidRequest:
-        body = None
+        body = _read(asked, raw)
+    except InvalidRequest as error:
+        # It may name a model that the agent may not use.
+        return Refused(HTTPStatus.BAD_REQUEST, str(error))
     if body is None or not body.model:
         routed = passing.routes.governed_path(asked.target)
-        return routed if isinstance(routed, Refused) else (routed.candidates, raw)
+        return routed if isinstance(routed, Refused) else _each(asked, routed, raw)
     messages = asked.target.path.startswith("/v1/messages")
     family: Family = "anthropic" if messages else "openai"
     policy = policy_of(passing.agent(asked.caller))
@@ -86,7 +83,23 @@ async def _routed_path(
     if isinstance(named, Refused):
         return named
     first = named.candidates[0]
-    return (first,), body.with_members({"model": msgspec.json.encode(first.model)})
+    renamed = body.with_members({"model": msgspec.json.encode(first.model)})
+    return [attempt_of(asked, first, renamed, decoded=True, content_type=None)]
+
+
+def _each(asked: Asked, routed: Routed, raw: bytes | None) -> list[Attempt]:
+    return [attempt_of(asked, one, raw, content_type=None) for one in routed.candidates]
+
+
+def _read(asked: Asked, raw: bytes) -> Body | None:
+    """Read a body that is JSON; None when it is something else, such as a form with a file.
+
+    Raises:
+        InvalidRequest: It says that it is JSON, or looks so, and cannot be read.
+    """
+    plain = undone(raw, asked.header("content-encoding"), most=LONGEST)
+    is_json = "json" in asked.header("content-type").lower() or plain.lstrip()[:1] == b"{"
+    return body_of(plain) if plain and is_json else None
 
 
 async def _whole(asked: Asked) -> bytes | None:

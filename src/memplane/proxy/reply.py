@@ -8,7 +8,7 @@ are read that can tell an end, an error or what was used.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -35,6 +35,7 @@ _EMPTY: Final = "the reply is empty"
 _NOT_JSON: Final = "the reply is not JSON"
 _PROMPT: Final = ("prompt_tokens", "input_tokens")
 _COMPLETION: Final = ("completion_tokens", "output_tokens")
+_DETAILS: Final = ("prompt_tokens_details", "input_tokens_details")
 _MOST_COUNTED: Final = 2**53
 _NOTHING: Final = Usage()
 
@@ -50,6 +51,24 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Cached:
+    """Tokens of a prompt that cost something else, because a provider's cache has to do with them.
+
+    Args:
+        within: Found in the cache, and counted into the prompt.
+        beside: Found in the cache, and counted beside the prompt.
+        kept: Put into the cache, and counted beside the prompt.
+    """
+
+    within: int = 0
+    beside: int = 0
+    kept: int = 0
+
+
+_UNCACHED: Final = Cached()
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """A reply that has ended.
 
@@ -58,12 +77,14 @@ class Ended:
         reply: Its bytes, without an encoding; empty when they could not be kept.
         usage: What the provider counted, and the cost that it reported.
         why: What went wrong, partly in the provider's words; empty for a whole one.
+        cached: What the provider's cache had to do with it.
     """
 
     kind: Kind
     reply: Reply
     usage: Usage = _NOTHING
     why: str = ""
+    cached: Cached = _UNCACHED
 
 
 class Assembling:
@@ -128,25 +149,26 @@ def _in_one_piece(dialect: Dialect, body: bytes) -> Ended:
     document = decoded_or_none(body)
     failure = dialect.failure_in(document)
     kind = Kind.FAILED if failure else Kind.WHOLE
-    return Ended(kind, JsonReply(body), _most_used(_NOTHING, document), failure)
+    usage, cached = _most_used(_NOTHING, document), _most_cached(_UNCACHED, document)
+    return Ended(kind, JsonReply(body), usage, failure, cached)
 
 
 def _streamed(dialect: Dialect, body: bytes) -> Ended:
-    usage = _NOTHING
+    usage, cached = _NOTHING, _UNCACHED
     failure = ""
     is_whole = False
     for event in _telling(body, (*_TELLING, *map(str.encode, dialect.last))):
         document = decoded_or_none(event.data)
-        usage = _most_used(usage, document)
+        usage, cached = _most_used(usage, document), _most_cached(cached, document)
         failure = failure or dialect.failure_in(document)
         if event.name == _ERROR:
             failure = failure or _UNSAID
         is_whole = is_whole or dialect.ended_by(event)
     if failure:
-        return Ended(Kind.FAILED, StreamReply(body), usage, failure)
+        return Ended(Kind.FAILED, StreamReply(body), usage, failure, cached)
     if is_whole:
-        return Ended(Kind.WHOLE, StreamReply(body), usage)
-    return Ended(Kind.CUT, StreamReply(body), usage, _UNENDED)
+        return Ended(Kind.WHOLE, StreamReply(body), usage, cached=cached)
+    return Ended(Kind.CUT, StreamReply(body), usage, _UNENDED, cached)
 
 
 def _telling(body: bytes, marks: Iterable[bytes]) -> list[Event]:
@@ -174,16 +196,33 @@ def _around(mark: bytes, body: bytes) -> Iterator[tuple[int, int]]:
 
 def _most_used(usage: Usage, document: object) -> Usage:
     """Return the largest counts: some providers count up, and some repeat an early count."""
+    for counted in _counted(document):
+        usage = Usage(
+            max(usage.prompt_tokens, *(_count(counted.get(name)) for name in _PROMPT)),
+            max(usage.completion_tokens, *(_count(counted.get(name)) for name in _COMPLETION)),
+            _larger(usage.reported_cost_usd, counted.get("cost")),
+        )
+    return usage
+
+
+def _most_cached(cached: Cached, document: object) -> Cached:
+    for counted in _counted(document):
+        details = (members(counted.get(name)) for name in _DETAILS)
+        cached = Cached(
+            max(cached.within, *(_count(one.get("cached_tokens")) for one in details)),
+            max(cached.beside, _count(counted.get("cache_read_input_tokens"))),
+            max(cached.kept, _count(counted.get("cache_creation_input_tokens"))),
+        )
+    return cached
+
+
+def _counted(document: object) -> Iterator[Mapping[str, object]]:
+    """Yield what a document says was used, wherever it says so."""
     of = members(document)
     for holder in (of, members(of.get("message")), members(of.get("response"))):
         counted = members(holder.get("usage"))
         if counted:
-            usage = Usage(
-                max(usage.prompt_tokens, *(_count(counted.get(name)) for name in _PROMPT)),
-                max(usage.completion_tokens, *(_count(counted.get(name)) for name in _COMPLETION)),
-                _larger(usage.reported_cost_usd, counted.get("cost")),
-            )
-    return usage
+            yield counted
 
 
 def _count(value: object) -> int:

@@ -58,9 +58,13 @@ class ModelPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """Whom to ask, one after the other until somebody answers."""
+    """Whom to ask, one after the other until somebody answers.
+
+    It is `clamped` where the agent may not use what it asked for, and gets something else.
+    """
 
     candidates: tuple[Candidate, ...]
+    clamped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,7 @@ def route(
         elif not found:
             # Only a fallback may be missing.
             return candidate
-    return Routed(tuple(found))
+    return Routed(tuple(found), clamped=policy is not None and _is_clamped(model, policy))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +174,11 @@ def _wanted(model: str, policy: ModelPolicy | None) -> Sequence[str] | Refused:
     )
     chosen = _allowed_ref(model, [one.ref for one in policy.allowed]) or primary
     return [chosen, *(one.ref for one in policy.allowed if one.slot.startswith(_FALLBACK))]
+
+
+def _is_clamped(model: str, policy: ModelPolicy) -> bool:
+    name = model.strip()
+    return bool(name) and _allowed_ref(name, [one.ref for one in policy.allowed]) is None
 
 
 def _allowed_ref(model: str, refs: Sequence[str]) -> str | None:

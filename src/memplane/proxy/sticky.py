@@ -98,8 +98,11 @@ def is_same_turn(text: Injection, session: str, now: int) -> bool:
 
 
 def _nearest(texts: Iterable[Injection], session: str) -> dict[str, Injection]:
+    """Choose for each place. That nothing stands there counts for its own session only."""
     nearest: dict[str, Injection] = {}
     for one in texts:
+        if not one.text and one.session != session:
+            continue
         known = nearest.get(one.place)
         if known is None or (one.session == session and known.session != session):
             nearest[one.place] = one

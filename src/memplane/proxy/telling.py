@@ -82,6 +82,13 @@ class Story:
         """Tell that it was asked for."""
         self._telling.telemetry.tell(self._event)
 
+    def intervened(self, kind: str, why: str) -> None:
+        """Tell that another model was asked than the one that was wanted."""
+        told = self._telling.redact(why).value
+        self._telling.telemetry.tell(
+            msgspec.structs.replace(self._event, type=kind, intervention=told)
+        )
+
     def recalled(self, came: Recollection, *, injected: int) -> None:
         """Tell how its recall went, and how many bytes of it were put into the prompt."""
         event = recall_event(came, ts=self._telling.clock(), injected_bytes=injected)
@@ -89,15 +96,27 @@ class Story:
             self._recall, self._recall_seconds = event, came.seconds
             self._telling.telemetry.emit(event, seconds=came.seconds)
 
+    def turned_away(self, status: int, why: str) -> None:
+        """Tell that it was refused here, before anybody was asked."""
+        self._failed("refused", why, status)
+
+    def unread(self, why: str) -> None:
+        """Tell that it is passed on and neither recorded nor given memories."""
+        self._failed("unread", why)
+
     def cut(self, why: str) -> None:
         """Tell that it ended before its time."""
+        self._failed(_CUT, why)
+
+    def _failed(self, outcome: str, why: str, status: int = 0) -> None:
         self._over(
             msgspec.structs.replace(
                 self._event,
                 type="error",
                 latency_ms=_milliseconds(self.seconds),
-                error=why,
-                outcome=_CUT,
+                status_code=status,
+                error=self._telling.redact(why).value,
+                outcome=outcome,
             )
         )
 

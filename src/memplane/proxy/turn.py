@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from http import HTTPStatus
 from typing import Final
@@ -37,7 +37,8 @@ from memplane.proxy.prices import cost_of
 from memplane.proxy.recording import Recorder
 from memplane.proxy.reply import Assembling, Ended, Kind
 from memplane.proxy.routing import Family, Refused, Routed
-from memplane.proxy.telling import TRACED, Answered, Story, Telling
+from memplane.proxy.telling import TRACED, Answered, Moment, Story, Telling
+from memplane.proxy.upstream import Answer
 from memplane.proxy.usage_chunk import WithoutUsage, asks_for_usage
 
 _log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ _MEMORY: Final = "x-memplane-memory"
 _OFF: Final = "memory off"
 _STREAM: Final = "text/event-stream"
 _LONG: Final = 1 << 20
+_LEFT: Final = "the client left"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,7 @@ class _Turn:
     body: Body
     agent: ProxiedAgent
     candidates: tuple[Candidate, ...]
+    clamped: bool
     session: str
     left_out: str
     at: datetime
@@ -82,43 +85,54 @@ class _Turn:
 
 async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client) -> None:
     """Answer a turn, give it memories and record it."""
-    turn = _read(proxy, dialect, asked)
+    began = proxy.telling.begin()
+    turn = _read(proxy, dialect, asked, began)
     if isinstance(turn, Refused):
+        _story(proxy, asked, began).turned_away(turn.status, turn.text)
         await refuse(client, turn)
         return
-    if turn is None:
+    if isinstance(turn, InvalidRequest):
         # Whatever it is, the provider will say what is wrong with it.
+        _story(proxy, asked, began).unread(str(turn))
         await pass_on(proxy.passing, asked, client)
         return
     turn.story.asked()
+    if turn.clamped:
+        why = f"not allowed; {_ref(turn.candidates[0])} is asked instead"
+        turn.story.intervened("intervention", why)
     if proxy.deliveries is not None and asked.caller.in_pod:
         proxy.deliveries.expect(turn.agent.context)
-    given = await _given(proxy, turn)
-    if given.recall is not None:
-        turn.story.recalled(given.recall, injected=given.injected)
     try:
+        given = await _given(proxy, turn)
+        if given.recall is not None:
+            turn.story.recalled(given.recall, injected=given.injected)
         outcome = await _relay(proxy, turn, given, client)
     except UpstreamError as error:
         turn.story.cut(str(error))
         await tell_failure(client, error)
         return
-    except asyncio.CancelledError:
-        turn.story.cut("the client left")
+    except asyncio.CancelledError as error:
+        turn.story.cut(str(error) or _LEFT)
         raise
     _record(proxy, turn, given, outcome)
+
+
+def _ref(candidate: Candidate) -> str:
+    return f"{candidate.provider}/{candidate.model}"
 
 
 # Before the answer.
 
 
-def _read(proxy: Proxy, dialect: Dialect, asked: Asked) -> _Turn | Refused | None:
-    """Read and route a turn; None when only its provider can say what is wrong with it."""
-    began = proxy.telling.begin()
+def _read(
+    proxy: Proxy, dialect: Dialect, asked: Asked, began: Moment
+) -> _Turn | Refused | InvalidRequest:
+    """Read and route a turn; an error when only its provider can say what is wrong with it."""
     try:
         body = body_of(undone(asked.raw, asked.header("content-encoding"), most=LONGEST))
-    except InvalidRequest:
+    except InvalidRequest as error:
         invalid = Refused(HTTPStatus.BAD_REQUEST, "invalid JSON body")
-        return invalid if asked.caller.governed else None
+        return invalid if asked.caller.governed else error
     try:
         agent = proxy.passing.agent(asked.caller)
         family: Family = "anthropic" if dialect.wire == "anthropic" else "openai"
@@ -133,16 +147,21 @@ def _read(proxy: Proxy, dialect: Dialect, asked: Asked) -> _Turn | Refused | Non
         body=body,
         agent=agent,
         candidates=routed.candidates,
+        clamped=routed.clamped,
         session=_session(asked, body),
         left_out=_left_out(dialect, asked, body, proxy.auxiliary_phrases),
         at=began.at,
-        story=Story(
-            proxy.telling,
-            began,
-            agent=asked.caller.agent,
-            model=body.model,
-            carrier={name: said for name in TRACED if (said := asked.header(name))},
-        ),
+        story=_story(proxy, asked, began, model=body.model),
+    )
+
+
+def _story(proxy: Proxy, asked: Asked, began: Moment, *, model: str = "") -> Story:
+    return Story(
+        proxy.telling,
+        began,
+        agent=asked.caller.agent,
+        model=model,
+        carrier={name: said for name in TRACED if (said := asked.header(name))},
     )
 
 
@@ -218,18 +237,36 @@ async def _relay(proxy: Proxy, turn: _Turn, given: Given, client: Client) -> _Ou
         await client.begin(
             answer.status, response_headers(answer.headers, unchanged=without is None)
         )
+        left = await _passed(answer, client, assembling, without)
+    # It takes a while to read much, and nobody else should wait for it.
+    is_long = assembling.length > _LONG
+    ended = await asyncio.to_thread(assembling.ended) if is_long else assembling.ended()
+    if left and ended.kind is not Kind.WHOLE:
+        ended = replace(ended, kind=Kind.CUT, why=left)
+    sent = asking.body if asking.decoded else given.body
+    return _Outcome(ended, answer.candidate, answer.status, first, sent)
+
+
+async def _passed(
+    answer: Answer, client: Client, assembling: Assembling, without: WithoutUsage | None
+) -> str:
+    """Pass an answer on while it comes; returns why it was given up before its end, if it was.
+
+    Many leave as soon as they have read the last event, and do not wait for the connection's end:
+    they have all of it. So only what was sent is put together.
+    """
+    try:
         async for chunk in answer.chunks():
-            assembling.feed(chunk)
             passed = chunk if without is None else without.feed(chunk)
             if passed:
                 await client.send(passed)
+            assembling.feed(chunk)
         if without is not None and (rest := without.end()):
             await client.send(rest)
         await client.end()
-        # It takes a while to read much, and nobody else should wait for it.
-        is_long = assembling.length > _LONG
-        ended = await asyncio.to_thread(assembling.ended) if is_long else assembling.ended()
-        return _Outcome(ended, answer.candidate, answer.status, first)
+    except asyncio.CancelledError as error:
+        return str(error) or _LEFT
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +277,8 @@ class _Outcome:
     candidate: Candidate
     status: int
     first_byte: float
+    sent: bytes = field(default=b"", repr=False)
+    """The body that was sent, without an encoding, and with the model's name as it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,13 +314,16 @@ def _body_for(turn: _Turn, candidate: Candidate, body: bytes) -> bytes:
 
 def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
     ended, candidate, story = outcome.ended, outcome.candidate, turn.story
+    if candidate is not turn.candidates[0]:
+        why = f"{_ref(turn.candidates[0])} did not answer; {_ref(candidate)} did"
+        story.intervened("failover", why)
     answered = Answered(
         provider=candidate.provider, status=outcome.status, first_byte=outcome.first_byte
     )
     if ended is None:
         story.refused(answered, left_out=turn.left_out)
         return
-    usage = _priced(ended.usage, candidate, turn.body.model)
+    usage = _priced(ended, candidate, turn.body.model)
     if ended.kind is Kind.CUT:
         story.broke_off(answered, usage, ended.why)
         return
@@ -295,7 +337,7 @@ def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
         status_code=outcome.status,
         stream=isinstance(ended.reply, StreamReply),
         request_original=turn.body.raw,
-        request_effective=_body_for(turn, candidate, given.body),
+        request_effective=_body_for(turn, candidate, outcome.sent),
         reply=ended.reply,
         usage=usage,
         status="error" if ended.kind is Kind.FAILED else "",
@@ -305,11 +347,15 @@ def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
     proxy.recorder.record(entry, told, place=given.place)
 
 
-def _priced(usage: Usage, candidate: Candidate, model: str) -> Usage:
+def _priced(ended: Ended, candidate: Candidate, model: str) -> Usage:
+    usage, cached = ended.usage, ended.cached
     if not (usage.prompt_tokens or usage.completion_tokens or usage.reported_cost_usd):
         return usage
     counted = {
         "prompt_tokens": usage.prompt_tokens,
+        "prompt_tokens_details": {"cached_tokens": cached.within},
+        "cache_read_input_tokens": cached.beside,
+        "cache_creation_input_tokens": cached.kept,
         "completion_tokens": usage.completion_tokens,
         "cost": usage.reported_cost_usd,
     }

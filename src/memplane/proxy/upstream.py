@@ -34,6 +34,7 @@ _MOST_HEADERS: Final = 512
 _LONG: Final = 1 << 20
 _FAULTS: Final = 500
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_STATUSES: Final = range(200, 600)
 _NOT_ADDED: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
 
@@ -191,6 +192,8 @@ class Upstream:
         except OSError as error:
             return UpstreamUnreachable(f"{who} cannot be asked: {why_of(error)}")
         line.answers(reply)
+        if reply.status not in _STATUSES:
+            return UpstreamUnreachable(f"{who} answered {reply.status}, which says nothing")
         if reply.status in _REDIRECTS:
             return UpstreamUnreachable(
                 f"{who} answered {reply.status}: it leads elsewhere, and is not followed"

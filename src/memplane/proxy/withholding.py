@@ -6,16 +6,41 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import unquote_plus
 
+from memplane.errors import InvalidRequest
+from memplane.proxy.asking import LONGEST
+from memplane.proxy.encodings import undone
+from memplane.proxy.headers import value_of
 from memplane.proxy.routes import Target
 from memplane.secret import Secret
 
 _REDACTED: Final = b"[redacted]"
+_ENCODING: Final = b"content-encoding"
 _SHORTEST: Final = 16
 """A secret is looked for without the name before it where it is too long to mean anything else."""
 
 
-def without_token(target: Target, token: Secret) -> Target:
-    """Leave out the headers and the parts of the query that hold a token."""
+def withheld(target: Target, body: bytes, token: Secret) -> tuple[Target, bytes]:
+    """Leave a token out of a request: out of its headers, of its query, and of its body.
+
+    A body that is encoded and holds it goes on without its encoding. One whose encoding cannot be
+    undone stays as it is, and nobody passes it on.
+    """
+    target = _without(target, token)
+    encoding = value_of(target.headers, _ENCODING)
+    if not encoding:
+        return target, _redacted(body, token)
+    try:
+        plain = undone(body, encoding, most=LONGEST)
+    except InvalidRequest:
+        return target, body
+    clean = _redacted(plain, token)
+    if clean == plain:
+        return target, body
+    headers = [one for one in target.headers if one[0].lower() != _ENCODING]
+    return replace(target, headers=headers), clean
+
+
+def _without(target: Target, token: Secret) -> Target:
     hidden = _forms(token)
     headers = [
         (name, value)
@@ -27,8 +52,7 @@ def without_token(target: Target, token: Secret) -> Target:
     return replace(target, query="&".join(kept), headers=headers)
 
 
-def redacted(body: bytes, token: Secret) -> bytes:
-    """Take a token out of a body; one that is compressed is left as it is."""
+def _redacted(body: bytes, token: Secret) -> bytes:
     for one in _forms(token):
         body = body.replace(one.encode("latin-1", "replace"), _REDACTED)
     return body

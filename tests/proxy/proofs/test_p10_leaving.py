@@ -19,9 +19,19 @@ import pytest
 
 from memplane.http.relaying import Client, Relay
 from memplane.ledger.agent_log import AgentLog
+from memplane.memory.contract import Ask, Recalled
 from memplane.proxy.reply import Assembling, Ended, Kind
 from tests.proxy.proxied import Proxied, proxied
-from tests.support.answers import Said, chat_events, chat_json, chat_stream, streamed, whole
+from tests.support.answers import (
+    Said,
+    anthropic_events,
+    chat_events,
+    chat_json,
+    chat_stream,
+    responses_events,
+    streamed,
+    whole,
+)
 from tests.support.upstream import Answer, End
 
 CHAT = "/v1/chat/completions"
@@ -37,7 +47,13 @@ def offsets(sent: bytes) -> list[int]:
 
 
 CUTS = offsets(SENT)
+BEFORE_THE_END = [at for at in CUTS[1:] if b"[DONE]" not in SENT[:at]]
 EVENTS = b"".join(chat_events(SAID))
+STREAMS = {
+    CHAT: chat_events(SAID),
+    "/v1/responses": responses_events(SAID),
+    "/v1/messages": anthropic_events(SAID),
+}
 FRAMED: dict[str, Answer] = {
     "chunked events": chat_stream(SAID),
     "events of a length": whole(EVENTS, headers={"Content-Type": "text/event-stream"}),
@@ -163,11 +179,12 @@ async def test_upstream_is_closed_when_the_client_leaves(
     tmp_path: Path, *, abruptly: bool
 ) -> None:
     async with proxied(tmp_path) as door:
-        for at in CUTS[1:]:
+        for at in BEFORE_THE_END:
             assert await leaving(door, at, abruptly=abruptly) == []
+        await door.settled()
         assert await door.recorded() == []
         told = [(one["error"], one["outcome"]) for one in door.events("error")]
-        assert told == [("the client left", "cut")] * len(CUTS[1:])
+        assert told == [("the client left", "cut")] * len(BEFORE_THE_END)
 
 
 async def leaving(
@@ -200,6 +217,39 @@ async def leaving(
     return []
 
 
+@pytest.mark.parametrize("path", STREAMS)
+async def test_who_leaves_with_the_last_event_has_a_whole_answer(
+    path: str, tmp_path: Path
+) -> None:
+    """Clients do not wait for the end of the connection, which may come much later."""
+    async with proxied(tmp_path) as door:
+        await leaving_with(door, path, STREAMS[path])
+        (entry,) = await door.recorded()
+        assert entry["response"]["text"] == b"".join(STREAMS[path]).decode()
+        assert [one["outcome"] for one in door.events("response")] == ["recorded"]
+
+
+@pytest.mark.parametrize("path", STREAMS)
+async def test_who_leaves_before_the_last_event_has_a_part(path: str, tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        await leaving_with(door, path, STREAMS[path][:-1])
+        assert await door.recorded() == []
+        assert [one["error"] for one in door.events("error")] == ["the client left"]
+
+
+async def leaving_with(door: Proxied, path: str, events: list[bytes]) -> None:
+    """Leave as soon as these events are read, while the provider keeps its connection open."""
+    head, *chunks, _ = streamed(events)
+    door.upstream.at(path, (head, *chunks, End.STALL))
+    body = {**BODY, "input": "hello"}
+    async with door.http.post(f"{door.address}/agent/ada{path}", json=body) as reply:
+        await reply.content.readexactly(len(b"".join(events)))
+        reply.close()
+    async with asyncio.timeout(PATIENCE):
+        await door.upstream.asked(path)[-1].connection.gone.wait()
+    await door.settled()
+
+
 async def test_an_answer_that_was_whole_is_recorded_although_the_client_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +278,70 @@ async def test_upstream_is_closed_when_the_client_leaves_before_the_head(tmp_pat
         async with asyncio.timeout(5):
             await received.connection.gone.wait()
         assert await door.recorded() == []
+
+
+async def test_a_server_that_ends_cuts_what_it_waited_for_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, (HEAD, CHUNKS[0], End.STALL))
+        async with door.http.post(url(door), json=BODY) as reply:
+            await reply.content.readany()
+            for task in door.server.server_state.tasks:
+                task.cancel()  # as it does with what has not ended in time
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await reply.content.read()
+        await door.settled()
+        assert await door.recorded() == []
+        (told,) = door.events("error")
+        assert (told["error"], told["outcome"]) == ("memplane was stopped", "cut")
+    assert caplog.records == []
+
+
+async def test_who_leaves_while_memory_is_asked_leaves_a_trace(tmp_path: Path) -> None:
+    class Slow:
+        asked = asyncio.Event()
+
+        async def recall(self, _ask: Ask) -> Recalled:
+            self.asked.set()
+            return await asyncio.Future()
+
+    async with proxied(tmp_path, proxy__recall_ms="60000") as door:
+        memory = Slow()
+        door.proxy.injecting._recaller._memories = memory
+        asking = asyncio.create_task(door.post(CHAT, BODY))
+        await memory.asked.wait()
+        asking.cancel()
+        async with asyncio.timeout(PATIENCE):
+            await door.settled()
+        assert door.upstream.received == []
+        (told,) = door.events("error")
+        assert (told["error"], told["outcome"]) == ("the client left", "cut")
+
+
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("body", [b"", b"{}"], ids=["without a body", "with a body"])
+async def test_upstream_is_closed_when_the_client_leaves_what_is_no_turn(
+    body: bytes, tmp_path: Path, *, begun: bool
+) -> None:
+    """Such as a response that is fetched again, as a stream."""
+    async with proxied(tmp_path) as door:
+        path, method = "/v1/responses/r1", "POST" if body else "GET"
+        door.upstream.at(path, (HEAD, CHUNKS[0], End.STALL) if begun else (End.STALL,))
+
+        async def ask() -> None:
+            where = f"{door.address}/agent/ada{path}?stream=true"
+            async with door.http.request(method, where, data=body) as reply:
+                await reply.content.readany()
+                reply.close()
+
+        asking = asyncio.create_task(ask())
+        received = await door.upstream.until_asked(path)
+        if begun:
+            await asking
+        asking.cancel()
+        async with asyncio.timeout(PATIENCE):
+            await received.connection.gone.wait()
 
 
 async def test_upstream_is_closed_when_the_client_stops_reading_and_leaves(tmp_path: Path) -> None:
