@@ -29,7 +29,8 @@ from memplane.settings import (
     unknown_names,
     unknown_variables,
 )
-from memplane.settings.values import boolean
+from memplane.settings.table import HttpSettings
+from memplane.settings.values import boolean, listening
 
 untimed = hypothesis_settings(deadline=None)
 
@@ -804,3 +805,22 @@ def test_a_segment_size_that_is_none_is_the_default(size: str, home: Path) -> No
 def test_permissions_that_cannot_work_are_refused(mode: str, home: Path) -> None:
     environ = {"MEMPLANE_LEDGER_MODE": mode}
     assert "MEMPLANE_LEDGER_MODE" in message_of(lambda: loaded(home, environ=environ))
+
+
+@pytest.mark.parametrize(
+    ("said", "host", "port"),
+    [
+        (":8080", "0.0.0.0", 8080),  # noqa: S104
+        ("127.0.0.1:0", "127.0.0.1", 0),
+        ("[::1]:6367", "::1", 6367),
+    ],
+)
+def test_where_to_listen_can_be_said_in_one_as_pods_do(said: str, host: str, port: int) -> None:
+    http = Settings(http=HttpSettings(listen=said, host="10.0.0.1", port=1)).http
+    assert (http.host, http.port) == (host, port)
+
+
+@pytest.mark.parametrize("said", ["8080", "a b:80", "host:", "host:99999", "host:http"])
+def test_what_is_no_place_to_listen_is_refused(said: str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        listening(said)

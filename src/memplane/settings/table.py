@@ -16,6 +16,7 @@ from memplane.settings.values import (
     folder,
     injection,
     level,
+    listening,
     optional_path,
     port,
     positive,
@@ -101,6 +102,13 @@ class HttpSettings:
         about="Say that whoever reaches `http.host` may read what passes, as inside a pod.",
     )
     port: int = _option(6367, port, "Port to listen on. 0 takes any free one.")
+    listen: str = _option(
+        "",
+        listening,
+        "Both in one, as pods write it, such as `:8080`; it goes before `http.host` and "
+        "`http.port`.",
+        aliases=("MEMPLANE_PROXY_LISTEN",),
+    )
     allowed_hosts: tuple[str, ...] = _option(
         (), words, "Host headers to accept besides loopback's, each with its port."
     )
@@ -436,6 +444,10 @@ class Settings:
         for name, place in follow.items():
             if name == "home" or getattr(self, name) == _UNSET:
                 object.__setattr__(self, name, place)
+        if self.http.listen:
+            host, _, number = self.http.listen.rpartition(":")
+            chosen = replace(self.http, host=host.strip("[]") or "0.0.0.0", port=int(number))  # noqa: S104
+            object.__setattr__(self, "http", chosen)
         if self.ledger.dir == _UNSET:
             object.__setattr__(self, "ledger", replace(self.ledger, dir=home / "ledger"))
 

@@ -92,6 +92,17 @@ def injection(text: str) -> str:
     return word
 
 
+def listening(text: str) -> str:
+    """Read where to listen, as `host:port` or `:port` for every address."""
+    host, colon, number = text.strip().rpartition(":")
+    if not text.strip():
+        return ""
+    if not colon or any(one.isspace() for one in host):
+        raise ValueError("expected host:port, or :port")
+    port(number)
+    return text.strip()
+
+
 def contested(text: str) -> str:
     """Read what prompts are told of memories that contradict each other."""
     word = text.strip().lower()
