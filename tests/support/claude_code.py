@@ -48,23 +48,34 @@ class ClaudeCode:
     """Claude Code of a user whose home is `home`, at work in `project`; both are made.
 
     Its environment has only what it needs, so nothing of the developer's reaches it. Runs in equal
-    folders with the same `--session-id` send the same bytes.
+    folders with the same `--session-id` send the same bytes. `within` is a program that runs it.
     """
 
     address: str
     home: Path
     project: Path
+    within: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
     async def ask(self, prompt: str, *options: str, model: str = MODEL) -> Ran:
         """Run `claude -p` with a prompt, and wait for its end."""
-        self._settle()
-        process = await asyncio.create_subprocess_exec(
-            str(_program()),
-            *("-p", "--output-format", "stream-json", "--verbose", "--model", model),
+        code, stdout, stderr = await self.print(
+            *("--output-format", "stream-json", "--verbose", "--model", model),
             *options,
             "--",
             prompt,
+        )
+        events = [json.loads(line) for line in stdout.splitlines() if line.strip()]
+        return Ran(code, events, stderr, stdout)
+
+    async def print(self, *words: str) -> tuple[int, bytes, str]:
+        """Run `claude -p` to its end; returns its exit code, its output and its complaints."""
+        self._settle()
+        process = await asyncio.create_subprocess_exec(
+            *self.within,
+            str(_program()),
+            "-p",
+            *words,
             cwd=self.project,
             env=self._environment(),
             stdin=asyncio.subprocess.DEVNULL,
@@ -78,8 +89,7 @@ class ClaudeCode:
             await process.wait()
             raise
         assert process.returncode is not None
-        events = [json.loads(line) for line in stdout.splitlines() if line.strip()]
-        return Ran(process.returncode, events, stderr.decode(), stdout)
+        return process.returncode, stdout, stderr.decode()
 
     @asynccontextmanager
     async def at_a_terminal(self, prompt: str) -> AsyncIterator[None]:

@@ -1,1 +1,1 @@
-"""Claude Code: where it keeps its memory, and later its hooks and plugin."""
+"""Claude Code: where it keeps its memory, what it prints, how it is run; its hooks come later."""

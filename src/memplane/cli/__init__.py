@@ -22,6 +22,8 @@ COMMANDS: Final = {
     "doctor": "check this machine and say what to do about each finding",
     "retain": "give an agent something to remember",
     "recall": "ask an agent's memory",
+    "memories": "see and correct what was learned",
+    "run": "run an agent with what was learned, and learn from it",
     "rebuild": "derive all memory again from the ledgers, and compare",
     "backfill": "replay recorded turns into a memory service",
     "forget": "forget entries for good",

@@ -136,6 +136,20 @@ def attempts_of(text: str, *, aborted: bool = False) -> tuple[Attempt, ...]:
     return tuple(islice(_attempts(_read(text), aborted=aborted), _MOST))
 
 
+def fence_after(fence: str, line: str) -> str:
+    """Return the fence of code that is open behind a line; empty when there is none.
+
+    Args:
+        fence: The one that is open before it.
+        line: Any line of a text, without its end.
+    """
+    if fence:
+        bare = line.strip()
+        return "" if bare.startswith(fence) and not bare.strip(fence[0]) else fence
+    bare = _unlisted(line.strip())
+    return bare[: len(bare) - len(bare.lstrip(bare[0]))] if _opens_fence(bare) else ""
+
+
 def spelled(category: str, service: str) -> str:
     """Return the bracket of a marker as it should be written."""
     return f"{_MEMORY}{category}:{service}]" if service else f"{_MEMORY}{category}]"
@@ -228,14 +242,11 @@ def _prose(lines: list[str]) -> Iterator[bool]:
     fence = ""
     may_be_code = True
     for line in lines:
-        bare = line.strip() if fence else _unlisted(line.strip())
-        if fence:
-            fence = "" if bare.startswith(fence) and not bare.strip(fence[0]) else fence
-            yield False
-        elif _opens_fence(bare):
-            fence = bare[: len(bare) - len(bare.lstrip(bare[0]))]
+        before, fence = fence, fence_after(fence, line)
+        if before or fence:
             yield False
         else:
+            bare = _unlisted(line.strip())
             may_be_code = not bare or (may_be_code and _indent(line) >= _CODE_INDENT)
             yield not may_be_code and not bare.startswith(">")
 

@@ -1,0 +1,180 @@
+"""A session's output as it is kept: each line behind its time, and without its secrets.
+
+A line of the log is `2026-03-01T09:30:00.000Z `, which has 25 bytes, and what was printed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, Protocol, Self
+
+from memplane.claude_code.learning import Line
+from memplane.errors import HomeError
+from memplane.home import make_private
+
+_STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) ")
+_KEY_BEGINS: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,24}PRIVATE KEY")
+_KEY_ENDS: Final = b"-----END "
+_LONGEST_KEY: Final = 200
+"""In lines; what is longer is no key."""
+
+
+class Lines(Protocol):
+    """Makes lines out of bytes that were cut anywhere."""
+
+    def feed(self, data: bytes, at: str) -> Iterator[Line]:
+        """Take the next bytes and when they came; return the lines that they complete."""
+        ...
+
+    def end(self, at: str) -> Iterator[Line]:
+        """Return what is left, such as a line without its newline."""
+        ...
+
+
+class Transcript:
+    """The lines of a session that goes on; each is written down before it is returned.
+
+    Args:
+        scrub: Takes the secrets out of a line, or out of several.
+        write: Keeps bytes.
+    """
+
+    def __init__(
+        self, scrub: Callable[[bytes], bytes], write: Callable[[bytes], object] = len
+    ) -> None:
+        self._scrub = scrub
+        self._write = write
+        self._cut = _Cut()
+        self._key: list[bytes] = []
+        self._number = 0
+        self._offset = 0
+
+    def feed(self, data: bytes, at: str) -> Iterator[Line]:
+        for raw in self._cut.feed(data):
+            yield from self._lines(raw, at)
+
+    def end(self, at: str) -> Iterator[Line]:
+        rest = self._cut.end()
+        held = [*self._key, rest] if rest else self._key
+        self._key = []
+        if held:
+            yield from self._kept(b"\n".join(held), at, ended=not rest)
+
+    def _lines(self, raw: bytes, at: str) -> Iterator[Line]:
+        """Keep a line, unless it is part of a key, which is only known as one when it is whole."""
+        if self._key or _KEY_BEGINS.search(raw):
+            self._key.append(raw)
+            if _KEY_ENDS not in raw and len(self._key) < _LONGEST_KEY:
+                return
+            raw = b"\n".join(self._key)
+            self._key = []
+        yield from self._kept(raw, at)
+
+    def _kept(self, raw: bytes, at: str, *, ended: bool = True) -> Iterator[Line]:
+        *before, last = self._scrub(raw).split(b"\n")
+        for line in before:
+            yield self._written(Line(line, at, self._number + 1, self._offset))
+        yield self._written(Line(last, at, self._number + 1, self._offset, ended))
+
+    def _written(self, line: Line) -> Line:
+        written = b"".join((line.at.encode(), b" ", line.raw, b"\n"))
+        self._write(written)
+        self._number += 1
+        self._offset += len(written)
+        return line
+
+
+class Reading:
+    """The lines of a log that was written before; they say themselves when they came."""
+
+    def __init__(self, scrub: Callable[[bytes], bytes]) -> None:
+        self._scrub = scrub
+        self._cut = _Cut()
+        self._number = 0
+        self._offset = 0
+
+    def feed(self, data: bytes, at: str) -> Iterator[Line]:
+        for raw in self._cut.feed(data):
+            yield self._line(raw, at, ended=True)
+
+    def end(self, at: str) -> Iterator[Line]:
+        if rest := self._cut.end():
+            yield self._line(rest, at, ended=False)
+
+    def _line(self, raw: bytes, at: str, *, ended: bool) -> Line:
+        stamp = _STAMP.match(raw)
+        said, when = (raw[stamp.end() :], stamp[1].decode()) if stamp else (raw, at)
+        line = Line(self._scrub(said), when, self._number + 1, self._offset, ended)
+        self._number += 1
+        self._offset += len(raw) + ended
+        return line
+
+
+class _Cut:
+    """Cuts bytes at their newlines, which are left out."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []  # joined once their line has ended, so time stays linear
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        *ended, rest = data.split(b"\n")
+        for line in ended:
+            whole = b"".join((*self._pieces, line))
+            self._pieces.clear()
+            yield whole
+        if rest:
+            self._pieces.append(rest)
+
+    def end(self) -> bytes:
+        whole = b"".join(self._pieces)
+        self._pieces.clear()
+        return whole
+
+
+def is_log(beginning: bytes) -> bool:
+    """Tell a log of ours by its first bytes."""
+    return _STAMP.match(beginning) is not None
+
+
+class Log:
+    """A file for a session's output, which is there as soon as it is written.
+
+    `trouble` is why nothing more is written. The session goes on all the same.
+    """
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self.trouble = ""
+        self._file = os.fdopen(descriptor, "wb", buffering=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, data: bytes) -> None:
+        """Write it, as long as that is possible."""
+        view = memoryview(data)
+        while view and not self.trouble:
+            try:
+                view = view[self._file.write(view) or 0 :]
+            except OSError as error:
+                self.trouble = error.strerror or str(error)
+
+
+def open_log(path: Path) -> Log:
+    """Make a log, for this user alone.
+
+    Raises:
+        HomeError: It cannot be made.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        make_private(path.parent)
+        return Log(path, os.open(path, flags, 0o600))
+    except OSError as error:
+        raise HomeError(f"{path} cannot be made: {error.strerror}") from error
