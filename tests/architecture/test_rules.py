@@ -572,6 +572,8 @@ CARRIED_ON: Final = {
     ("memory/applying.py", "run: except Exception"),
     # The work stays where it is kept, status says so, and it is tried again.
     ("memory/upkeep.py", "run: except Exception"),
+    # The turns are kept, the log says what is wrong, and they are looked at again.
+    ("observations/turns.py", "run: except Exception"),
     # Models are other people's code: status says what went wrong, and it is tried again.
     ("memory/upkeep.py", "run_embedding: except Exception"),
     # A question that cannot be compared by meaning is answered by its words.

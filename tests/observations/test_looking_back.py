@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ AFTER = "[MEMORY:dependency:caddy] Must be started after WireGuard"
 ALONE = "[MEMORY:dependency:caddy] Can be started independently of WireGuard"
 
 
-async def texts(ops: Curated, **asked: str) -> list[str]:
+async def texts(ops: Curated, **asked: Any) -> list[str]:
     found = await ops.curator.page(AGENT, ListAsked(**asked))
     assert found.total == len(found.memories)
     return [one.observation for one in found.memories]
@@ -73,7 +74,7 @@ async def test_a_late_statement_is_stored_closed_and_changes_nothing(tmp_path: P
 
 @pytest.mark.parametrize("asked", [{"as_of": "yesterday"}, {"known_at": "1"}, {"state": "odd"}])
 async def test_what_is_no_moment_or_state_is_refused(
-    tmp_path: Path, asked: dict[str, str]
+    tmp_path: Path, asked: dict[str, Any]
 ) -> None:
     async with curated(tmp_path) as ops:
         with pytest.raises(InvalidRequest):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncGenerator
 
-    from memplane.home import Home
+    from memplane.home import Claim, Home
+    from memplane.http.dashboard.browsers import Browsers
     from memplane.http.endpoints import Endpoint
     from memplane.plane.contract import Status
     from memplane.plane.local import LocalPlane
@@ -57,18 +59,12 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _serve(settings: Settings, *, demo: bool = False) -> int:
-    import asyncio
-
     from memplane.assemble import filling, open_local_plane, open_telemetry, own_home
     from memplane.assemble_proxy import open_proxy
     from memplane.cli import OK
-    from memplane.cli.demo import play
-    from memplane.cli.show import say_how_to_stop
+    from memplane.clock import system_clock
     from memplane.home import Home
-    from memplane.http.app import Limits
-    from memplane.http.ledger_figures import ledger_figures
-    from memplane.http.memory_figures import memory_figures
-    from memplane.http.serve import serve_until_stopped
+    from memplane.http.dashboard.browsers import Browsers
 
     _set_limits()
     home = Home(settings.home)
@@ -81,36 +77,65 @@ async def _serve(settings: Settings, *, demo: bool = False) -> int:
             open_proxy(settings, plane, telemetry) as proxy,
         ):
             _settle_down()
-            status = await plane.status()
-            playing: list[asyncio.Task[None]] = []
-
-            def ready(address: str) -> None:
-                claim.announce(address)
-                _say_ready(address, home, status)
-                if demo:
-                    playing.append(asyncio.create_task(play(address, plane, proxy)))
-                else:
-                    _say_next(address, home)
-                    say_how_to_stop()
-
-            await serve_until_stopped(
-                plane,
-                home,
-                tokens=plane.issued,
-                limits=Limits(
-                    requests_per_second=settings.http.requests_per_second,
-                    concurrent_requests=settings.http.concurrent_requests,
-                ),
-                endpoints=_endpoints(settings, plane, proxy, telemetry),
-                figures=[ledger_figures(plane.recording), memory_figures(telemetry)],
-                host=settings.http.host,
-                trusted=settings.http.trusted_network,
-                port=settings.http.port,
-                allowed_hosts=settings.http.allowed_hosts,
-                ready=ready,
-            )
+            parts = _Parts(plane, proxy, telemetry, Browsers(system_clock))
+            await _listen(settings, claim, parts, demo=demo)
     print("memplane stopped")
     return OK
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a server is made of."""
+
+    plane: LocalPlane
+    proxy: Proxy
+    telemetry: Telemetry
+    browsers: Browsers
+
+
+async def _listen(settings: Settings, claim: Claim, parts: _Parts, *, demo: bool) -> None:
+    """Answer until told to stop, and say so at the start."""
+    import asyncio
+
+    from memplane.cli.demo import play
+    from memplane.cli.show import say_how_to_stop
+    from memplane.home import Home
+    from memplane.http.app import Limits
+    from memplane.http.dashboard.browsers import FIRST_CODE_LASTS
+    from memplane.http.ledger_figures import ledger_figures
+    from memplane.http.memory_figures import memory_figures
+    from memplane.http.serve import serve_until_stopped
+
+    plane, home = parts.plane, Home(settings.home)
+    status = await plane.status()
+    playing: list[asyncio.Task[None]] = []
+
+    def ready(address: str) -> None:
+        claim.announce(address)
+        _say_ready(address, home, status)
+        _say_dashboard(address, parts.browsers.new_code(FIRST_CODE_LASTS))
+        if demo:
+            playing.append(asyncio.create_task(play(address, plane, parts.proxy)))
+        else:
+            _say_next(address, home)
+            say_how_to_stop()
+
+    await serve_until_stopped(
+        plane,
+        home,
+        tokens=plane.issued,
+        limits=Limits(
+            requests_per_second=settings.http.requests_per_second,
+            concurrent_requests=settings.http.concurrent_requests,
+        ),
+        endpoints=_endpoints(settings, parts),
+        figures=[ledger_figures(plane.recording), memory_figures(parts.telemetry)],
+        host=settings.http.host,
+        trusted=settings.http.trusted_network,
+        port=settings.http.port,
+        allowed_hosts=settings.http.allowed_hosts,
+        ready=ready,
+    )
 
 
 @asynccontextmanager
@@ -123,17 +148,22 @@ async def _telling(telemetry: Telemetry) -> AsyncGenerator[Telemetry]:
         telemetry.close()
 
 
-def _endpoints(
-    settings: Settings, plane: LocalPlane, proxy: Proxy, telemetry: Telemetry
-) -> list[Endpoint]:
+def _endpoints(settings: Settings, parts: _Parts) -> list[Endpoint]:
     """List what a server offers beside what every door has."""
     from memplane.clock import system_clock
     from memplane.home import Home
+    from memplane.http.changes_api import changes_endpoints
+    from memplane.http.curating_api import curating_endpoints
+    from memplane.http.dashboard.table import Dashboard, dashboard_endpoints
     from memplane.http.history_api import history_endpoints
+    from memplane.http.looking_api import looking_endpoints
+    from memplane.http.memories_api import memories_endpoints
     from memplane.http.memory_api import Telling, operator_endpoints, service_endpoints
     from memplane.http.proxy_api import ProxyDoor, proxy_endpoints
+    from memplane.http.sessions_api import sessions_endpoints
     from memplane.http.snapshot_api import snapshot_endpoints
 
+    plane = parts.plane
     history = history_endpoints(
         plane.recording,
         plane.issued,
@@ -141,18 +171,31 @@ def _endpoints(
         tombstones=Home(settings.home).tombstones,
     )
     door = ProxyDoor(
-        proxy=proxy,
+        proxy=parts.proxy,
         tokens=plane.issued,
         context_root=settings.context_root,
         default_agent=settings.agent or "default",
     )
-    service = service_endpoints(plane, Telling(telemetry, system_clock))
+    service = service_endpoints(plane, Telling(parts.telemetry, system_clock))
     return [
         *history,
         *service,
         *operator_endpoints(plane),
+        *memories_endpoints(plane),
+        *sessions_endpoints(plane),
+        *curating_endpoints(plane),
+        *looking_endpoints(plane),
+        *changes_endpoints(plane, plane.issued, system_clock),
         *snapshot_endpoints(plane.recording.root),
         *proxy_endpoints(door),
+        *dashboard_endpoints(
+            Dashboard(
+                plane=plane,
+                browsers=parts.browsers,
+                clock=system_clock,
+                logs=Home(settings.home).sessions,
+            )
+        ),
     ]
 
 
@@ -201,6 +244,13 @@ def _say_ready(address: str, home: Home, status: Status) -> None:
     )
     if storage.complaint:
         print(coloured(f"  {storage.complaint}", "red"))
+
+
+def _say_dashboard(address: str, code: str) -> None:
+    from memplane.cli.show import print_rows
+
+    # The code stands behind a #, so that no server and no log ever sees it in an address.
+    print_rows([("dashboard", f"{address}/login#{code}")])
 
 
 def _say_next(address: str, home: Home) -> None:

@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from memplane.memory.memory import Memory
-from memplane.observations.curator import Curator
+if TYPE_CHECKING:
+    # A fifth of a second to import, and most commands remember nothing.
+    from memplane.memory.memory import Memory
+    from memplane.observations.curator import Curator
 
 
 @dataclass(frozen=True, slots=True)
