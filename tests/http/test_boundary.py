@@ -71,7 +71,8 @@ def test_without_the_token_every_path_is_refused_alike(
     assert reply.status == 401
     assert reply.headers["www-authenticate"] == "Bearer"
     assert reply.body == (
-        b'{"error":{"message":"a bearer token is needed; it is in the home\'s token file"}}'
+        b'{"error":{"code":"unauthorized",'
+        b'"message":"a bearer token is needed; it is in the home\'s token file"}}'
     )
 
 

@@ -271,7 +271,7 @@ async def test_an_error_of_ours_is_told(home: Path) -> None:
     reply = await failing(BackendUnavailable("nobody answers", key="k"), home)
     assert reply.status == 503
     told = {"type": "BackendUnavailable", "message": "'k': nobody answers"}
-    assert reply.json() == {"error": told}
+    assert reply.json() == {"error": {"code": "service_unavailable", **told}}
     assert (await failing(HomeError("gone"), home)).status == 500
 
 
@@ -284,7 +284,8 @@ async def test_a_surprise_is_500_and_tells_nothing(
     door = Door(home, endpoints=[endpoint(AnyToken(), handler=fail)])
     reply = await door.ask("GET /things")
     assert reply.status == 500
-    assert reply.json() == {"error": {"message": "memplane failed; its log says why"}}
+    told = {"code": "internal_error", "message": "internal server error"}
+    assert reply.json() == {"error": told}
     assert reply.headers["x-content-type-options"] == "nosniff"
     assert "a secret detail" in caplog.text
     assert 'status="500"' in (await door.ask("GET /metrics")).body.decode()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from memplane.clock import milli_stamp
 from memplane.ledger.entry import Turn
 from memplane.ledger.sealing import Modes
 from memplane.ledger.writer import open_ledger
@@ -27,6 +30,7 @@ from memplane.observations.contract import (
     SessionWanted,
 )
 from memplane.observations.curator import Curator, open_curator
+from memplane.observations.events import Event, Kind, Said
 from memplane.observations.gate import Rules
 from memplane.observations.learning import Listening
 from memplane.observations.prompt import Contested
@@ -61,6 +65,7 @@ class Curated:
     records: SqliteRecords
     events: Path
     hands: Hands
+    writer: Writer
     sessions: list[int] = field(default_factory=list[int])
 
     async def session(self, **wanted: Any) -> int:
@@ -102,6 +107,18 @@ class Curated:
     async def kinds(self, memory: int) -> list[str]:
         """Tell what happened to a memory, in order."""
         return [one.kind for one in await self.curator.history(AGENT, memory)]
+
+    async def fill(self, memories: Iterable[Said], **each: Any) -> None:
+        """Begin with many memories at once, said by nobody in particular."""
+        events = [
+            Event(id="", ts="", kind=Kind.ASSERTED, agent=AGENT, memory=place, said=said, **each)
+            for place, said in enumerate(memories, 1)
+        ]
+
+        def at(now: datetime) -> list[Event]:
+            return [msgspec.structs.replace(one, ts=milli_stamp(now)) for one in events]
+
+        await self.writer.decide(lambda _, now: at(now))
 
     async def late(self, session: int, line: str, at: str) -> HeardReceipt:
         """Let a session say something that it said at another time."""
@@ -151,7 +168,7 @@ async def curated(
         )
         telling = Telling(budget=budget, contested=contested, key=b"a key of this test's")
         async with open_curator(Curator(records, writer, listening, telling)) as curator:
-            yield Curated(curator, records, folder / "events", hands)
+            yield Curated(curator, records, folder / "events", hands, writer)
 
 
 def _as_it_is(turn: Turn) -> Turn:

@@ -9,19 +9,22 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+import uuid
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from memplane.access.grants import TokenWanted
 from memplane.assemble import open_plane
-from memplane.errors import HomeError, OwnerUnavailable, TooLarge
+from memplane.errors import HomeError, InvalidRequest, OwnerUnavailable, RecordsError, TooLarge
 from memplane.home import Home
 from memplane.plane.contract import Plane
 from memplane.plane.local import LocalPlane
-from memplane.plane.remote import RemotePlane, _error_in, open_remote_plane
+from memplane.plane.owner import error_in
+from memplane.plane.remote import RemotePlane, open_remote_plane
 from memplane.settings import load_settings
+from memplane.testing.memories_conformance import MemoriesConformance
 from memplane.testing.plane_conformance import PlaneConformance
 from tests.support.running import memplane, running_memplane
 
@@ -57,6 +60,37 @@ class TestRemotePlaneInADeepHome(PlaneConformance):
             async with open_plane(load_settings({"home": str(home)}, {})) as opened:
                 assert isinstance(opened, RemotePlane)
                 yield opened
+
+
+class TestLocalMemories(MemoriesConformance):
+    @pytest.fixture
+    def agent(self) -> str:
+        return "ops"
+
+    @pytest.fixture
+    async def plane(self, home: Path) -> AsyncIterator[Plane]:
+        async with open_plane(load_settings({"home": str(home)}, {})) as opened:
+            yield opened
+
+
+@pytest.fixture(scope="module")
+def owned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with running_memplane(tmp_path_factory.mktemp("owned") / "home") as running:
+        yield running.home
+
+
+class TestRemoteMemories(MemoriesConformance):
+    """One owner for all of them: each has an agent of its own."""
+
+    @pytest.fixture
+    def agent(self) -> str:
+        return f"ops-{uuid.uuid4().hex[:12]}"
+
+    @pytest.fixture
+    async def plane(self, owned: Path) -> AsyncIterator[Plane]:
+        async with open_plane(load_settings({"home": str(owned)}, {})) as opened:
+            assert isinstance(opened, RemotePlane)
+            yield opened
 
 
 async def test_the_remote_status_is_the_owners(home: Path) -> None:
@@ -203,7 +237,17 @@ async def test_an_error_of_the_owner_is_raised_here(home: Path) -> None:
     ],
 )
 def test_an_answer_that_names_no_error_of_ours_is_none(answer: bytes) -> None:
-    assert _error_in(answer) is None
-    named = _error_in(b'{"error":{"message":"m","type":"TooLarge"}}')
+    assert error_in(answer) is None
+    named = error_in(b'{"error":{"message":"m","type":"TooLarge"}}')
     assert isinstance(named, TooLarge)
     assert str(named) == "m"
+
+
+def test_an_error_comes_back_with_its_fields_and_without_what_only_logs_say() -> None:
+    body = b'{"error":{"code":"c","message":"m","type":"InvalidRequest","fields":{"a":"b"}}}'
+    named = error_in(body)
+    assert isinstance(named, InvalidRequest)
+    assert (str(named), named.fields) == ("m", {"a": "b"})
+    failed = error_in(b'{"error":{"message":"internal server error","type":"RecordsError"}}')
+    assert isinstance(failed, RecordsError)
+    assert "log" in str(failed)

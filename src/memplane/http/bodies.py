@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 from collections.abc import Iterable
 from itertools import accumulate
 from typing import Final, NoReturn, TypeVar
@@ -18,23 +19,39 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
+from memplane.http.errors import Refused
+
 DEFAULT_LIMIT: Final = 32 * 1024 * 1024
 DEEPEST: Final = 64
+LINES: Final = "application/x-ndjson"
 
 _LONGEST_NUMBER: Final = 1000
-_OF_BODIES: Final = frozenset({b"content-length", b"content-encoding", b"content-type"})
+_OF_BODIES: Final = frozenset(
+    {b"content-length", b"content-encoding", b"content-type", b"transfer-encoding"}
+)
 _PIECE: Final = 64 * 1024
 _LONG: Final = 256 * 1024
 _SIGNS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
+_PLACE: Final = re.compile(r" - at `\$\.?(?P<place>.*)`$", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
 
 _T = TypeVar("_T")
 
 
 def check_head(
-    raw: Iterable[tuple[bytes, bytes]], *, limit: int, json: bool, encoded: bool
+    raw: Iterable[tuple[bytes, bytes]],
+    *,
+    limit: int,
+    json: bool,
+    encoded: bool,
+    lines: bool = False,
+    optional: bool = False,
 ) -> None:
-    """Refuse a body by what its headers say, before it is read."""
+    """Refuse a body by what its headers say, before it is read.
+
+    `lines` of JSON are taken beside one document, and an `optional` body may be left out.
+    """
     # Of two the first counts, as everywhere.
     headers: dict[bytes, str] = {}
     for name, value in raw:
@@ -47,17 +64,32 @@ def check_head(
         raise _too_long(limit)
     if not encoded and headers.get(b"content-encoding", "identity").strip().lower() != "identity":
         raise HTTPException(415, "send the body without a Content-Encoding")
-    if json and not _is_json(headers.get(b"content-type", "")):
-        raise HTTPException(415, "send the body as application/json")
+    if optional and length.strip("0") == "" and b"transfer-encoding" not in headers:
+        return
+    kind = headers.get(b"content-type", "")
+    if json and not (_is_json(kind) or (lines and is_lines(kind))):
+        also = f" or {LINES}" if lines else ""
+        raise HTTPException(415, f"send the body as application/json{also}")
 
 
 def _is_json(content_type: str) -> bool:
-    kind, *rest = (part.strip().lower() for part in content_type.split(";"))
-    charsets = (part.partition("=")[2].strip('"') for part in rest if part.startswith("charset"))
+    kind, in_utf8 = _kind(content_type)
     named = kind == "application/json" or (
         kind.startswith("application/") and kind.endswith("+json")
     )
-    return named and all(charset == "utf-8" for charset in charsets)
+    return named and in_utf8
+
+
+def is_lines(content_type: str) -> bool:
+    """Say whether a body is JSON, one document a line."""
+    return _kind(content_type) in {(LINES, True), ("application/jsonl", True)}
+
+
+def _kind(content_type: str) -> tuple[str, bool]:
+    """Split a Content-Type into its kind and whether it can be UTF-8."""
+    kind, *rest = (part.strip().lower() for part in content_type.split(";"))
+    charsets = (part.partition("=")[2].strip('"') for part in rest if part.startswith("charset"))
+    return kind, all(charset == "utf-8" for charset in charsets)
 
 
 def counted(receive: Receive, limit: int) -> Receive:
@@ -84,17 +116,46 @@ async def read_json(request: Request, kind: type[_T]) -> _T:
 
     What is not JSON ends the request with 400, and what is of another type with 422.
     """
+    return as_kind(await read_value(request), kind)
+
+
+async def read_value(request: Request) -> object:
+    """Read the body as JSON; what is not JSON ends the request with 400."""
     body = await request.body()
     if len(body) > _LONG:
-        value = await asyncio.to_thread(parse_json, body)
-    else:
-        value = parse_json(body)
+        return await asyncio.to_thread(parse_json, body)
+    return parse_json(body)
+
+
+async def read_whole(request: Request) -> object:
+    """Read the body as JSON; half a character, which nothing can keep, is replaced."""
+    value = await read_value(request)
+    if b"\\ud" not in (await request.body()).lower():
+        return value
+    text = json.dumps(value, ensure_ascii=False)
+    return json.loads(text.encode("utf-8", "surrogatepass").decode("utf-8", "replace"))
+
+
+def as_kind(value: object, kind: type[_T]) -> _T:
+    """Take a value as one of that type; what is of another ends the request with 422."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise HTTPException(422, f"the body is of another type: {error}") from error
-    except UnicodeEncodeError as error:
-        raise HTTPException(422, "the body has half a character where none may be") from error
+        fields = wrong_fields(error)
+        raise Refused(422, f"the body is of another type: {error}", fields) from error
+    except (UnicodeEncodeError, OverflowError) as error:
+        message = "the body has half a character or a number too large where none may be"
+        raise Refused(422, message) from error
+
+
+def wrong_fields(error: msgspec.ValidationError) -> dict[str, str]:
+    """Say which field is wrong, and what is wrong with it."""
+    said = str(error)
+    found = _PLACE.search(said)
+    place, what = (found["place"], said[: found.start()]) if found else ("", said)
+    if missing := _MISSING.fullmatch(what):
+        place, what = f"{place}.{missing[1]}".lstrip("."), "is missing"
+    return {place: what} if place else {}
 
 
 def parse_json(body: bytes) -> object:

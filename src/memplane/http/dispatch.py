@@ -56,6 +56,8 @@ class Dispatch:
             limit=endpoint.body_limit,
             json=endpoint.takes is not None,
             encoded=endpoint.encoded,
+            lines=endpoint.takes_lines,
+            optional=endpoint.body_optional,
         )
         return await endpoint.handler(request)
 

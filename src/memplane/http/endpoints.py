@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import compile_path
@@ -58,12 +59,21 @@ class Endpoint:
     takes: type[Any] | None = None
     gives: Any = None
     media_type: str = "application/json"
-    query: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What the query may say, and what that means."""
+    also_gives: tuple[str, ...] = ()
+    """Other media types of its answer, when asked for."""
+    query: type[msgspec.Struct] | None = None
+    """What the query may say, a field each."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The headers that mean something here, and what."""
+    refuses: Mapping[int, str] = field(default_factory=dict[int, str])
+    """The statuses of its own refusals, beside those that follow from the rest, and why."""
     plain_refusals: bool = False
     """Whether it is refused in plain text, as a contract may want."""
     status: int = 200
     body_limit: int = DEFAULT_LIMIT
+    body_optional: bool = False
+    takes_lines: bool = False
+    """Whether it takes several documents too, one a line."""
     encoded: bool = False
     """Whether the body may have a Content-Encoding, which the handler then undoes."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -16,6 +18,14 @@ PLAIN: Final = "memplane.plain"
 """Set on a request whose endpoint is refused in plain text."""
 
 _log = logging.getLogger(__name__)
+
+_FAILED: Final = "internal server error"
+_CODES: Final = {
+    413: "too_large",
+    422: "invalid_request",
+    500: "internal_error",
+}
+"""What standards call otherwise, or have called otherwise in the past."""
 
 STATUS_OF: Final[Mapping[type[errors.MemplaneError], int]] = {
     errors.SettingsError: 500,
@@ -60,9 +70,34 @@ def status_of(error: errors.MemplaneError) -> int:
     return next(STATUS_OF[kind] for kind in kinds if kind in STATUS_OF)
 
 
+class Refused(HTTPException):
+    """A request that is wrong in itself, and in which of its fields.
+
+    It is an InvalidRequest for those who ask from Python; a contract fixes its status.
+    """
+
+    def __init__(
+        self, status: int, message: str, fields: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        super().__init__(status, message)
+        self.fields = dict(fields)
+
+
+def code_of(status: int) -> str:
+    """Name a status for programs."""
+    return _CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
+
+
 def refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     """Answer that it is not done, and why."""
-    return JSONResponse({"error": {"message": message}}, status, headers)
+    body = {"error": {"code": code_of(status), "message": message}}
+    return JSONResponse(body, status, headers)
+
+
+def _answer_invalid(status: int, message: str, fields: Mapping[str, str]) -> Response:
+    kind = errors.InvalidRequest.__name__
+    told = {"code": code_of(status), "type": kind, "message": message}
+    return JSONResponse({"error": {**told, "fields": dict(fields)} if fields else told}, status)
 
 
 def unauthorised() -> HTTPException:
@@ -90,6 +125,8 @@ def answer_to(error: HTTPException, scope: Scope) -> Response:
     """Turn a refusal that was raised into an answer, in the words that the endpoint uses."""
     if scope.get(PLAIN):
         return PlainTextResponse(error.detail, error.status_code, error.headers)
+    if isinstance(error, Refused):
+        return _answer_invalid(error.status_code, error.detail, error.fields)
     return refusal(error.status_code, error.detail, error.headers)
 
 
@@ -98,10 +135,14 @@ def answer_error(error: errors.MemplaneError) -> Response:
     status = status_of(error)
     if status >= 500:  # noqa: PLR2004
         _log.error("%s: %s", type(error).__name__, error)
-    body = {"error": {"type": type(error).__name__, "message": str(error)}}
-    return JSONResponse(body, status)
+    if isinstance(error, errors.InvalidRequest):
+        return _answer_invalid(status, str(error), error.fields)
+    # What a database says of itself is for the log alone.
+    message = _FAILED if isinstance(error, errors.RecordsError) else str(error)
+    told = {"code": code_of(status), "type": type(error).__name__, "message": message}
+    return JSONResponse({"error": told}, status)
 
 
 def answer_surprise() -> Response:
     """Answer what nobody foresaw; the server logs it, the client learns nothing of it."""
-    return refusal(500, "memplane failed; its log says why")
+    return refusal(500, _FAILED)

@@ -12,8 +12,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Send
@@ -45,14 +46,26 @@ from memplane.plane.recording import Recording
 _DIGITS: Final = 9
 _CHUNK: Final = 256 * 1024
 _MEDIA_TYPE: Final = "application/x-ndjson"
-_QUERY: Final = {
-    "after": "Only entries with a later time, in RFC 3339.",
-    "limit": "How many entries at most: 1 to 1000, by default 100.",
-    "cursor": "Go on behind an earlier page; X-Memplane-Next-Cursor of its answer.",
-}
 _Shown: TypeAlias = Callable[[str, bytes], bytes | None]
 """How an entry is shown; None is not at all."""
 _RULES: Final = OwnRules("the read API's contract fixes its tokens and its answers")
+
+
+class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which page of a history."""
+
+    after: Annotated[
+        str, msgspec.Meta(description="Only entries with a later time, in RFC 3339.")
+    ] = ""
+    limit: Annotated[
+        int, msgspec.Meta(ge=1, description="How many entries at most; never more than 1000.")
+    ] = PAGE
+    cursor: Annotated[
+        str,
+        msgspec.Meta(
+            description="Go on behind an earlier page; X-Memplane-Next-Cursor of its answer."
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +123,7 @@ def history_endpoints(
             handler=get_own,
             needs=_RULES,
             media_type=_MEDIA_TYPE,
-            query=_QUERY,
+            query=HistoryQuery,
             plain_refusals=True,
             summary="The history of the agent whose token it is",
         ),
@@ -120,7 +133,7 @@ def history_endpoints(
             handler=get_of_agent,
             needs=_RULES,
             media_type=_MEDIA_TYPE,
-            query=_QUERY,
+            query=HistoryQuery,
             plain_refusals=True,
             summary="The history of an agent",
         ),

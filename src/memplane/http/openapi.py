@@ -8,13 +8,16 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from memplane.http.bodies import LINES
 from memplane.http.endpoints import Access, AnyToken, Endpoint, Needs, Open, OwnRules, Table
 from memplane.version import VERSION
 
 _Json: TypeAlias = dict[str, Any]
 
 _JSON_TYPE: Final = "application/json"
-_PARAMETER: Final = re.compile(r"{(\w+)(?::\w+)?}")
+_PARAMETER: Final = re.compile(r"{(\w+)(?::(\w+))?}")
+_FAILURES: Final = 400
+_REFERENCE: Final = "#/components/schemas/"
 _SCHEMES: Final = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
@@ -25,25 +28,46 @@ _ERROR: Final = {
     "properties": {
         "error": {
             "type": "object",
-            "required": ["message"],
-            "properties": {"message": {"type": "string"}, "type": {"type": "string"}},
+            "required": ["code", "message"],
+            "properties": {
+                "code": {"type": "string", "description": "The status, for programs."},
+                "message": {"type": "string", "description": "What is wrong, for people."},
+                "type": {"type": "string", "description": "The error that was raised."},
+                "fields": {
+                    "type": "object",
+                    "description": "What is wrong with which field.",
+                    "additionalProperties": {"type": "string"},
+                },
+            },
         }
     },
+}
+_PATH_TYPES: Final[Mapping[str, _Json]] = {
+    "int": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
 }
 
 
 def describe(table: Table) -> bytes:
     """Describe every endpoint as OpenAPI 3.1."""
     endpoints = [one for place in table.places.values() for one in _own(place.items())]
-    kinds = [kind for one in endpoints for kind in (one.takes, one.gives) if kind is not None]
+    kinds = [
+        kind for one in endpoints for kind in (one.takes, one.gives, one.query) if kind is not None
+    ]
     schemas, components = msgspec.json.schema_components(
-        kinds, ref_template="#/components/schemas/{name}"
+        kinds, ref_template=f"{_REFERENCE}{{name}}"
     )
     schema_of = dict(zip(map(repr, kinds), schemas, strict=True))
     paths: dict[str, _Json] = {}
     for one in endpoints:
         path = _PARAMETER.sub(r"{\1}", one.path)
-        paths.setdefault(path, {})[one.method.lower()] = _operation(one, schema_of)
+        operation = _operation(one, schema_of)
+        parameters = [*_in_path(one), *_in_query(one, schema_of, components), *_in_headers(one)]
+        if parameters:
+            operation["parameters"] = parameters
+        paths.setdefault(path, {})[one.method.lower()] = operation
+    for one in endpoints:
+        if one.query is not None:
+            components.pop(_referred(schema_of[repr(one.query)]), None)
     return msgspec.json.encode(
         {
             "openapi": "3.1.0",
@@ -66,44 +90,105 @@ def _operation(one: Endpoint, schema_of: Mapping[str, _Json]) -> _Json:
     if one.gives is not None:
         good["content"] = {one.media_type: {"schema": schema_of[repr(one.gives)]}}
     elif one.media_type != _JSON_TYPE:
-        good["content"] = {one.media_type: {"schema": {"type": "string"}}}
-    wrong: _Json = {_JSON_TYPE: {"schema": {"$ref": "#/components/schemas/Error"}}}
+        kinds = (one.media_type, *one.also_gives)
+        good["content"] = {kind: {"schema": {"type": "string"}} for kind in kinds}
+    wrong: _Json = {_JSON_TYPE: {"schema": {"$ref": f"{_REFERENCE}Error"}}}
     if one.plain_refusals:
         wrong = {"text/plain": {"schema": {"type": "string"}}}
+    refused = {
+        str(status): {"description": why} | ({"content": wrong} if status >= _FAILURES else {})
+        for status, why in sorted(_refusals(one).items())
+    }
     operation: _Json = {
         "summary": one.summary,
         "operationId": _name(one),
         "security": _security(one.needs),
         "responses": {
             str(one.status): good,
+            **refused,
             "default": {"description": "Not done, and why.", "content": wrong},
         },
     }
     if isinstance(one.needs, OwnRules):
         operation["description"] = one.needs.why
     if one.takes is not None:
-        body = {"application/json": {"schema": schema_of[repr(one.takes)]}}
-        operation["requestBody"] = {"required": True, "content": body}
-    parameters = _parameters(one)
-    if parameters:
-        operation["parameters"] = parameters
+        body = {_JSON_TYPE: {"schema": schema_of[repr(one.takes)]}}
+        if one.takes_lines:
+            body[LINES] = {"schema": {"type": "string"}}
+        operation["requestBody"] = {"required": not one.body_optional, "content": body}
     return operation
 
 
-def _parameters(one: Endpoint) -> list[_Json]:
-    in_path = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in _PARAMETER.findall(one.path)
+def _refusals(one: Endpoint) -> dict[int, str]:
+    """Say how an endpoint refuses: what follows from what it needs and takes, and its own."""
+    found: dict[int, str] = {}
+    if isinstance(one.needs, AnyToken | Needs):
+        found[401] = "There is no token, or it is good for nothing."
+    if isinstance(one.needs, Needs):
+        found[403] = f"The token does not have the scope {one.needs.scope}."
+    if one.takes is not None:
+        found |= {
+            400: "The body is not JSON.",
+            413: "The body is too long.",
+            415: "The body is of another kind.",
+            422: "A value is not possible; the fields say which.",
+        }
+    if one.query is not None and not one.plain_refusals:
+        found[422] = "A value is not possible; the fields say which."
+    return {**found, **one.refuses}
+
+
+def _in_path(one: Endpoint) -> list[_Json]:
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": _PATH_TYPES.get(kind, {"type": "string"}),
+        }
+        for name, kind in _PARAMETER.findall(one.path)
     ]
-    in_query = [
-        {"name": name, "in": "query", "description": words, "schema": {"type": "string"}}
-        for name, words in one.query.items()
+
+
+def _in_query(
+    one: Endpoint, schema_of: Mapping[str, _Json], components: Mapping[str, _Json]
+) -> list[_Json]:
+    if one.query is None:
+        return []
+    described = components[_referred(schema_of[repr(one.query)])]
+    parameters: list[_Json] = []
+    for name, given in described["properties"].items():
+        schema = _without_null(given)
+        words = schema.pop("description", "")
+        parameter: _Json = {"name": name, "in": "query", "schema": schema}
+        parameters.append({**parameter, "description": words} if words else parameter)
+    return parameters
+
+
+def _without_null(schema: _Json) -> _Json:
+    """Take out what no address can say: a parameter that is not there has no value."""
+    kept = dict(schema)
+    if kept.get("default", 0) in (None, "", []):
+        del kept["default"]
+    if "anyOf" in kept:
+        (only,) = [one for one in kept.pop("anyOf") if one != {"type": "null"}]
+        kept = {**only, **kept}
+    return kept
+
+
+def _referred(schema: _Json) -> str:
+    return str(schema["$ref"]).removeprefix(_REFERENCE)
+
+
+def _in_headers(one: Endpoint) -> list[_Json]:
+    return [
+        {"name": name, "in": "header", "description": words, "schema": {"type": "string"}}
+        for name, words in one.headers.items()
     ]
-    return [*in_path, *in_query]
 
 
 def _name(one: Endpoint) -> str:
-    words = re.findall(r"\w+", one.path)
+    words = re.findall(r"\w+", _PARAMETER.sub(r"\1", one.path))
     return "_".join([one.method.lower(), *words])
 
 

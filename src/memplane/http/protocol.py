@@ -9,7 +9,7 @@ from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from memplane.http.boundary import SAFE_HEADERS
-from memplane.http.relaying import HANG_UP
+from memplane.http.relaying import HANG_UP, STOPPING
 
 LONGEST_HEAD: Final = 64 * 1024
 _LINGER: Final = 5.0
@@ -31,12 +31,18 @@ class StrictProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Give the first head its time; later ones have the server's own for idle connections."""
         super().connection_made(transport)
+        self._stopping = asyncio.Event()
         self._head_timer = self.loop.call_later(_HEAD_SECONDS, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock."""
         self._stop_timer()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Let answers that go on for ever come to their end."""
+        self._stopping.set()
+        super().shutdown()
 
     def _give_up(self) -> None:
         if not self._hung_up:
@@ -79,6 +85,7 @@ class StrictProtocol(HttpToolsProtocol):
             self._refusal_status = 431
             raise ValueError("the head is too long")
         cast("Scope", self.scope)[HANG_UP] = self.transport.close
+        cast("Scope", self.scope)[STOPPING] = self._stopping
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:

@@ -22,6 +22,8 @@ LISTED: Final = 200
 LONGEST_REASON: Final = 1000
 MOST_AT_ONCE: Final = 1000
 """The memories that one bulk action may name."""
+MOST_DAYS: Final = 366
+"""The days for which memories are counted at most."""
 
 Mode = Literal["markers", "structured"]
 Sort = Literal[
@@ -267,6 +269,21 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """How many active ones go inactive within a week."""
 
 
+class DayView(msgspec.Struct, frozen=True, kw_only=True):
+    """How many memories were in which state at the end of a day."""
+
+    day: str
+    by_state: dict[str, int]
+
+
+class ActView(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened, with its place among all that did, and whose memory it was."""
+
+    seq: int
+    agent: str
+    event: EventView
+
+
 class Facet(msgspec.Struct, frozen=True, kw_only=True):
     """A value that lists can be narrowed to, and how many memories that would leave."""
 
@@ -323,6 +340,8 @@ class ListAsked(msgspec.Struct, frozen=True, kw_only=True):
     pinned: bool | None = None
     stale: bool | None = None
     session: int | None = None
+    entry: str = ""
+    """A turn of a ledger that speaks for it or against it."""
     q: str = ""
     sort: Sort = "confidence"
     descending: bool = True
@@ -331,6 +350,19 @@ class ListAsked(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str = ""
     as_of: str = ""
     known_at: str = ""
+
+
+class ActsAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened to memories, the newest first; what is empty does not choose.
+
+    `actor` is whose doing it was: `operator`, `system`, `agent` or `import`. A page goes on
+    `before` the place of the last one of the page before it.
+    """
+
+    actor: str = ""
+    kind: str = ""
+    before: int = 0
+    limit: int = LISTED
 
 
 class MemoryWanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -714,6 +746,22 @@ class OperationalMemory(Protocol):
 
     async def stats(self, agent: str | None) -> Stats:
         """Count everything."""
+        ...
+
+    async def by_day(self, agent: str | None, days: int) -> Sequence[DayView]:
+        """Count memories by their states at the end of each of the last days, the oldest first.
+
+        Raises:
+            InvalidRequest: That is no number of days.
+        """
+        ...
+
+    async def acts(self, agent: str | None, asked: ActsAsked) -> Sequence[ActView]:
+        """Return what happened to memories, the newest first.
+
+        Raises:
+            InvalidRequest: There is no page of that size.
+        """
         ...
 
     async def take_in(self, agent: str, asked: ImportAsked, *, by: str) -> ImportReceipt:

@@ -35,12 +35,15 @@ from memplane.observations.contract import (
     LONGEST_REASON,
     AcceptAsked,
     ActAsked,
+    ActsAsked,
+    ActView,
     BulkAsked,
     BulkOutcome,
     BulkResult,
     ChangeTold,
     ConflictView,
     Course,
+    DayView,
     EventView,
     EvidenceView,
     Facets,
@@ -172,6 +175,13 @@ class Curator:
         return await self._records.read(
             lambda on: listing.stats(on, agent, now=now, profile=self._listening.profile)
         )
+
+    async def by_day(self, agent: str | None, days: int) -> Sequence[DayView]:
+        now = await self._swept()
+        return await self._records.read(lambda on: listing.by_day(on, agent, days, now=now))
+
+    async def acts(self, agent: str | None, asked: ActsAsked) -> Sequence[ActView]:
+        return await self._records.read(lambda on: listing.acts(on, agent, asked))
 
     async def latest(self) -> int:
         return await self._records.read(listing.newest_change)

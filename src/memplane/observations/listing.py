@@ -17,10 +17,16 @@ import msgspec
 from memplane.clock import milli_stamp
 from memplane.errors import InvalidRequest
 from memplane.observations import views
+from memplane.observations.by_day import MOVING
+from memplane.observations.by_day import by_day as counted_by_day
 from memplane.observations.confidence import Profile
 from memplane.observations.contract import (
+    MOST_DAYS,
     MOST_LISTED,
+    ActsAsked,
+    ActView,
     ChangeTold,
+    DayView,
     Facet,
     Facets,
     ListAsked,
@@ -28,6 +34,7 @@ from memplane.observations.contract import (
     ServiceView,
     Stats,
 )
+from memplane.observations.events import decoded
 from memplane.observations.model import State
 from memplane.observations.rows import COLUMNS, observation_of, since_1970
 from memplane.records.store import Connection, Value
@@ -51,6 +58,10 @@ _FOUND: Final = (
 )
 """The index knows words by their stems: `starting` is found there, `startin` only by its letters.
 """
+_FROM_ENTRY: Final = (
+    "EXISTS (SELECT 1 FROM memory_events AS told WHERE told.agent = memories.agent "
+    "AND told.entry = ? AND told.entry <> '' AND told.memory_id = memories.id)"
+)
 _KEYS: Final[Mapping[str, str]] = {
     "confidence": "effective",
     "updated": "updated_at",
@@ -156,15 +167,21 @@ def _filtered(agent: str | None, asked: ListAsked, now: datetime) -> _Where:
     for name, value in plain.items():
         if value is not None:
             where.add(f"{name} = ?", value)
+    if asked.entry:
+        where.add(_FROM_ENTRY, asked.entry)
     if asked.stale is not None:
         soon = milli_stamp(now + _SOON)
         where.add(f"{'' if asked.stale else 'NOT '}(active AND COALESCE(fades_at <= ?, 0))", soon)
+    _search(where, asked)
+    return where
+
+
+def _search(where: _Where, asked: ListAsked) -> None:
     words = _words(asked.q)
     for word in words:
         where.add(_FOUND, f'"{word}"*', f"% {word}%", f"%{word}%")
     if asked.q.strip() and not words:
         where.add("0")  # nothing is found by signs alone
-    return where
 
 
 def _states(state: str | None) -> str:
@@ -298,6 +315,47 @@ def _histogram(
     )
     found: dict[int, int] = dict(rows.rows(sql, (*_worth(now, profile), agent, agent)))
     return tuple(found.get(tenth, 0) for tenth in range(10))
+
+
+def by_day(rows: Connection, agent: str | None, days: int, *, now: datetime) -> list[DayView]:
+    """Count observations by their states at the end of each of the last days.
+
+    Raises:
+        InvalidRequest: That is no number of days.
+    """
+    if not 1 <= days <= MOST_DAYS:
+        raise InvalidRequest(f"memories are counted for 1 to {MOST_DAYS} days")
+    kinds = ", ".join(f"'{kind}'" for kind in MOVING)
+    sql = (
+        "SELECT memory_id, at, kind FROM memory_events WHERE memory_id > 0 "  # noqa: S608
+        f"AND (? IS NULL OR agent = ?) AND kind IN ({kinds}) ORDER BY memory_id, at, id"
+    )
+    states = rows.rows("SELECT id, state FROM memories")
+    known = {memory: State(state) for memory, state in states}
+    return counted_by_day(rows.rows(sql, (agent, agent)), known, now.date(), days)
+
+
+def acts(rows: Connection, agent: str | None, asked: ActsAsked) -> list[ActView]:
+    """Return what happened, the newest first.
+
+    Raises:
+        InvalidRequest: There is no page of that size.
+    """
+    if not 0 <= asked.limit <= MOST_LISTED:
+        raise InvalidRequest(f"a page has 0 to {MOST_LISTED} events")
+    where = _Where(["(? IS NULL OR agent = ?)"], [agent, agent])
+    for name, value in (("actor_kind", asked.actor), ("kind", asked.kind)):
+        if value:
+            where.add(f"{name} = ?", value)
+    if asked.before > 0:
+        where.add("seq < ?", asked.before)
+    sql = f"SELECT seq, body FROM memory_events WHERE {where} ORDER BY seq DESC LIMIT ?"  # noqa: S608
+    found = ((seq, decoded(body)) for seq, body in rows.rows(sql, (*where.values, asked.limit)))
+    return [
+        ActView(seq=seq, agent=event.agent, event=views.event_view(event))
+        for seq, event in found
+        if event is not None
+    ]
 
 
 def changes(rows: Connection, agent: str | None, after: int, limit: int) -> list[ChangeTold]:

@@ -73,12 +73,15 @@ def timeline(events: Sequence[Event], profile: Profile) -> list[EventView]:
     before: int | None = None
     for event, found in zip(events, steps(events, profile), strict=True):
         after = found.standing.value if found is not None else None
-        shown.append(_event_view(event, before, after, undone=event.id not in standing_ids))
+        shown.append(event_view(event, before, after, undone=event.id not in standing_ids))
         before = after
     return shown
 
 
-def _event_view(event: Event, before: int | None, after: int | None, *, undone: bool) -> EventView:
+def event_view(
+    event: Event, before: int | None = None, after: int | None = None, *, undone: bool = False
+) -> EventView:
+    """Show an event, with the confidence in hundredths before and after it where that is known."""
     moved = None if before is None or after is None else (after - before) / _HUNDRED
     said = event.said
     return EventView(
