@@ -1,4 +1,7 @@
-"""Charts as shapes: numbers in, coordinates out; templates draw them as SVG (pure)."""
+"""Charts as shapes: numbers in, coordinates out; templates draw them as SVG (pure).
+
+A drawing is stretched to the room that it gets, so words stand beside it and not in it.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,8 @@ from typing import Final
 
 from memplane.observations.contract import Course, CoursePoint
 
-WIDTH: Final = 640
-HEIGHT: Final = 200
-LEFT: Final = 32
-RIGHT: Final = 8
-TOP: Final = 8
-BOTTOM: Final = 24
+WIDTH: Final = 600
+HEIGHT: Final = 160
 
 _MOST_POINTS: Final = 40
 
@@ -37,7 +36,7 @@ class Line:
     area: str
     threshold: float
     events: tuple[Mark, ...]
-    days: tuple[Mark, ...]
+    days: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +52,28 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns beside each other, and how many the highest stands for."""
+
+    columns: tuple[Column, ...]
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class Layer:
     """One layer of columns on columns."""
 
     name: str
     columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Columns on columns, one for each day, and how many the highest stands for."""
+
+    layers: tuple[Layer, ...]
+    most: int
+    days: tuple[str, ...]
 
 
 def course_chart(course: Course) -> Line | None:
@@ -70,7 +86,7 @@ def course_chart(course: Course) -> Line | None:
 
     def x(one: CoursePoint) -> float:
         part = (_moment(one) - first) / span
-        return round(LEFT + part * (WIDTH - LEFT - RIGHT), 1)
+        return round(part * WIDTH, 1)
 
     def path(points: Sequence[CoursePoint]) -> str:
         begun = [f"M{x(one)} {_y(one.value)}" for one in points[:1]]
@@ -89,62 +105,57 @@ def course_chart(course: Course) -> Line | None:
             Mark(x(one), _y(one.value), f"{one.kind.replace('_', ' ')}, {one.value:.2f}")
             for one in happened[-_MOST_POINTS:]
         ),
-        days=tuple(
-            Mark(
-                round(LEFT + part * (WIDTH - LEFT - RIGHT), 1),
-                HEIGHT - 6,
-                _day(first + span * part),
-            )
-            for part in (0, 0.5, 1)
-        ),
+        days=tuple(_day(first + span * part) for part in (0, 0.5, 1)),
     )
 
 
-def histogram(counts: Sequence[int]) -> tuple[Column, ...]:
+def histogram(counts: Sequence[int]) -> Columns:
     """Draw how many memories there are in each tenth of confidence."""
-    most = max([*counts, 1])
-    wide = (WIDTH - LEFT - RIGHT) / max(len(counts), 1)
-    return tuple(
-        Column(
-            x=round(LEFT + at * wide + 2, 1),
-            y=round(HEIGHT - BOTTOM - count / most * (HEIGHT - TOP - BOTTOM), 1),
-            width=round(wide - 4, 1),
-            height=round(count / most * (HEIGHT - TOP - BOTTOM), 1),
-            label=f"{at / len(counts):.1f}",
-            value=count,
-        )
-        for at, count in enumerate(counts)
+    most, wide = max([*counts, 1]), WIDTH / max(len(counts), 1)
+    return Columns(
+        tuple(
+            Column(
+                x=round(at * wide + 4, 1),
+                y=round(HEIGHT - count / most * HEIGHT, 1),
+                width=round(wide - 8, 1),
+                height=round(count / most * HEIGHT, 1),
+                label=f"{at / len(counts):.1f}",
+                value=count,
+            )
+            for at, count in enumerate(counts)
+        ),
+        most,
     )
 
 
-def stacked(days: Sequence[str], layers: Sequence[tuple[str, Sequence[int]]]) -> tuple[Layer, ...]:
+def stacked(days: Sequence[str], layers: Sequence[tuple[str, Sequence[int]]]) -> Layers:
     """Draw columns on columns, one for each day."""
     totals = [sum(values[at] for _, values in layers) for at in range(len(days))]
-    most, wide = max([*totals, 1]), (WIDTH - LEFT - RIGHT) / max(len(days), 1)
-    tall = HEIGHT - TOP - BOTTOM
+    most, wide = max([*totals, 1]), WIDTH / max(len(days), 1)
     below = [0.0] * len(days)
     drawn: list[Layer] = []
     for name, values in layers:
         columns: list[Column] = []
         for at, value in enumerate(values):
-            height = value / most * tall
+            height = value / most * HEIGHT
             below[at] += height
             columns.append(
                 Column(
-                    x=round(LEFT + at * wide + 1, 1),
-                    y=round(HEIGHT - BOTTOM - below[at], 1),
-                    width=round(max(wide - 2, 1), 1),
+                    x=round(at * wide + wide / 8, 1),
+                    y=round(HEIGHT - below[at], 1),
+                    width=round(wide * 3 / 4, 1),
                     height=round(height, 1),
                     label=days[at],
                     value=value,
                 )
             )
         drawn.append(Layer(name, tuple(columns)))
-    return tuple(drawn)
+    marked = (days[0], days[len(days) // 2], days[-1]) if days else ()
+    return Layers(tuple(drawn), most, tuple(_day(datetime.fromisoformat(one)) for one in marked))
 
 
 def _y(value: float) -> float:
-    return round(TOP + (1 - value) * (HEIGHT - TOP - BOTTOM), 1)
+    return round((1 - value) * HEIGHT, 1)
 
 
 def _moment(point: CoursePoint) -> datetime:

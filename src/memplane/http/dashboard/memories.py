@@ -19,6 +19,7 @@ from memplane.http.dashboard.listed import Listed
 from memplane.http.dashboard.pages import Visit, go_to
 from memplane.http.dashboard.signing_in import Act as Acting
 from memplane.http.dashboard.signing_in import Page, guarded, guarded_act, page_endpoint
+from memplane.http.dashboard.toasts import back_of, with_toast, words_for
 from memplane.http.endpoints import Endpoint
 from memplane.observations.contract import (
     Act,
@@ -48,7 +49,9 @@ class MemoriesPage:
         listed = Listed.of(visit.query)
         return await self._listing(visit, listed)
 
-    async def _listing(self, visit: Visit, listed: Listed, **more: object) -> Response:
+    async def _listing(
+        self, visit: Visit, listed: Listed, code: int = 200, **more: object
+    ) -> Response:
         memories = await self.plane.memories()
         page = await memories.page(listed.agent, listed.asked())
         template = "memories.html"
@@ -56,6 +59,7 @@ class MemoriesPage:
             template = "memories_more.html" if listed.cursor else "memories_list.html"
         return visit.page(
             template,
+            code,
             listed=listed,
             page=page,
             groups=_grouped(page.memories, listed.group),
@@ -90,12 +94,13 @@ class MemoriesPage:
         memories = await self.plane.memories()
         try:
             wanted = _wanted(form)
-            await memories.add(_agent(form), wanted, by=BY, key=form.one("key"))
+            made = await memories.add(_agent(form), wanted, by=BY, key=form.one("key"))
         except InvalidRequest as error:
             listed = Listed.of(visit.query)
             errors = error.fields or {"observation": str(error)}
-            return await self._listing(visit, listed, draft=form, errors=errors)
-        return go_to(_back(form))
+            return await self._listing(visit, listed, 422, draft=form, errors=errors)
+        last = (await memories.history(None, made.id))[-1]
+        return go_to(with_toast(back_of(form), 1, "add", last.batch))
 
     async def update(self, visit: Visit, form: Form) -> Response:
         """Change a memory as its form says; one that was changed meanwhile is shown beside."""
@@ -111,7 +116,7 @@ class MemoriesPage:
             return self._form(visit, found, 422, draft=form, errors=errors)
         if visit.is_partial:
             return visit.page("memory_row.html", memory=changed, now=self.clock())
-        return go_to(_back(form, f"/memories/{found.id}"))
+        return go_to(back_of(form, f"/memories/{found.id}"))
 
     async def delete(self, visit: Visit, form: Form) -> Response:
         """Put a memory into the trash."""
@@ -134,14 +139,14 @@ class MemoriesPage:
             confirm=form.one("confirm"),
         )
         after = await memories.act(None, found.id, asked, by=BY)
-        if not visit.is_partial:
-            return go_to(_back(form, f"/memories/{found.id}"))
         last = (await memories.history(None, found.id))[-1]
+        if not visit.is_partial:
+            return go_to(with_toast(back_of(form, f"/memories/{found.id}"), 1, act, last.batch))
         return visit.page(
             "memory_acted.html",
             memory=after,
             is_gone=after.state in {"retired", "superseded", "purged"},
-            said=f"Memory {found.id}: {_DONE.get(act, act)}",
+            said=words_for(1, act),
             batch="" if act in {"undo", "purge"} else last.batch,
             now=self.clock(),
         )
@@ -158,16 +163,16 @@ class MemoriesPage:
                 code,
                 asked=asked,
                 outcome=outcome,
-                back=_back(form),
+                back=back_of(form),
             )
-        return go_to(_with_toast(_back(form), len(outcome.results), asked.action, outcome.batch))
+        return go_to(with_toast(back_of(form), len(outcome.results), asked.action, outcome.batch))
 
     async def undo(self, visit: Visit, form: Form) -> Response:
         """Take back what was done in one go."""
         del visit
         memories = await self.plane.memories()
-        await memories.undo(None, form.one("batch"), by=BY)
-        return go_to(_back(form))
+        undone = await memories.undo(None, form.one("batch"), by=BY)
+        return go_to(with_toast(back_of(form), len(undone), "undo", ""))
 
     async def _found(self, visit: Visit) -> MemoryView:
         return await found_in(await self.plane.memories(), visit)
@@ -179,18 +184,6 @@ async def found_in(memories: OperationalMemory, visit: Visit) -> MemoryView:
     if not (number.isascii() and number.isdecimal() and len(number) < 19):  # noqa: PLR2004
         raise HTTPException(404, "there is no such memory")
     return await memories.one(None, int(number), trash=True)
-
-
-_DONE = {
-    "retire": "moved to the trash",
-    "restore": "restored",
-    "pin": "pinned",
-    "unpin": "unpinned",
-    "approve": "approved",
-    "merge": "merged",
-    "undo": "undone",
-    "purge": "purged",
-}
 
 
 def _grouped(memories: Sequence[MemoryView], group: str) -> list[tuple[str, list[MemoryView]]]:
@@ -274,17 +267,6 @@ def _bulk(form: Form) -> BulkAsked:
         value=value,
         dry_run=not form.has("confirmed"),
     )
-
-
-def _back(form: Form, otherwise: str = "/memories") -> str:
-    """Return where a form came from; never another site."""
-    back = form.one("back", otherwise)
-    return back if back.startswith("/") and not back.startswith(("//", "/\\")) else otherwise
-
-
-def _with_toast(back: str, count: int, action: str, batch: str) -> str:
-    sign = "&" if "?" in back else "?"
-    return f"{back}{sign}done={count}&action={action}&batch={batch}"
 
 
 def memories_pages(plane: Plane, browsers: Browsers, clock: Clock) -> list[Endpoint]:

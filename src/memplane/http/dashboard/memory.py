@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -95,7 +95,8 @@ class MemoryPage:
 
     def _log(self, session: SessionView, around: int) -> list[LogLine]:
         """Read some lines of a session's log; there is none of a turn that was captured."""
-        path = self.logs / f"{session.id}.log"
+        # Whoever began the session named its log: only what lies where logs lie is read.
+        path = self.logs / PurePath(session.log_path).name
         first = max(around - _AROUND, 1)
         try:
             with path.open("rb") as file:
@@ -104,7 +105,7 @@ class MemoryPage:
                     LogLine(number, line[:_LONGEST_LINE].decode("utf-8", "replace").rstrip("\n"))
                     for number, line in enumerate(lines, first)
                 ]
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):
             return []
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
+from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
@@ -14,6 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from memplane.http.dashboard import shown
 from memplane.http.dashboard.assets import asset_path
 from memplane.http.dashboard.browsers import Browser
+from memplane.http.dashboard.toasts import TOLD, toast_in
 from memplane.version import VERSION
 
 SAFE: Final = {
@@ -53,7 +55,14 @@ class Visit:
     def page(self, template: str, code: int = 200, /, **values: object) -> Response:
         """Answer with a page, or with a part of one."""
         return rendered(
-            template, code, csrf=self.browser.csrf, here=self._here, theme=self._theme, **values
+            template,
+            code,
+            csrf=self.browser.csrf,
+            here=self._here,
+            at=self._at,
+            theme=self._theme,
+            toast=toast_in(self.query),
+            **values,
         )
 
     @property
@@ -69,6 +78,12 @@ class Visit:
     @property
     def _here(self) -> str:
         return self.request.url.path
+
+    @property
+    def _at(self) -> str:
+        """The address without what was done before, to come back to."""
+        left = [(k, v) for k, v in self.request.query_params.multi_items() if k not in TOLD]
+        return f"{self._here}?{urlencode(left)}" if left else self._here
 
 
 def rendered(template: str, code: int = 200, /, **values: object) -> Response:

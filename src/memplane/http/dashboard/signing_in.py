@@ -17,7 +17,7 @@ from starlette.responses import Response
 from memplane.errors import InvalidRequest, MemplaneError
 from memplane.http.dashboard.browsers import COOKIE, SESSION_LASTS, Browsers, is_from
 from memplane.http.dashboard.forms import LIMIT, Form, read_form
-from memplane.http.dashboard.pages import Visit, go_to, rendered
+from memplane.http.dashboard.pages import SAFE, Visit, go_to, rendered
 from memplane.http.endpoints import Endpoint, Handler, Open, OwnRules
 from memplane.http.errors import status_of
 
@@ -85,7 +85,10 @@ def _check_site(request: Request) -> None:
 
 def _ask_to_sign_in(request: Request) -> Response:
     if "hx-request" in request.headers:
-        return Response(status_code=401, headers={"HX-Redirect": "/login"})
+        return Response(status_code=401, headers={**SAFE, "HX-Redirect": "/login"})
+    if "text/event-stream" in request.headers.get("accept", ""):
+        # A stream that is sent elsewhere would be tried again for ever.
+        return Response(status_code=401, headers=SAFE)
     return go_to("/login")
 
 

@@ -14,10 +14,17 @@ from memplane.access.grants import Scope
 from memplane.clock import Clock
 from memplane.http.api import answer_json
 from memplane.http.dashboard.assets import asset_endpoints
+from memplane.http.dashboard.audit import audit_pages
 from memplane.http.dashboard.browsers import Browsers
+from memplane.http.dashboard.conflicts import conflicts_pages
+from memplane.http.dashboard.lab import lab_pages
+from memplane.http.dashboard.live import live_pages
 from memplane.http.dashboard.memories import memories_pages
 from memplane.http.dashboard.memory import memory_pages
+from memplane.http.dashboard.overview import overview_pages
+from memplane.http.dashboard.preview import preview_pages
 from memplane.http.dashboard.signing_in import signing_in_endpoints
+from memplane.http.dashboard.turns import Places, turns_pages
 from memplane.http.endpoints import Endpoint, Needs
 from memplane.plane.contract import Plane
 
@@ -38,16 +45,27 @@ class Dashboard:
     browsers: Browsers
     clock: Clock
     logs: Path
+    """The logs of sessions."""
+    turns: Places
+    telemetry: Path
 
 
 def dashboard_endpoints(parts: Dashboard) -> list[Endpoint]:
     """Make the endpoints of all pages."""
     plane, browsers, clock = parts.plane, parts.browsers, parts.clock
+    ledgers = parts.turns.ledgers[0]
     return [
         *asset_endpoints(),
         *signing_in_endpoints(browsers),
+        *overview_pages(plane, browsers, clock),
+        *conflicts_pages(plane, browsers, clock),
         *memories_pages(plane, browsers, clock),
         *memory_pages(plane, browsers, clock, parts.logs),
+        *preview_pages(plane, browsers, clock),
+        *lab_pages(plane, browsers, clock, ledgers),
+        *turns_pages(plane, browsers, clock, parts.turns),
+        *audit_pages(plane, browsers, clock, ledgers=ledgers, log=parts.telemetry),
+        *live_pages(plane, browsers),
         _codes(browsers),
     ]
 

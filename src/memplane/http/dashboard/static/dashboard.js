@@ -36,10 +36,19 @@ function countTicks() {
   if (!ticked) $("#bulk-confirm")?.replaceChildren();
 }
 
+// What an address tells was done is told once: it is not told again when the page is loaded again.
+function forgetTold() {
+  const address = new URL(location.href);
+  for (const name of ["done", "action", "batch"]) address.searchParams.delete(name);
+  history.replaceState(history.state, "", address);
+}
+
 // Toasts go after a while; those with something to undo stay longer, and all stay while looked at.
 function watchToasts() {
   for (const toast of $$("[data-toast]:not([data-seen])")) {
     toast.dataset.seen = "";
+    for (const back of $$("[data-back-here]", toast)) back.value = location.pathname + location.search;
+    if ("told" in toast.dataset) forgetTold();
     const lasts = $("[data-undo]", toast) ? 20000 : 6000;
     let timer = setTimeout(() => toast.remove(), lasts);
     toast.addEventListener("pointerenter", () => clearTimeout(timer));
@@ -102,6 +111,7 @@ document.addEventListener("click", (event) => {
 });
 
 document.addEventListener("change", (event) => {
+  event.target.closest("[data-submits]")?.requestSubmit();
   if (event.target.matches("[data-tick-all]")) {
     for (const box of $$('input[name="ids"]')) box.checked = event.target.checked;
   }

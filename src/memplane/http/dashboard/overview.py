@@ -1,0 +1,101 @@
+"""The Overview page: what was learned lately, what waits, and whether all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.responses import Response
+
+from memplane.clock import Clock
+from memplane.http.dashboard.browsers import Browsers
+from memplane.http.dashboard.charts import Layers, histogram, stacked
+from memplane.http.dashboard.health import findings
+from memplane.http.dashboard.pages import Visit
+from memplane.http.dashboard.signing_in import guarded, page_endpoint
+from memplane.http.endpoints import Endpoint
+from memplane.observations.contract import (
+    DayView,
+    ListAsked,
+    MemoryView,
+    OperationalMemory,
+    PromptAsked,
+    PromptView,
+)
+from memplane.plane.contract import Plane
+
+_LATELY: Final = 8
+_FADING: Final = 6
+_BUDGETS: Final = 4
+_SPANS: Final = (30, 60)
+_TRASH: Final = ("retired", "superseded")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much of its room the next prompt of an agent takes."""
+
+    agent: str
+    prompt: PromptView
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewPage:
+    """Answers for the page that is opened first."""
+
+    plane: Plane
+    clock: Clock
+
+    async def overview(self, visit: Visit) -> Response:
+        """Show all at a glance."""
+        memories = await self.plane.memories()
+        agent = visit.query.get("agent") or None
+        days = next((one for one in _SPANS if str(one) == visit.query.get("days")), _SPANS[0])
+        stats = await memories.stats(agent)
+        lately = await memories.page(agent, ListAsked(sort="created", limit=_LATELY))
+        agents = [one.value for one in (await memories.facets(None, ListAsked())).agent]
+        status = await self.plane.status()
+        return visit.page(
+            "overview.html",
+            agent=agent,
+            agents=agents,
+            stats=stats,
+            lately=lately.memories,
+            fading=await _fading(memories, agent),
+            budgets=await _budgets(memories, [agent] if agent else agents[:_BUDGETS]),
+            more_agents=0 if agent else len(agents[_BUDGETS:]),
+            findings=findings(status),
+            turns=status.memory.episodes if status.memory else 0,
+            histogram=histogram(stats.histogram),
+            states=_states(await memories.by_day(agent, days)),
+            days=days,
+            spans=_SPANS,
+            address=str(visit.request.base_url).rstrip("/"),
+            now=self.clock(),
+        )
+
+
+async def _fading(memories: OperationalMemory, agent: str | None) -> list[MemoryView]:
+    page = await memories.page(agent, ListAsked(stale=True, state="active"))
+    return sorted(page.memories, key=lambda one: one.goes_inactive_at or "")[:_FADING]
+
+
+async def _budgets(memories: OperationalMemory, agents: Sequence[str]) -> list[Budget]:
+    return [Budget(one, await memories.preview(PromptAsked(agent=one))) for one in agents]
+
+
+def _states(days: Sequence[DayView]) -> Layers:
+    """Draw how many there were of each state; the trash is one."""
+
+    def counted(*states: str) -> list[int]:
+        return [sum(day.by_state.get(one, 0) for one in states) for day in days]
+
+    layers = [(one, counted(one)) for one in ("active", "inactive", "quarantined")]
+    return stacked([one.day for one in days], [*layers, ("in the trash", counted(*_TRASH))])
+
+
+def overview_pages(plane: Plane, browsers: Browsers, clock: Clock) -> list[Endpoint]:
+    """Make the endpoint of the page."""
+    page = OverviewPage(plane, clock)
+    return [page_endpoint("GET", "/", guarded(browsers, page.overview), "The Overview page")]
