@@ -1,30 +1,33 @@
 # memplane. `make up` and `make test` set everything up themselves; the rest is for developers.
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long test-newest setup check fix bench docs lock clean
+.PHONY: help up test test-long test-newest setup assets browser check fix bench docs screenshots lock clean
 
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/.run-installed
 DEV := $(VENV)/.dev-installed
 NODE := node_modules/.installed
+PAGES := src/memplane/http/dashboard/static/htmx.min.js
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-up: $(RUN)  ## install what is needed and start memplane
+up: $(RUN) $(PAGES)  ## install what is needed and start memplane
 	@$(VENV)/bin/memplane up $(ARGS)
 
-test: $(DEV) $(NODE)  ## install what the tests need and run the everyday suite
+test: $(DEV) $(NODE) $(PAGES) browser  ## install what the tests need and run the everyday suite
 	@$(VENV)/bin/python -m pytest -n 2 -m "not long" $(ARGS)
 
-test-long: $(DEV) $(NODE)  ## run every test, the long proofs too
+test-long: $(DEV) $(NODE) $(PAGES) browser  ## run every test, the long proofs too
 	@$(VENV)/bin/python -m pytest -n 2 --timeout 1800 $(ARGS)
 
-test-newest: $(NODE)  ## run the everyday suite on the newest Python there is
+test-newest: $(NODE) $(PAGES) browser  ## run the everyday suite on the newest Python there is
 	@tools/test-newest
 
-setup: $(DEV) $(NODE)  ## install the package and the development tools, start nothing
+setup: $(DEV) $(NODE) $(PAGES)  ## install the package and the development tools, start nothing
 	@$(VENV)/bin/pre-commit install >/dev/null 2>&1 || true
+
+assets: $(PAGES)  ## fetch what the dashboard's pages load
 
 check: $(DEV) $(NODE)  ## lint, types, layers
 	$(VENV)/bin/ruff format --check
@@ -43,11 +46,14 @@ bench: $(DEV) $(NODE)  ## print the figures, as ratios in one run
 docs: $(DEV)  ## write the generated pages anew
 	@$(VENV)/bin/python docs/generate.py
 
+screenshots: $(DEV) $(NODE) $(PAGES) browser  ## photograph the dashboard's pages anew, into docs/screenshots
+	@$(VENV)/bin/python -m pytest -q -n 2 --screenshots docs/screenshots tests/browser/test_screenshots.py $(ARGS)
+
 lock: $(DEV)  ## pin the newest versions that fit
 	@tools/lock
 
 clean:  ## remove what was installed
-	rm -rf $(VENV) node_modules
+	rm -rf $(VENV) node_modules assets/node_modules $(PAGES)
 
 $(VENV)/bin/python:
 	@tools/make-venv $(PYTHON) $(VENV)
@@ -64,3 +70,9 @@ $(NODE): package-lock.json
 	@echo "installing test tools from npm …"
 	@npm ci --silent --no-progress --ignore-scripts
 	@touch $@
+
+browser:
+	@tools/install-browser
+
+$(PAGES): assets/package-lock.json
+	@tools/fetch-assets $@

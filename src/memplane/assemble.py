@@ -22,7 +22,7 @@ import msgspec
 
 from memplane.access.tokens import TokenStore
 from memplane.clock import system_clock
-from memplane.errors import BackendMisconfigured, HomeError, SettingsError
+from memplane.errors import BackendMisconfigured, HomeError, OwnerUnavailable, SettingsError
 from memplane.home import Claim, Home
 from memplane.ids import new_id
 from memplane.ledger.entry import Turn
@@ -572,3 +572,21 @@ async def _open_remote(home: Home) -> AsyncGenerator[Plane | None]:
 
     async with open_remote_plane(home) as plane:
         yield plane if await plane.answers() else None
+
+
+async def dashboard_address(settings: Settings) -> str:
+    """Ask the home's owner for an address that lets one browser into the dashboard, once.
+
+    Raises:
+        OwnerUnavailable: Nothing serves this home.
+    """
+    from memplane.plane.remote import open_remote_plane  # noqa: PLC0415 - needs an HTTP client
+
+    home = Home(settings.home)
+    async with open_remote_plane(home) as plane:
+        if not await plane.answers():
+            raise OwnerUnavailable(
+                f"nothing serves {home.path}. Start it in another terminal: memplane up"
+            )
+        # The code stands behind a #, so that no server and no log ever sees it in an address.
+        return f"{(await plane.status()).address}/login#{await plane.dashboard_code()}"

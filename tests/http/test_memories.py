@@ -166,6 +166,7 @@ def test_a_query_asks_all_that_memory_can_be_asked() -> None:
         "pinned": "true",
         "stale": "true",
         "session": "7",
+        "entry": "e-1",
         "q": "words",
         "sort": "id",
         "order": "asc",
@@ -789,8 +790,9 @@ def description(running: Running) -> Any:
 
 def routes(running: Running) -> list[tuple[str, str]]:
     """Every route of operational memory, from the description that is served."""
-    others = ("/api/v1/status", "/api/v1/tokens", "/api/v1/whoami", "/api/v1/memory/")
-    others += ("/api/v1/dashboard/",)
+    others = tuple(
+        f"/api/v1/{name}" for name in ("status", "tokens", "whoami", "memory/", "dashboard/")
+    )
     return [
         (method.upper(), path.removeprefix("/api/v1"))
         for path, methods in description(running)["paths"].items()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = {
     "up": "start memplane on this machine",
+    "dashboard": "open the dashboard in a browser",
     "status": "show what is configured, where state lives and what is pending",
     "doctor": "check this machine and say what to do about each finding",
     "retain": "give an agent something to remember",

@@ -155,6 +155,7 @@ def _endpoints(settings: Settings, parts: _Parts) -> list[Endpoint]:
     from memplane.http.changes_api import changes_endpoints
     from memplane.http.curating_api import curating_endpoints
     from memplane.http.dashboard.table import Dashboard, dashboard_endpoints
+    from memplane.http.dashboard.turns import Places
     from memplane.http.history_api import history_endpoints
     from memplane.http.looking_api import looking_endpoints
     from memplane.http.memories_api import memories_endpoints
@@ -162,13 +163,15 @@ def _endpoints(settings: Settings, parts: _Parts) -> list[Endpoint]:
     from memplane.http.proxy_api import ProxyDoor, proxy_endpoints
     from memplane.http.sessions_api import sessions_endpoints
     from memplane.http.snapshot_api import snapshot_endpoints
+    from memplane.ledger.tombstones import mirror_of
 
     plane = parts.plane
+    home = Home(settings.home)
     history = history_endpoints(
         plane.recording,
         plane.issued,
         context_root=settings.context_root,
-        tombstones=Home(settings.home).tombstones,
+        tombstones=home.tombstones,
     )
     door = ProxyDoor(
         proxy=parts.proxy,
@@ -193,7 +196,12 @@ def _endpoints(settings: Settings, parts: _Parts) -> list[Endpoint]:
                 plane=plane,
                 browsers=parts.browsers,
                 clock=system_clock,
-                logs=Home(settings.home).sessions,
+                logs=home.sessions,
+                turns=Places(
+                    (plane.recording.root, home.received),
+                    (home.tombstones, mirror_of(plane.recording.root)),
+                ),
+                telemetry=home.telemetry_file,
             )
         ),
     ]

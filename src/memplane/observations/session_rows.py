@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -219,8 +219,9 @@ def session_called(rows: Connection, agent: str, cli_session: str) -> int:
 
 def _session_of(row: Row) -> SessionView:
     names = [*_SESSION.split(", "), "learned", "told"]
-    found = dict(zip(names, row, strict=True))
-    return SessionView(**{**found, "is_error": bool(found["is_error"])})
+    found: dict[str, Any] = dict(zip(names, row, strict=True))
+    found["is_error"] = bool(found["is_error"])
+    return SessionView(**found)
 
 
 def injections(rows: Connection, memory: int) -> list[InjectionView]:

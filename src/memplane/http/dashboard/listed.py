@@ -108,6 +108,10 @@ class Listed:
             return "none"
         return "descending" if self.descending else "ascending"
 
+    def export(self, name: str) -> str:
+        """Return the address of the whole list as a file."""
+        return f"/memories/export?{urlencode({**self.said, 'format': name})}"
+
     def more(self, cursor: str) -> str:
         """Return the address of the next page."""
         return self.link(cursor=cursor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import cast, get_args
+from typing import Final, cast, get_args
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -19,7 +19,7 @@ from memplane.http.dashboard.listed import Listed
 from memplane.http.dashboard.pages import Visit, go_to
 from memplane.http.dashboard.signing_in import Act as Acting
 from memplane.http.dashboard.signing_in import Page, guarded, guarded_act, page_endpoint
-from memplane.http.dashboard.toasts import back_of, with_toast, words_for
+from memplane.http.dashboard.toasts import back_of, ours, with_toast, words_for
 from memplane.http.endpoints import Endpoint
 from memplane.observations.contract import (
     Act,
@@ -35,6 +35,8 @@ from memplane.observations.model import Category
 from memplane.plane.contract import Plane
 
 BY = "dashboard"
+_UNTOUCHED: Final[dict[str, object]] = {"draft": None, "errors": dict[str, str](), "theirs": None}
+"""What a form knows before somebody has sent it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class MemoriesPage:
             facets=await memories.facets(listed.agent, listed.asked()),
             categories=list(Category),
             now=self.clock(),
-            **{"draft": None, "errors": {}, **more},
+            **(_UNTOUCHED | more),
         )
 
     async def row(self, visit: Visit) -> Response:
@@ -85,8 +87,9 @@ class MemoriesPage:
             code,
             memory=found,
             categories=list(Category),
+            back=ours(visit.query.get("back", ""), f"/memories/{found.id}"),
             now=self.clock(),
-            **{"draft": None, "errors": {}, "theirs": None, **more},
+            **(_UNTOUCHED | more),
         )
 
     async def create(self, visit: Visit, form: Form) -> Response:
@@ -110,13 +113,17 @@ class MemoriesPage:
             change = _change(form)
             changed = await memories.change(None, found.id, change, by=BY, version=version)
         except ConcurrencyError:
-            return self._form(visit, found, 409, draft=form, theirs=found)
+            # It may have been changed between looking and writing: theirs is what there is now.
+            theirs = await self._found(visit)
+            return self._form(visit, theirs, 409, draft=form, theirs=theirs)
         except InvalidRequest as error:
             errors = error.fields or {"observation": str(error)}
             return self._form(visit, found, 422, draft=form, errors=errors)
         if visit.is_partial:
             return visit.page("memory_row.html", memory=changed, now=self.clock())
-        return go_to(back_of(form, f"/memories/{found.id}"))
+        last = (await memories.history(None, found.id))[-1]
+        back = back_of(form, f"/memories/{found.id}")
+        return go_to(with_toast(back, 1, "edit", last.batch if changed != found else ""))
 
     async def delete(self, visit: Visit, form: Form) -> Response:
         """Put a memory into the trash."""

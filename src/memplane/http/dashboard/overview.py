@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from starlette.responses import Response
 
 from memplane.clock import Clock
+from memplane.http.dashboard.agents import agents_known
 from memplane.http.dashboard.browsers import Browsers
 from memplane.http.dashboard.charts import Layers, histogram, stacked
 from memplane.http.dashboard.health import findings
@@ -46,6 +48,7 @@ class OverviewPage:
 
     plane: Plane
     clock: Clock
+    ledgers: Path
 
     async def overview(self, visit: Visit) -> Response:
         """Show all at a glance."""
@@ -54,17 +57,17 @@ class OverviewPage:
         days = next((one for one in _SPANS if str(one) == visit.query.get("days")), _SPANS[0])
         stats = await memories.stats(agent)
         lately = await memories.page(agent, ListAsked(sort="created", limit=_LATELY))
-        agents = [one.value for one in (await memories.facets(None, ListAsked())).agent]
+        learned = [one.value for one in (await memories.facets(None, ListAsked())).agent]
         status = await self.plane.status()
         return visit.page(
             "overview.html",
             agent=agent,
-            agents=agents,
+            agents=await agents_known(self.plane, self.ledgers),
             stats=stats,
             lately=lately.memories,
             fading=await _fading(memories, agent),
-            budgets=await _budgets(memories, [agent] if agent else agents[:_BUDGETS]),
-            more_agents=0 if agent else len(agents[_BUDGETS:]),
+            budgets=await _budgets(memories, [agent] if agent else learned[:_BUDGETS]),
+            more_agents=0 if agent else len(learned[_BUDGETS:]),
             findings=findings(status),
             turns=status.memory.episodes if status.memory else 0,
             histogram=histogram(stats.histogram),
@@ -95,7 +98,9 @@ def _states(days: Sequence[DayView]) -> Layers:
     return stacked([one.day for one in days], [*layers, ("in the trash", counted(*_TRASH))])
 
 
-def overview_pages(plane: Plane, browsers: Browsers, clock: Clock) -> list[Endpoint]:
+def overview_pages(
+    plane: Plane, browsers: Browsers, clock: Clock, ledgers: Path
+) -> list[Endpoint]:
     """Make the endpoint of the page."""
-    page = OverviewPage(plane, clock)
+    page = OverviewPage(plane, clock, ledgers)
     return [page_endpoint("GET", "/", guarded(browsers, page.overview), "The Overview page")]

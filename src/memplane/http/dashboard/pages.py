@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -106,10 +106,15 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(
-        asset=asset_path, navigation=NAVIGATION, version=VERSION, shown=shown
-    )
-    environment.filters.update(
-        ago=shown.ago, visible=shown.visible, sure=shown.sure, number=shown.number
+    # The library's own names are all that its types know of.
+    known: dict[str, Any] = environment.globals
+    known.update(asset=asset_path, navigation=NAVIGATION, version=VERSION, shown=shown)
+    filters: dict[str, Any] = environment.filters
+    filters.update(
+        ago=shown.ago,
+        happened=shown.happened,
+        visible=shown.visible,
+        sure=shown.sure,
+        number=shown.number,
     )
     return environment

@@ -19,6 +19,21 @@ _STEPS: Final = (
 )
 _YEAR: Final = 86_400 * 365
 _WORDS: Final = re.compile(r"\s+|[^\s]+")
+_LONGEST_SEARCH: Final = 200
+_HAPPENED: Final = {
+    "asserted": "written down",
+    "decay_noted": "faded",
+    "deactivated": "switched off",
+    "confidence_set": "confidence set",
+    "contested": "conflict opened",
+    "resolved": "conflict settled",
+    "retired": "moved to the trash",
+    "superseded": "replaced",
+    "taken_up": "accepted",
+    "reject_accepted": "reject accepted",
+    "rejected": "not remembered",
+    "injected": "told to a prompt",
+}
 _UNSEEN: Final = frozenset({"Cf", "Cc", "Co", "Cs", "Zl", "Zp"})
 
 
@@ -55,6 +70,29 @@ def visible(text: str) -> str:
         else f"\u27e8{ord(one):04X}\u27e9"
         for one in text
     )
+
+
+def happened(kind: str) -> str:
+    """Say what an event was, in words."""
+    return _HAPPENED.get(kind) or kind.replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Bit:
+    """A part of a text, and whether it is what was looked for."""
+
+    text: str
+    is_hit: bool
+
+
+def highlighted(text: str, search: str) -> list[Bit]:
+    """Split a text where words begin like one that was looked for."""
+    words = "".join(one if one.isalnum() else " " for one in search[:_LONGEST_SEARCH]).split()
+    if not words:
+        return [Bit(text, is_hit=False)]
+    pattern = rf"(?<!\w)((?:{'|'.join(map(re.escape, words))})\w*)"
+    parts = re.split(pattern, text, flags=re.IGNORECASE)
+    return [Bit(part, is_hit=bool(at % 2)) for at, part in enumerate(parts) if part]
 
 
 @dataclass(frozen=True, slots=True)

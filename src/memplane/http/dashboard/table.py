@@ -21,6 +21,7 @@ from memplane.http.dashboard.lab import lab_pages
 from memplane.http.dashboard.live import live_pages
 from memplane.http.dashboard.memories import memories_pages
 from memplane.http.dashboard.memory import memory_pages
+from memplane.http.dashboard.moving import moving_pages
 from memplane.http.dashboard.overview import overview_pages
 from memplane.http.dashboard.preview import preview_pages
 from memplane.http.dashboard.signing_in import signing_in_endpoints
@@ -57,8 +58,9 @@ def dashboard_endpoints(parts: Dashboard) -> list[Endpoint]:
     return [
         *asset_endpoints(),
         *signing_in_endpoints(browsers),
-        *overview_pages(plane, browsers, clock),
+        *overview_pages(plane, browsers, clock, ledgers),
         *conflicts_pages(plane, browsers, clock),
+        *moving_pages(plane, browsers, parts.turns),
         *memories_pages(plane, browsers, clock),
         *memory_pages(plane, browsers, clock, parts.logs),
         *preview_pages(plane, browsers, clock),

@@ -72,6 +72,10 @@ def with_toast(back: str, count: int, action: str, batch: str) -> str:
 
 def back_of(form: Form, otherwise: str = "/memories") -> str:
     """Return where a form came from; never another site."""
-    back = form.one("back", otherwise)
-    is_ours = back.startswith("/") and not back.startswith(("//", "/\\")) and back.isprintable()
-    return back if is_ours and "\\" not in back else otherwise
+    return ours(form.one("back", otherwise), otherwise)
+
+
+def ours(path: str, otherwise: str) -> str:
+    """Return a path of this site, whatever an address or a form asks for."""
+    is_path = path.startswith("/") and not path.startswith("//")
+    return path if is_path and path.isprintable() and "\\" not in path else otherwise

@@ -28,7 +28,8 @@ from memplane.ledger.notes import Notes
 from memplane.ledger.reader import open_entry, open_last
 from memplane.ledger.summary import Summary, summary_of
 from memplane.ledger.tombstones import Forgotten
-from memplane.memory.episode import Episode, episode_of
+from memplane.memory.conversation import reply_of
+from memplane.memory.episode import Episode, capped, episode_of
 from memplane.observations.contract import ListAsked
 from memplane.observations.recalling import observations_in
 from memplane.plane.contract import Plane
@@ -77,6 +78,8 @@ class Whole:
 
     listed: Listed
     episode: Episode
+    answer: str
+    """What was answered, also where that repeats what the prompt was told."""
     raw: str
 
 
@@ -153,7 +156,8 @@ def one_turn(places: Places, agent: str, entry: str) -> Whole | None:
             note = _notes(folder, {entry}).get(entry, Note())
             body = _body(line)
             raw = json.dumps(body, indent=2, ensure_ascii=False)[:_LONGEST_RAW]
-            return Whole(Listed(entry, summary_of(line), note), episode_of(body), raw)
+            answer = capped(reply_of(body.get("response")).text)
+            return Whole(Listed(entry, summary_of(line), note), episode_of(body), answer, raw)
     return None
 
 

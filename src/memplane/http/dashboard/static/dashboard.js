@@ -105,6 +105,7 @@ document.addEventListener("click", (event) => {
   if (on("[data-dismiss]")) $("#bulk-confirm")?.replaceChildren();
   if (on("[data-new]")) refreshList();
   if (on("[data-open-add]")) {
+    event.preventDefault(); // Going to its place would take the focus away again.
     $("#add")?.classList.add("open");
     $("#add-observation")?.focus();
   }
@@ -112,6 +113,10 @@ document.addEventListener("click", (event) => {
 
 document.addEventListener("change", (event) => {
   event.target.closest("[data-submits]")?.requestSubmit();
+  if (event.target.matches("[data-fills]")) {
+    const place = document.getElementById(event.target.dataset.fills);
+    event.target.files[0]?.text().then((text) => { place.value = text; });
+  }
   if (event.target.matches("[data-tick-all]")) {
     for (const box of $$('input[name="ids"]')) box.checked = event.target.checked;
   }
@@ -149,15 +154,17 @@ function say(words) {
 // News: rows are replaced as they change, never one that somebody edits; new ones are counted.
 const news = new Set();
 function hear(told) {
+  refreshSoon();
   if (!told.memory_id || !$("[data-list]")) return;
   const row = document.getElementById(`memory-${told.memory_id}`);
   if (row) {
-    if (row.matches("[data-editing]") || row.contains(document.activeElement)) return;
-    if ($('input[name="ids"]', row)?.checked) return;
+    if (isBusy(row)) return;
     htmx.ajax("GET", `/memories/${told.memory_id}/row`, { target: `#${row.id}`, swap: "outerHTML" });
     return;
   }
   if (told.kind !== "asserted") return;
+  const agent = new URLSearchParams(location.search).get("agent");
+  if (agent && agent !== told.agent) return;
   news.add(told.memory_id);
   const pill = $("[data-new]");
   if (pill) {
@@ -166,18 +173,42 @@ function hear(told) {
     $("#live").textContent = `${news.size} new ${news.size === 1 ? "memory" : "memories"}`;
   }
 }
+const isBusy = (row) =>
+  row.matches("[data-editing]") || row.contains(document.activeElement) || $('input[name="ids"]', row)?.checked;
 function refreshList() {
   if ($("[data-editing]")) return say("Finish your edit first.");
   news.clear();
   htmx.ajax("GET", location.pathname + location.search, { target: "#list" });
 }
+// A page that only shows is shown anew a moment after something happened, unless somebody is in it.
+let soon = 0;
+function refreshSoon() {
+  const part = $("[data-refresh]");
+  if (!part || soon) return;
+  soon = setTimeout(() => {
+    soon = 0;
+    if (part.contains(document.activeElement)) return;
+    htmx.ajax("GET", location.pathname + location.search, { target: `#${part.id}`, select: `#${part.id}`, swap: "outerHTML" });
+  }, 1500);
+}
+// Where no stream comes through, rows are asked for every few seconds instead.
+function poll() {
+  setInterval(() => {
+    if ($("[data-editing], input[name='ids']:checked") || isTyping(document.activeElement)) return;
+    if ($("[data-list]")) refreshList();
+    else refreshSoon();
+  }, 5000);
+}
 function watch() {
-  if (!window.htmx || !window.EventSource || !$("[data-live], [data-list]")) return;
+  if (!window.htmx || !$("[data-refresh], [data-list]")) return;
+  if (!window.EventSource) return poll();
   const source = new EventSource("/live");
   let away = false;
   source.addEventListener("change", (event) => hear(JSON.parse(event.data)));
   source.addEventListener("open", () => { if (away) { away = false; say("Connected again."); } });
   source.addEventListener("error", () => {
+    // A stream that was refused stays closed: the session is over, or something is in between.
+    if (source.readyState === EventSource.CLOSED) return poll();
     if (!away) { away = true; say("memplane does not answer. Trying again …"); }
   });
   addEventListener("pagehide", () => source.close());
