@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from http import HTTPStatus
 from typing import Final
@@ -96,6 +96,8 @@ async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client
     given = await _given(proxy, turn)
     if given.recall is not None:
         turn.story.recalled(given.recall, injected=given.injected)
+        # What was recalled stands in the prompt; a long stream need not hold it a second time.
+        given = replace(given, recall=None)
     try:
         outcome = await _relay(proxy, turn, given, client)
     except UpstreamError as error:
