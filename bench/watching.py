@@ -1,4 +1,4 @@
-"""What a process has used, as the system counts it."""
+"""What a process has used with those that it started, as the system counts it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ _RESIDENT = re.compile(r"VmRSS:\s+(\d+) kB")
 
 
 def resident(pid: int) -> int:
-    """Return the bytes of memory that a process has now."""
+    """Return the bytes of memory that a process and its children have now."""
     found = _RESIDENT.search(Path(f"/proc/{pid}/status").read_text())
     assert found is not None
-    return int(found[1]) << 10
+    return (int(found[1]) << 10) + sum(map(resident, _children(pid)))
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return how long a process has computed, in all of its threads."""
+    """Return how long a process and its children have computed, in all of their threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(map(cpu_seconds, _children(pid)))
+
+
+def _children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import secrets
 import sys
 from collections import Counter
@@ -49,6 +50,8 @@ from memplane.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from memplane.embedding.contract import Embedder
+    from memplane.memory.blocks import Shares
+    from memplane.memory.readers import Readers
     from memplane.objects.azure_access import Access
     from memplane.objects.store import ObjectStore
     from memplane.observations.curator import Curator
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
 
 _OWNER_PATIENCE: Final = 100
 _OWNER_PAUSE: Final = 0.05
+_TOLD_READERS: Final = ("PATH", "HOME", "LANG", "PYTHONPATH", "PYTHONHASHSEED", "VIRTUAL_ENV")
 
 _log = logging.getLogger(__name__)
 
@@ -281,6 +285,12 @@ async def _open_memory(
     from memplane.records.sqlite import open_sqlite  # noqa: PLC0415
 
     home, shares = Home(settings.home), settings.memory
+    chosen = Shares(
+        timeline=shares.timeline_bytes,
+        recent=shares.recent_bytes,
+        salient=shares.salient_bytes,
+        matches=shares.match_bytes,
+    )
     places = Places(
         ledger=recording.root,
         received=home.received,
@@ -304,13 +314,9 @@ async def _open_memory(
                 scrub=recording.scrub_line,
                 clock=system_clock,
                 modes=Modes(settings.ledger.mode),
-                shares=Shares(
-                    timeline=shares.timeline_bytes,
-                    recent=shares.recent_bytes,
-                    salient=shares.salient_bytes,
-                    matches=shares.match_bytes,
-                ),
+                shares=chosen,
                 embedder=_embedder(settings),
+                readers=_readers(settings, home, chosen) if serving else None,
             )
         ) as memory,
     ):
@@ -396,6 +402,27 @@ def _aliases(pairs: Iterable[str]) -> dict[str, str]:
             raise SettingsError(f"ops.category_aliases has {pair!r}; write name=category")
         found[name] = category
     return found
+
+
+def _readers(settings: Settings, home: Home, shares: Shares) -> Readers | None:
+    """Choose how many processes answer questions; on one core they would only be in the way."""
+    from memplane.memory.asking import Opening  # noqa: PLC0415
+    from memplane.memory.readers import Readers  # noqa: PLC0415
+
+    cores = _cores()
+    if cores == 1 or not settings.memory.readers:
+        return None
+    opening = Opening(str(home.database), str(home.indexes), shares)
+    command = [sys.executable, "-m", "memplane.reader", msgspec.json.encode(opening).decode()]
+    # Nothing that this process was told in its environment is theirs to know, but where we are.
+    around = environment()
+    told = {name: around[name] for name in _TOLD_READERS if name in around}
+    return Readers(command, told, min(settings.memory.readers, cores))
+
+
+def _cores() -> int:
+    """Count the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _embedder(settings: Settings) -> Embedder | None:

@@ -17,6 +17,7 @@ from memplane.ledger.writer import open_ledger
 from memplane.memory.contract import Ask, Block
 from memplane.memory.following import Places
 from memplane.memory.memory import Memory, open_memory
+from memplane.memory.readers import Readers
 from memplane.records.sqlite import open_sqlite
 from memplane.redaction.redactor import Redactor
 from tests.support.turns import NOON
@@ -31,7 +32,9 @@ def places_in(folder: Path) -> Places:
 
 
 @asynccontextmanager
-async def memory_in(folder: Path, embedder: Embedder | None = None) -> AsyncIterator[Memory]:
+async def memory_in(
+    folder: Path, embedder: Embedder | None = None, readers: Readers | None = None
+) -> AsyncIterator[Memory]:
     """Open the memory that lies in a folder."""
     async with (
         open_sqlite(folder / "memplane.db") as records,
@@ -45,6 +48,7 @@ async def memory_in(folder: Path, embedder: Embedder | None = None) -> AsyncIter
                 scrub=lambda line: redact_line(REDACTOR, line),
                 clock=system_clock,
                 embedder=embedder,
+                readers=readers,
             )
         ) as memory,
     ):

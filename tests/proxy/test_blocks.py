@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -16,12 +17,12 @@ from memplane.memory.injected import without_injected
 from memplane.proxy.blocks import Dropped, Reason, contextual, fenced, kept_of, time_line
 from memplane.redaction.redactor import Redacted, Redactor
 
-REDACT = Redactor(key=b"k" * 32).text
+REDACT = Redactor(key=b"k" * 32).texts
 NONCE = "9f2c41d07be83a65"
 
 
-def nothing_secret(text: str) -> Redacted[str]:
-    return Redacted(text, {})
+def nothing_secret(texts: Sequence[str]) -> list[Redacted[str]]:
+    return [Redacted(text, {}) for text in texts]
 
 
 # Policy

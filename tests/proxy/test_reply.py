@@ -55,6 +55,25 @@ def test_a_stream_with_its_last_event_is_whole_and_kept_as_it_came() -> None:
     assert ended(CHAT, body) == Ended(Kind.WHOLE, StreamReply(body))
 
 
+@pytest.mark.parametrize("size", [0, 100, 700, 3000])
+def test_a_stream_of_many_pieces_is_kept_as_it_came(size: int) -> None:
+    pieces = [data(delta(f"{n} " + "word" * (size // 4))) for n in range(101)]
+    assert ended(CHAT, *pieces, DONE) == Ended(Kind.WHOLE, StreamReply(b"".join((*pieces, DONE))))
+
+
+def test_a_stream_that_runs_takes_a_fraction_of_its_length() -> None:
+    pieces = [data({"id": "chatcmpl-1", "model": "m", **delta(f" word{n}")}) for n in range(960)]
+    tracemalloc.start()
+    try:
+        assembling = Assembling(CHAT, stream=True)
+        for piece in pieces:
+            assembling.feed(bytes(bytearray(piece)))  # as from the network: nobody else holds it
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < assembling.length / 4
+
+
 @pytest.mark.parametrize(
     ("dialect", "last"),
     [

@@ -92,6 +92,12 @@ def test_redacting_twice_changes_nothing_and_counts_nothing(text: str) -> None:
     assert twice.counts == {}
 
 
+@given(st.lists(TEXTS, max_size=5))
+@EXAMPLES
+def test_texts_are_redacted_together_as_each_by_itself(texts: list[str]) -> None:
+    assert REDACTOR.texts(texts) == [REDACTOR.text(text) for text in texts]
+
+
 @given(TEXTS)
 @EXAMPLES
 def test_text_without_hits_is_the_same_object(text: str) -> None:

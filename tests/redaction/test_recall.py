@@ -165,3 +165,16 @@ def test_known_secrets_are_found_in_every_form_and_on_every_surface(
 def _cut(rng: random.Random, text: str) -> list[str]:
     cuts = sorted(rng.sample(range(1, len(text)), min(rng.randint(1, 4), len(text) - 1)))
     return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+def test_no_secret_is_overlooked_among_other_texts() -> None:
+    """At the edge of its text each, with nothing else in it, and at each place among them."""
+    rng = seeded(17)
+    made = [one for _, one in _structured(3)]
+    made += [assigned(rng, form) for form in ASSIGNED for _ in range(3)]
+    for one in made:
+        alone = REDACTOR.text(one.text)
+        for place in range(3):
+            texts = ["We met at noon", "and talked of boats,"]
+            texts.insert(place, one.text)
+            assert REDACTOR.texts(texts)[place] == alone, one.text

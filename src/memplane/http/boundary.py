@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memplane.http.errors import refusal
 from memplane.http.principals import header_values
+from memplane.http.relaying import STRAIGHT
 
 SAFE_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
@@ -73,6 +74,7 @@ class Boundary:
             await answer(scope, receive, safely)
             return
         self._answering += 1
+        scope[STRAIGHT] = send
         try:
             await self._app(scope, receive, safely)
         finally:

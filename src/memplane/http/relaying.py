@@ -18,6 +18,8 @@ HANG_UP: Final = "memplane.hang_up"
 """The function by which a request's connection is closed, in its scope."""
 STOPPING: Final = "memplane.stopping"
 """The event in a request's scope that is set when the server stops."""
+STRAIGHT: Final = "memplane.straight"
+"""How the body of an answer is sent, in a request's scope: past those who look at its head."""
 RELAYED: Final = "memplane.relayed"
 """Set in the scope of a request whose answer another server made."""
 _STOPPED: Final = "memplane was stopped"
@@ -28,8 +30,9 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 class Client:
     """Whoever asked, to whom an answer is passed on."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, straight: Send | None = None) -> None:
         self._send = send
+        self._straight = straight or send
         self.begun = False
         self.ended = False
         self.takes_events = False
@@ -44,12 +47,12 @@ class Client:
 
     async def send(self, data: bytes) -> None:
         """Send a piece of the answer; this waits while the other side is slow to read."""
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        await self._straight({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self) -> None:
         """Say that the answer is whole."""
         self.ended = True
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        await self._straight({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _takes_events(headers: Headers) -> bool:
@@ -72,7 +75,7 @@ class Relay(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the answer on."""
-        client = Client(send)
+        client = Client(send, scope.get(STRAIGHT))
         work = asyncio.ensure_future(self._work(client))
         leaving = asyncio.create_task(self._left(receive))
         try:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +21,7 @@ from memplane.retrieval.index import Change, TextIndex, erase, open_index
 _log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 1000
-_GENERATION: Final = "generation of the text index"
+_COMMIT: Final = "commit of the text index"
 
 
 class Indexing:
@@ -40,7 +42,7 @@ class Indexing:
 
     async def open(self) -> None:
         """Open the index that belongs to the database; when there is none it is made anew."""
-        wanted = await self._records.read(lambda rows: table.note(rows, _GENERATION))
+        wanted = await self._records.read(lambda rows: table.note(rows, table.GENERATION))
         index = await asyncio.to_thread(open_index, self._folder / wanted) if wanted else None
         if index is None or index.generation != wanted:
             index = await self._new()
@@ -88,7 +90,7 @@ class Indexing:
                 return False
             changes = [Change(one.key, one.agent, one.counts) for one in changed]
             await asyncio.to_thread(self.current.apply, changes)
-            await self._records.write(lambda rows: table.mark_indexed(rows, changed))
+            await self._records.write(partial(_mark_indexed, changed=changed))
             return True
 
     async def _new(self) -> TextIndex:
@@ -96,11 +98,44 @@ class Indexing:
 
         def begin_anew(rows: Connection) -> None:
             table.everything_to_index(rows)
-            table.keep_note(rows, _GENERATION, generation)
+            table.keep_note(rows, table.GENERATION, generation)
 
         index = await asyncio.to_thread(TextIndex.create, self._folder / generation, generation)
         await self._records.write(begin_anew)
         return index
+
+
+class IndexView:
+    """The text index as another process sees it, which only reads.
+
+    What stands in the database as indexed is in the index that this gives: the two are written in
+    that order, and the database says which of its states they are at.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._index: TextIndex | None = None
+        self._at = ("", "")
+
+    def current(self, rows: Connection) -> TextIndex | None:
+        """Return the index for the rows of a transaction; None when it cannot be had.
+
+        Raises:
+            IndexUnusable: It cannot be read.
+        """
+        at = table.note(rows, table.GENERATION), table.note(rows, _COMMIT)
+        if at[0] != self._at[0]:
+            self._index = open_index(self._folder / at[0]) if at[0] else None
+        elif at != self._at and self._index is not None:
+            self._index.look_again()
+        # One that could not be opened is tried again next time.
+        self._at = at if self._index is not None else ("", "")
+        return self._index
+
+
+def _mark_indexed(rows: Connection, changed: Sequence[table.Unindexed]) -> None:
+    table.mark_indexed(rows, changed)
+    table.keep_note(rows, _COMMIT, new_id())
 
 
 def _erase_others(folder: Path, generation: str) -> None:

@@ -100,11 +100,11 @@ class MeantQuestion:
     """The vector of a question, and of which model it is."""
 
     def __init__(self, model: str, vector: bytes) -> None:
-        self._model = model
-        self._vector = vector
+        self.model = model
+        self.vector = vector
 
     def likeness(self, rows: Connection, number: int, keys: list[int]) -> dict[int, float]:
         """Return how alike turns are to the question, from 0 to 1; those with vectors only."""
-        found = table.vectors_of(rows, number, self._model, keys)
-        alike = similarities(self._vector, list(found.values()))
+        found = table.vectors_of(rows, number, self.model, keys)
+        alike = similarities(self.vector, list(found.values()))
         return dict(zip(found, alike, strict=True))

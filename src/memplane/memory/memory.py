@@ -48,10 +48,13 @@ from memplane.memory.following import (
 )
 from memplane.memory.indexing import Indexing
 from memplane.memory.injections import Injection, Said
-from memplane.memory.meaning import Meaning
+from memplane.memory.meaning import Meaning, MeantQuestion
+from memplane.memory.question import Question
+from memplane.memory.readers import Readers
 from memplane.memory.rebuilding import compared, contents, derive_all
 from memplane.memory.recalling import Now, asked_in, recalled
 from memplane.memory.retaining import Scrub, given_of
+from memplane.memory.tails import Tails
 from memplane.memory.upkeep import Upkeep
 from memplane.records.store import Database
 
@@ -75,6 +78,7 @@ class Memory:
         shares: Shares | None = None,
         modes: Modes | None = None,
         embedder: Embedder | None = None,
+        readers: Readers | None = None,
     ) -> None:
         self.places = places
         self._records = records
@@ -83,6 +87,8 @@ class Memory:
         self._shares = shares or Shares()
         self._modes = modes or Modes()
         self._meaning = Meaning(records, embedder) if embedder is not None else None
+        self._readers = readers
+        self._tails = Tails()
         self._indexing = Indexing(records, indexes)
         self._upkeep = Upkeep(records, places, self._indexing)
         self._applying = Applying(records, received, self._upkeep)
@@ -99,6 +105,8 @@ class Memory:
         await self._records.write(partial(injections.drop_older, at=oldest))
         await self._upkeep.look_again()
         self._upkeep.wake()
+        if self._readers is not None:
+            self._readers.open()
         self._tasks = [
             asyncio.create_task(self._applying.run(), name="memory-apply"),
             asyncio.create_task(self._upkeep.run(), name="memory-work"),
@@ -110,6 +118,8 @@ class Memory:
     async def close(self) -> None:
         """Finish what was asked; work that is left is done after the next start."""
         self._closing = True
+        if self._readers is not None:
+            await self._readers.close()
         self._applying.end()
         self._upkeep.end()
         await asyncio.gather(*self._tasks)
@@ -148,24 +158,39 @@ class Memory:
             RecordsError: The database cannot be read.
         """
         AgentFolder(self.places.ledger, ask.agent)
-        index, now = self._indexing.current, await self._now(ask)
+        question, at = asked_in(ask), microseconds(self._clock())
+        meant = await self._meant(question.text)
+        recall = partial(
+            recalled,
+            ask=ask,
+            question=question,
+            shares=self._shares,
+            now=Now(at, meant),
+            tails=self._tails,
+        )
         try:
-            return await self._records.read(
-                lambda rows: recalled(rows, index, ask, shares=self._shares, now=now)
-            )
+            found = await self._recalled_beside(ask, question, at, meant)
+            if found is not None:
+                return found
+            return await self._records.read(partial(recall, index=self._indexing.current))
         except IndexUnusable as error:
             self._indexing.give_up(error)
             self._upkeep.wake()
-            return await self._records.read(
-                lambda rows: recalled(rows, None, ask, shares=self._shares, now=now)
-            )
+            return await self._records.read(partial(recall, index=None))
 
-    async def _now(self, ask: Ask) -> Now:
-        at = microseconds(self._clock())
-        text = asked_in(ask).text if self._meaning is not None else ""
+    async def _recalled_beside(
+        self, ask: Ask, question: Question, at: int, meant: MeantQuestion | None
+    ) -> Recalled | None:
+        """Let another process answer, where there is one that can."""
+        if self._readers is None or self._indexing.is_broken:
+            return None
+        model, vector = (meant.model, meant.vector) if meant is not None else ("", b"")
+        return await self._readers.recall(ask, question, at, model=model, vector=vector)
+
+    async def _meant(self, text: str) -> MeantQuestion | None:
         if self._meaning is None or not text.strip():
-            return Now(at)
-        return Now(at, await self._meaning.question(text))
+            return None
+        return await self._meaning.question(text)
 
     async def forget(
         self, agent: str, ids: Sequence[str], *, reason: str = "", service: str = ""

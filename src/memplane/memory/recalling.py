@@ -17,6 +17,7 @@ from memplane.memory.episode import Episode
 from memplane.memory.injections import said_at
 from memplane.memory.question import Question, question_of
 from memplane.memory.rows import About
+from memplane.memory.tails import Tails
 from memplane.records.store import Connection
 from memplane.retrieval.index import TextIndex
 from memplane.retrieval.ranking import Asked, answers, explained, rank_turns
@@ -33,6 +34,7 @@ from memplane.retrieval.scoring import (
     score_each,
     weights_of,
 )
+from memplane.retrieval.tail import Tail
 from memplane.retrieval.times import asks_when, periods_in
 from memplane.retrieval.turns import Finder, Held, Turn, names_in, together, words_of
 from memplane.retrieval.words import question_terms
@@ -50,17 +52,23 @@ _RECENT: Final = 4
 
 
 def recalled(
-    rows: Connection, index: TextIndex | None, ask: Ask, *, shares: Shares, now: Now
+    rows: Connection,
+    index: TextIndex | None,
+    ask: Ask,
+    question: Question,
+    *,
+    shares: Shares,
+    now: Now,
+    tails: Tails,
 ) -> Recalled:
     """Answer a question from the rows and the index; without an index it takes longer."""
     known = table.about(rows, ask.agent)
-    question = asked_in(ask)
     terms = _terms(question)
     if known is None or not known.episodes or not terms:
         return Recalled()
     likely = max(_CANDIDATES, ask.limit or 0)
     here = said_at(rows, ask.agent, ask.here) if ask.here else frozenset[str]()
-    sought = _sought(_Searching(rows, index, known, likely, here), terms)
+    sought = _sought(_Searching(rows, index, tails, known, likely, here), terms)
     asked = _asked(question, sought, now.at)
     matched = _matches(_Ranking(rows, known, sought, now.meant, here), asked, ask)
     matches = [one.match for one in matched]
@@ -179,6 +187,7 @@ class _Searching:
 
     rows: Connection
     index: TextIndex | None
+    tails: Tails
     known: About
     likely: int
     here: frozenset[str]
@@ -187,55 +196,53 @@ class _Searching:
 def _sought(where: _Searching, terms: Mapping[str, int]) -> _Sought:
     """Find the turns that have words of the question: the likely ones of all that there are."""
     rows, index, known = where.rows, where.index, where.known
+    tail = Tail()
     if index is None or known.episodes <= SCORED_EXACTLY:
         found = table.all_searchable(rows, known.number)
-        statistics = _statistics(known, terms, {}, found)
+        statistics = _statistics(known, dict.fromkeys(terms, 0), found)
         weights = most_telling(weights_of(terms, statistics), statistics)
     else:
-        tail = table.searchable_tail(rows, known.number)
-        uncounted = [turn for turn, is_counted in tail if not is_counted]
+        tail, uncounted, changed = where.tails.of(rows, known.number)
         counted = index.frequencies(known.number, list(terms))
-        statistics = _statistics(known, terms, counted, uncounted)
+        if tail:
+            counted = {term: count + tail.count(term) for term, count in counted.items()}
+        statistics = _statistics(known, counted, uncounted)
         weights = most_telling(weights_of(terms, statistics), statistics)
-        new = {turn.key for turn, _ in tail}
         wanted = where.likely + min(len(where.here), where.likely)
         keys = index.candidates(known.number, [one.term for one in weights], wanted)
-        indexed = [key for key in keys if key not in new]
-        found = [*table.searchable_in(rows, known.number, indexed), *(turn for turn, _ in tail)]
-    if where.here:
-        found = [turn for turn in found if turn.id not in where.here]
-    # In this order, so that of equal ones the newest come first.
-    found.sort(key=attrgetter("id"))
-    found.sort(key=attrgetter("at"), reverse=True)
+        new = {turn.key for turn in (*uncounted, *changed)}
+        indexed = [key for key in keys if key not in new and key not in tail]
+        found = [*table.searchable_in(rows, known.number, indexed), *uncounted, *changed]
     telling = {one.term: terms[one.term] for one in weights}
     finder = Finder(telling)
     held = finder.by_turn(found)
-    documents = [
-        (turn.key, together(one), turn.length)
-        for turn, one in zip(found, held.values(), strict=True)
-    ]
-    turns = {turn.key: turn for turn in found}
+    waiting, held_waiting = tail.having(telling)
+    held.update(held_waiting)
+    turns = {turn.key: turn for turn in (*found, *waiting) if turn.id not in where.here}
+    documents = [(key, together(held[key]), turn.length) for key, turn in turns.items()]
     scored = score_each(weights, documents, statistics)
-    matching = [one for one in scored if is_match(one, statistics)]
-    matching.sort(key=attrgetter("score"), reverse=True)
-    likely = matching[: where.likely]
+    likely = _best(scored, turns, statistics)[: where.likely]
     return _Sought(telling, weights, statistics, likely, turns, finder, held)
 
 
-def _statistics(
-    known: About,
-    terms: Mapping[str, int],
-    counted: Mapping[str, int],
-    uncounted: Sequence[Turn],
-) -> Statistics:
-    """Count who has which term: what the index counted, and the turns that it did not."""
-    if not uncounted:
-        return Statistics(known.episodes, known.terms, counted)
-    frequencies = {term: counted.get(term, 0) for term in terms}
-    for held in Finder(terms).by_turn(uncounted).values():
-        for term in together(held):
-            frequencies[term] += 1
-    return Statistics(known.episodes, known.terms, frequencies)
+def _best(
+    scored: Sequence[Scored], turns: Mapping[int, Turn], statistics: Statistics
+) -> list[Scored]:
+    """Return what is worth showing, the best first; of equal ones the newest."""
+    matching = [one for one in scored if is_match(one, statistics)]
+    matching.sort(key=lambda one: turns[one.key].id)
+    matching.sort(key=lambda one: turns[one.key].at, reverse=True)
+    matching.sort(key=attrgetter("score"), reverse=True)
+    return matching
+
+
+def _statistics(known: About, counted: dict[str, int], uncounted: Sequence[Turn]) -> Statistics:
+    """Count who has which term: what was counted already, and the turns that were not."""
+    if uncounted:
+        for held in Finder(counted).by_turn(uncounted).values():
+            for term in together(held):
+                counted[term] += 1
+    return Statistics(known.episodes, known.terms, counted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,9 @@ _INDEXED: Final = (
     "WHERE e.key = unindexed.key AND e.agent = unindexed.agent AND e.state = 0)"
 )
 
+GENERATION: Final = "generation of the text index"
+"""The note that says which index is these rows'; where rows are numbered anew it is another."""
+
 TABLES: Final = (
     *("agents", "episodes", "markers", "tombstones", "stretches", "artefacts"),
     *("underived", "unindexed", "followed", "notes"),
@@ -511,13 +514,13 @@ def _runs(known: Mapping[int, Turn], behind: Mapping[int, int]) -> list[list[Tur
     return sorted(runs, key=lambda run: run[0][1:3])  # when, and the id
 
 
-def searchable_tail(rows: Connection, number: int) -> list[tuple[Turn, bool]]:
-    """Return the turns that the text index has to look at yet, and whether it counts them."""
-    known: dict[int, int] = dict(
-        rows.rows("SELECT key, known FROM unindexed WHERE agent = ?", (number,))
-    )
-    found = searchable_in(rows, number, list(known)) if known else []
-    return [(one, bool(known[one.key])) for one in found]
+def unindexed_of(rows: Connection, number: int) -> tuple[list[int], list[int]]:
+    """Return the keys that the text index has to look at: new ones, and those it may know."""
+    new: list[int] = []
+    changed: list[int] = []
+    for key, known in rows.rows("SELECT key, known FROM unindexed WHERE agent = ?", (number,)):
+        (changed if known else new).append(key)
+    return new, changed
 
 
 def episodes_by_key(rows: Connection, number: int, keys: Sequence[int]) -> list[Episode]:

@@ -44,11 +44,14 @@ def sanitised(text: str) -> str:
     What nobody sees is taken out; a text that has nothing of this kind stays as it is.
     """
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
-        seen, bare = text, text.lower()  # most texts, and it is much quicker to see that
+        seen = bare = text  # most texts, and it is much quicker to see that
     else:
         seen = _compiled(_CONTROLS).sub("", _compiled(_INVISIBLE).sub("", text))
-        bare = _compiled(_UNSEEN_HERE).sub("", seen).lower()
-    if not any(part in bare for part in _PARTS_OF_FORGERIES):
+        bare = _compiled(_UNSEEN_HERE).sub("", seen)
+    if "--" not in bare and "[" not in bare:
+        return seen  # neither a mark nor a header can begin
+    lowered = bare.lower()
+    if not any(part in lowered for part in _PARTS_OF_FORGERIES):
         return seen
     # Of what ends a line only the newline and U+2028 and U+2029 are left by now.
     return "".join(map(_unforged, seen.splitlines(keepends=True)))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -55,14 +55,23 @@ class Kept:
         return len(self.dropped)
 
 
-def kept_of(blocks: Iterable[Block], redact: Callable[[str], Redacted[str]]) -> Kept:
+Redact: TypeAlias = Callable[[Sequence[str]], Sequence[Redacted[str]]]
+"""Takes the secrets out of each of the texts."""
+
+
+def kept_of(blocks: Sequence[Block], redact: Redact) -> Kept:
     """Apply the policy to each block, in the order in which they were returned."""
+    reasons = [_blocked(block) for block in blocks]
+    texts = [
+        "" if blocked else _seen(block.text)
+        for block, blocked in zip(blocks, reasons, strict=True)
+    ]
     kept: list[Block] = []
     dropped: list[Dropped] = []
     size = redacted = 0
-    for block in blocks:
-        blocked = _blocked(block)
-        shown = Redacted("", {}) if blocked else _shown(block.text, redact)
+    for block, blocked, shown in zip(
+        blocks, reasons, map(_unless_blank, redact(texts)), strict=True
+    ):
         length = len(shown.value.encode())
         reason = blocked or _no_room(length, len(kept), size)
         if reason is not None:
@@ -131,9 +140,12 @@ def _plain(label: str) -> str:
     return sanitised(label).strip().lower()
 
 
-def _shown(text: str, redact: Callable[[str], Redacted[str]]) -> Redacted[str]:
+def _seen(text: str) -> str:
     """Return a text as a model may see it; what nobody sees may have hidden blanks at its end."""
-    shown = redact(sanitised(_writable(text.strip())).rstrip())
+    return sanitised(_writable(text.strip())).rstrip()
+
+
+def _unless_blank(shown: Redacted[str]) -> Redacted[str]:
     return shown if shown.value.strip() else Redacted("", {})
 
 

@@ -168,7 +168,7 @@ class Recaller:
         started = self._elapsed()
         try:
             came = await self._within(asking, seconds)
-            kept = kept_of(came.recalled.memories if came.recalled else (), self._redactor.text)
+            kept = kept_of(came.recalled.memories if came.recalled else (), self._redactor.texts)
         except asyncio.CancelledError:
             for key in keys:
                 self._breakers.gave_up(key)

@@ -1,13 +1,14 @@
 """A reply put together beside its way to the client, for the record (pure).
 
 Bytes are only collected while they come, and read once at the end: what a reply was cannot depend
-then on how it was cut, and a stream costs next to nothing while it runs. Of a stream only events
-are read that can tell an end, an error or what was used.
+then on how it was cut, and a stream costs next to nothing while it runs, neither time nor memory.
+Of a stream only events are read that can tell an end, an error or what was used.
 """
 
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,6 +23,10 @@ from memplane.proxy.json_values import decoded_or_none, members
 from memplane.proxy.sse import BYTE_ORDER_MARK, Event, Events
 
 MOST_KEPT: Final = 64 * 1024 * 1024
+
+_PIECES: Final = 24
+_SMALL: Final = 16 << 10
+_QUICKLY: Final = 1
 
 _TELLING: Final = (b"_tokens", b"error")
 """What an event has in it that can tell what was used, or an error."""
@@ -96,13 +101,15 @@ class Assembling:
         encoding: Its Content-Encoding; empty for none.
     """
 
-    __slots__ = ("_chunks", "_dialect", "_encoding", "_length", "_stream")
+    __slots__ = ("_chunks", "_dialect", "_encoding", "_length", "_packed", "_stream")
 
     def __init__(self, dialect: Dialect, *, stream: bool, encoding: str = "") -> None:
         self._dialect = dialect
         self._stream = stream
         self._encoding = encoding
         self._chunks: list[bytes] = []
+        self._packed: list[tuple[bool, bytes]] = []
+        """What came before, and whether each part of it is pressed."""
         self._length = 0
 
     @property
@@ -113,17 +120,26 @@ class Assembling:
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes."""
         self._length += len(chunk)
-        if self._length <= MOST_KEPT:
-            self._chunks.append(chunk)
-        elif self._chunks:
-            self._chunks = []  # nobody needs the part that was kept
+        if self._length > MOST_KEPT:
+            self._chunks, self._packed = [], []  # nobody needs the part that was kept
+            return
+        self._chunks.append(chunk)
+        if len(self._chunks) == _PIECES and self._stream and not self._encoding:
+            self._pack()
+
+    def _pack(self) -> None:
+        """Press small pieces together: events are much alike, and a thousand streams may run."""
+        loose = b"".join(self._chunks)
+        pressed = zlib.compress(loose, _QUICKLY) if len(loose) <= _SMALL else b""
+        self._packed.append((bool(pressed), pressed or loose))
+        self._chunks = []
 
     def ended(self) -> Ended:
         """Read the reply; that takes some milliseconds for a megabyte, so do it off the way."""
         if self._length > MOST_KEPT:
             return self._unkept(_TOO_LONG)
         try:
-            body = undone(b"".join(self._chunks), self._encoding, most=MOST_KEPT)
+            body = undone(self._whole(), self._encoding, most=MOST_KEPT)
         except InvalidRequest as error:
             return self._unkept(str(error))
         if self._length and not body:
@@ -133,6 +149,10 @@ class Assembling:
         return (
             _streamed(self._dialect, body) if self._stream else _in_one_piece(self._dialect, body)
         )
+
+    def _whole(self) -> bytes:
+        parts = [zlib.decompress(part) if pressed else part for pressed, part in self._packed]
+        return b"".join((*parts, *self._chunks))
 
     def _unkept(self, why: str) -> Ended:
         return Ended(Kind.CUT, self._reply(b""), why=why)

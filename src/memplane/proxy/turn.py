@@ -106,6 +106,8 @@ async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client
         given = await _given(proxy, turn)
         if given.recall is not None:
             turn.story.recalled(given.recall, injected=given.injected)
+            # What was recalled stands in the prompt; a long stream need not hold it a second time.
+            given = replace(given, recall=None)
         outcome = await _relay(proxy, turn, given, client)
     except UpstreamError as error:
         turn.story.cut(str(error))

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Itera
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, Self, TypeVar, cast
 
 import apsw
 
@@ -101,7 +101,7 @@ class SqliteRecords:
         self, work: Callable[[Connection], _T], *, quick: bool = False, patient: bool = False
     ) -> _T:
         if quick:
-            with self._explained():
+            with _explained(self.path):
                 return _in_transaction(self._reader(), work)
         pool = self._patient if patient else self._reading
         return await self._in(pool, lambda: _in_transaction(self._reader(), work))
@@ -135,18 +135,8 @@ class SqliteRecords:
         await asyncio.to_thread(self._close)
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
-        with self._explained():
+        with _explained(self.path):
             return await asyncio.get_running_loop().run_in_executor(pool, work)
-
-    @contextmanager
-    def _explained(self) -> Generator[None]:
-        try:
-            yield
-        except apsw.Error as error:
-            raise RecordsError(
-                f"{self.path} cannot be used: {error}. Is the disk full? If the file is damaged, "
-                "move it away: it is made anew from the ledgers at the next start"
-            ) from error
 
     def _open(self) -> None:
         make_private(self.path.parent)
@@ -192,6 +182,40 @@ class SqliteRecords:
         for connection in (*self._opened, self._writing):
             if connection is not None:
                 connection.close()
+
+
+class Reading:
+    """Reads the file in a process of its own, in the thread that asks."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = SqliteConnection(path, apsw.SQLITE_OPEN_READWRITE, _READ_SETTINGS)
+
+    def read(self, work: Callable[[Connection], _T]) -> _T:
+        """Do work that only reads, on one state of the rows.
+
+        Raises:
+            RecordsError: The store cannot be read.
+        """
+        with _explained(self._path):
+            return _in_transaction(self._connection, work)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+
+@contextmanager
+def _explained(path: Path) -> Generator[None]:
+    try:
+        yield
+    except apsw.Error as error:
+        raise RecordsError(
+            f"{path} cannot be used: {error}. Is the disk full? If the file is damaged, "
+            "move it away: it is made anew from the ledgers at the next start"
+        ) from error
 
 
 def _in_transaction(

@@ -174,6 +174,16 @@ class TextIndex:
             seen = self._seen
             return {term: seen.live(_own(agent, term)) for term in terms}
 
+    def look_again(self) -> None:
+        """See what another process has committed.
+
+        Raises:
+            IndexUnusable: The index cannot be read.
+        """
+        with _translated("read"):
+            self._index.reload()
+            self._seen = _Seen(self._index.searcher())
+
     def close(self) -> None:
         """Stop changing it, and let go of its lock. Searches go on over what was committed."""
         with self._writing:

@@ -70,7 +70,11 @@ def rank(
     limit: int,
 ) -> list[Scored]:
     """Return the documents that hold some of the question, the best first."""
-    found = score_each(weights_of(question, statistics), documents, statistics)
+    held = (
+        (key, {term: counts[term] for term in question if counts.get(term, 0) > 0}, length)
+        for key, counts, length in documents
+    )
+    found = score_each(weights_of(question, statistics), held, statistics)
     found.sort(key=lambda one: (-one.score, one.key))
     return found[: max(0, limit)]
 
@@ -82,21 +86,26 @@ def score_each(
 ) -> list[Scored]:
     """Return the documents that hold some of the weighed question, in their order.
 
-    A document may be a plain tuple, which takes a third of the time to make.
+    A document is counted by the question's terms alone, and those that it has.
     """
     average = average_of(statistics)
     mass = mass_of(weights)
+    weighed = {term: (weight, is_informative) for term, weight, is_informative in weights}
     found: list[Scored] = []
     for key, counts, length in documents:
+        if not counts:
+            continue
         slowness = slowness_of(length, average)
         score = held = 0.0
         informative = 0
-        for term, weight, is_informative in weights:
-            if term in counts and (count := counts[term]) > 0:
-                # What `saturated` returns: to call it would take twice as long as the rest.
-                score += weight * (count * _MOST / (count + slowness))
-                held += weight
-                informative += is_informative
+        # In the order of the terms, so that the sum is the same to the last bit.
+        for term in sorted(counts) if len(counts) > 1 else counts:
+            weight, is_informative = weighed[term]
+            count = counts[term]
+            # What `saturated` returns: to call it would take twice as long as the rest.
+            score += weight * (count * _MOST / (count + slowness))
+            held += weight
+            informative += is_informative
         if held > 0:
             found.append(Scored(key, score, held / mass, informative))
     return found

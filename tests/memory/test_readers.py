@@ -1,0 +1,264 @@
+"""Processes that answer questions: as this one would, at once, and none of them is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from memplane.memory import readers as module
+from memplane.memory.asking import Frames, Opening, Outcome, Replied, framed, replied_of
+from memplane.memory.blocks import Shares
+from memplane.memory.contract import Ask, Recalled
+from memplane.memory.memory import Memory
+from memplane.memory.readers import Readers
+from memplane.retrieval.index import TextIndex
+from tests.memory.remembering import entry, give, memory_in, recall, texts
+from tests.memory.test_meaning import HILL, SEA, Meanings, embedded
+
+MANY = [
+    entry(f"Where is bird{n}?", f"The bird{n} sits on tower {n % 7}.", minutes=10 * n)
+    for n in range(60)
+]
+QUESTIONS = ("Where is bird7?", "Who sits on tower 3?", "bird50 or bird51?", "What is a fox?")
+
+
+def readers_of(folder: Path, processes: int = 1, command: list[str] | None = None) -> Readers:
+    opening = Opening(str(folder / "memplane.db"), str(folder / "index"), Shares())
+    told = msgspec.json.encode(opening).decode()
+    return Readers(command or [sys.executable, "-m", "memplane.reader", told], {}, processes)
+
+
+def asks() -> list[Ask]:
+    return [
+        made
+        for one in QUESTIONS
+        for made in (
+            Ask(agent="analyst", text=one),
+            Ask(agent="analyst", text=one, limit=5, explain=True),
+            Ask(agent="analyst", messages=[{"role": "user", "content": one}], max_bytes=900),
+            Ask(agent="nobody", text=one),
+        )
+    ]
+
+
+async def beside(readers: Readers, memory: Memory, ask: Ask) -> Recalled:
+    """Ask memory, and make sure that it was a reader that answered."""
+    answered: list[Recalled | None] = []
+    real = readers.recall
+
+    async def watched(*given: object, **more: object) -> Recalled | None:
+        answered.append(await real(*given, **more))  # type: ignore[arg-type]
+        return answered[-1]
+
+    readers.recall = watched  # type: ignore[method-assign]
+    try:
+        found = await memory.recall(ask)
+    finally:
+        readers.recall = real  # type: ignore[method-assign]
+    assert answered == [found]
+    return found
+
+
+async def test_a_reader_answers_as_this_process_does(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await give(memory, *MANY)
+        await memory.settle()
+        expected = [await memory.recall(ask) for ask in asks()]
+    readers = readers_of(tmp_path, 2)
+    async with memory_in(tmp_path, readers=readers) as memory:
+        await readers.is_ready.wait()
+        assert [await beside(readers, memory, ask) for ask in asks()] == expected
+    assert any(one.memories for one in expected)
+
+
+async def test_a_reader_sees_every_write_before_the_question(tmp_path: Path) -> None:
+    readers = readers_of(tmp_path)
+    async with memory_in(tmp_path, readers=readers) as memory:
+        await give(memory, *MANY)
+        await readers.is_ready.wait()
+        for n in range(20):
+            new = entry(f"Where is fish{n}?", f"The fish{n} swims in lake {n}.", minutes=n)
+            await give(memory, new)
+            ask = Ask(agent="analyst", text=f"fish{n}")
+            assert f"lake {n}" in texts((await beside(readers, memory, ask)).memories)
+            if n % 5 == 0:
+                await memory.settle()  # the index takes it in
+                assert f"lake {n}" in texts((await beside(readers, memory, ask)).memories)
+            await memory.forget("analyst", [new["id"]])
+            assert f"lake {n}" not in texts((await beside(readers, memory, ask)).memories)
+
+
+async def test_a_reader_sees_a_rebuild(tmp_path: Path) -> None:
+    readers = readers_of(tmp_path)
+    async with memory_in(tmp_path, readers=readers) as memory:
+        await give(memory, *MANY)
+        await give(memory, *MANY[:30], agent="other")
+        await memory.settle()
+        await readers.is_ready.wait()
+        expected = [await beside(readers, memory, ask) for ask in asks()]
+        await memory._records.write(
+            lambda rows: rows.run("UPDATE episodes SET answer = 'gone', asked = '0\n'")
+        )
+        assert not (await memory.rebuild()).same
+        assert [await beside(readers, memory, ask) for ask in asks()] == expected
+
+
+async def test_a_reader_compares_by_meaning(tmp_path: Path) -> None:
+    readers = readers_of(tmp_path)
+    ask = Ask(agent="analyst", text="The plan: a boat?", limit=2)
+    async with memory_in(tmp_path, Meanings(), readers) as memory:
+        await give(memory, HILL, SEA)
+        await embedded(memory)
+        await readers.is_ready.wait()
+        found = await beside(readers, memory, ask)
+    async with memory_in(tmp_path, Meanings()) as memory:
+        assert await memory.recall(ask) == found
+    assert "island" in found.memories[0].text
+
+
+async def test_a_reader_that_is_killed_fails_nobody_and_is_replaced(tmp_path: Path) -> None:
+    readers = readers_of(tmp_path)
+    async with memory_in(tmp_path, readers=readers) as memory:
+        await give(memory, *MANY)
+        await readers.is_ready.wait()
+        pid = await _only_child()
+        os.kill(pid, signal.SIGSTOP)
+        asking = asyncio.create_task(recall(memory, "Where is bird7?"))
+        await _until(lambda: readers._lines[0].load() > 0)
+        os.kill(pid, signal.SIGKILL)
+        assert "tower 0" in texts(await asking)
+        await _until(lambda: not readers.is_ready.is_set())
+        await readers.is_ready.wait()
+        assert await _only_child() != pid
+        await beside(readers, memory, Ask(agent="analyst", text="Where is bird7?"))
+
+
+async def test_processes_that_cannot_be_started_harm_nothing(tmp_path: Path) -> None:
+    for command in (["/nowhere/python"], [sys.executable, "-c", "raise SystemExit(3)"]):
+        readers = readers_of(tmp_path, command=command)
+        async with memory_in(tmp_path, readers=readers) as memory:
+            await give(memory, *MANY[:30])
+            assert "tower 0" in texts(await recall(memory, "Where is bird7?"))
+
+
+async def test_who_asks_too_much_at_once_is_answered_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_WAITING", 1)
+    readers = readers_of(tmp_path)
+    async with memory_in(tmp_path, readers=readers) as memory:
+        await give(memory, *MANY)
+        await readers.is_ready.wait()
+        found = await asyncio.gather(*(recall(memory, "Where is bird7?") for _ in range(8)))
+    assert all(one == found[0] for one in found)
+
+
+async def test_an_index_that_a_reader_cannot_read_is_done_without(tmp_path: Path) -> None:
+    readers = readers_of(tmp_path)
+    async with memory_in(tmp_path, readers=readers) as memory:
+        await give(memory, *MANY)
+        await memory.settle()
+        await readers.is_ready.wait()
+        expected = await recall(memory, "Where is bird7?", limit=3)
+
+        def ended(line: object, asked: object) -> object:
+            del line, asked
+            return _replied(Replied(1, Outcome.INDEX_UNUSABLE, why="damaged"))
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(module._Line, "ask", ended)
+            assert await recall(memory, "Where is bird7?", limit=3) == expected
+        assert isinstance(memory._indexing.current, TextIndex)
+        await memory.settle()
+        await beside(readers, memory, Ask(agent="analyst", text="Where is bird7?", limit=3))
+
+
+async def test_no_process_is_left_when_memory_is_closed(tmp_path: Path) -> None:
+    readers = readers_of(tmp_path, 2)
+    async with memory_in(tmp_path, readers=readers):
+        await readers.is_ready.wait()
+        assert len(_children(os.getpid())) == 2
+    assert _children(os.getpid()) == []
+
+
+async def test_no_process_outlives_the_one_that_began_it(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        await give(memory, *MANY[:3])
+    program = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from tests.memory.test_readers import readers_of\n"
+        "async def main():\n"
+        "    readers = readers_of(Path(sys.argv[1]))\n"
+        "    readers.open()\n"
+        "    await readers.is_ready.wait()\n"
+        "    print('ready', flush=True)\n"
+        "    await asyncio.Event().wait()\n"
+        "asyncio.run(main())\n"
+    )
+    owner = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        program,
+        str(tmp_path),
+        cwd=Path(__file__).parents[2],
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert owner.stdout is not None
+    await owner.stdout.readline()
+    (pid,) = _children(owner.pid)
+    owner.kill()
+    await owner.wait()
+    await _until(lambda: not _is_alive(pid))
+
+
+@pytest.mark.parametrize("step", [1, 3, 7, 1000])
+def test_frames_are_whole_wherever_they_are_cut(step: int) -> None:
+    replies = [Replied(n, Outcome.FAILED, why="x" * n) for n in range(20)]
+    data = b"".join(map(framed, replies))
+    frames = Frames()
+    found = [
+        replied_of(frame)
+        for at in range(0, len(data), step)
+        for frame in frames.feed(data[at : at + step])
+    ]
+    assert found == replies
+
+
+async def _replied(replied: Replied) -> Replied:
+    await asyncio.sleep(0)
+    return replied
+
+
+def _children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    # Some begin and end beside these, as a tracker of the interpreter's own.
+    return [one for one in map(int, found.split()) if "memplane.reader" in _command(one)]
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _is_alive(pid: int) -> bool:
+    return "memplane.reader" in _command(pid)
+
+
+async def _only_child() -> int:
+    (pid,) = _children(os.getpid())
+    return pid
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    while not holds():  # noqa: ASYNC110 - another process makes it so
+        await asyncio.sleep(0.01)
