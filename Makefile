@@ -47,7 +47,7 @@ docs: $(DEV)  ## write the generated pages anew
 	@$(VENV)/bin/python docs/generate.py
 
 screenshots: $(DEV) $(NODE) $(PAGES) browser  ## photograph the dashboard's pages anew, into docs/screenshots
-	@$(VENV)/bin/python -m pytest -q -n 2 --screenshots docs/screenshots tests/browser/test_screenshots.py $(ARGS)
+	@SCREENSHOTS=docs/screenshots $(VENV)/bin/python -m pytest -q tests/browser/test_screenshots.py $(ARGS)
 
 lock: $(DEV)  ## pin the newest versions that fit
 	@tools/lock

@@ -1,4 +1,7 @@
-"""One browser and one memplane for each module; pages that go wrong fail their test."""
+"""A browser for each module, one memplane for all; a page that goes wrong fails its test.
+
+Tests have agents of their own, and so do not see each other's memories.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,14 @@ def chromium() -> Iterator[Browser]:
         yield browser
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def provider() -> Iterator[Provider]:
     made = Provider()
     with running_server(made):
         yield made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def running(
     tmp_path_factory: pytest.TempPathFactory, provider: Provider
 ) -> Iterator[Running]:
@@ -61,6 +64,6 @@ def api(running: Running) -> Api:
     return new_agent(running)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def homelab(running: Running, provider: Provider) -> Homelab:
     return furnish(running, provider)

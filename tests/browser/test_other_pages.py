@@ -250,5 +250,5 @@ def test_the_overview_counts_what_the_pages_show(desk: Desk, homelab: Homelab) -
     expect(page.get_by_role("img", name=re.compile("by confidence"))).to_be_visible()
     expect(page.get_by_role("region", name="Fading soon")).to_contain_text("Webhooks are retried")
     newest = page.get_by_role("region", name="Learned lately").get_by_role("listitem")
-    expect(newest.nth(3)).to_contain_text("Loses two bulbs")
+    expect(newest.nth(5)).to_contain_text("Certificates of the printers")
     expect(newest.filter(has_text="Reloading the configuration")).to_have_count(1)

@@ -63,10 +63,12 @@ def refused(reply: Any, status: int, *fields: str) -> None:
 
 
 def test_a_list_has_200_at_most_the_surest_first(api: Api) -> None:
-    lines = [
-        {"category": "timing", "observation": f"Job {n:03} starts at night", "confidence": c / 100}
-        for n, c in enumerate([*range(30, 100), *range(30, 100), *range(30, 100)])
+    lines: list[dict[str, Any]] = [
+        {"category": "timing", "observation": "Starts at night", "confidence": c / 100}
+        for c in [*range(30, 100), *range(30, 100), *range(30, 100)]
     ]
+    for number, line in enumerate(lines):
+        line["service"] = f"s-{number}"
     assert api.post("/import", {"memories": lines})["added"] == 210
     listed = api.get("/memories")
     assert (len(listed["memories"]), listed["total"]) == (200, 210)

@@ -42,6 +42,7 @@ async def play(address: str, plane: LocalPlane, proxy: Proxy) -> None:
                 "which memories were in that prompt",
             ),
             (f'{name} recall --agent {AGENT} "Ada, Friday"', "ask the memory itself"),
+            (f"{name} dashboard --open", "see all of it in a browser"),
             (f"export OPENAI_BASE_URL={address}/agent/{AGENT}/v1", "any agent, any SDK"),
         ]
     )

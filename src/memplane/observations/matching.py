@@ -98,6 +98,11 @@ def compare(
         return Comparison(verdict=Verdict.SAME, similarity=_HUNDRED, trigrams=_HUNDRED, exact=True)
     shared, contained = _likeness(first, second)
     similarity = max(shared, contained)
+    if similarity < min(thresholds.contradiction, thresholds.undecided):
+        # Most pairs have little in common, and what they differ in is nobody's concern.
+        return Comparison(
+            verdict=Verdict.DISTINCT, similarity=similarity, trigrams=trigrams, exact=False
+        )
     signals = [*differences(first, second)]
     if shared < thresholds.shared and similarity >= thresholds.same:
         signals.append(Signal(Finding.SAYS_MORE))

@@ -49,7 +49,7 @@ class Person:
         return reply.text
 
     def send(
-        self, path: str, headers: Mapping[str, str] | None = None, **fields: str | Iterable[str]
+        self, path: str, headers: Mapping[str, str] | None = None, /, **fields: str | Iterable[str]
     ) -> Reply:
         """Send a form out of one of this browser's pages."""
         body = urlencode({"csrf": self.csrf, **fields}, doseq=True).encode()
