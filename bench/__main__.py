@@ -5,7 +5,18 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from bench import appends, ledger, manifest, memory, proxy, pull, recall, redaction, start
+from bench import (
+    appends,
+    ledger,
+    manifest,
+    memories,
+    memory,
+    proxy,
+    pull,
+    recall,
+    redaction,
+    start,
+)
 
 BENCHES = {
     "start": start.run,
@@ -13,6 +24,7 @@ BENCHES = {
     "redaction": redaction.run,
     "memory": memory.run,
     "recall": recall.run,
+    "memories": memories.run,
     "proxy": proxy.run,
     "pull": pull.run,
     "appends": appends.run,

@@ -32,9 +32,7 @@ def provider() -> Iterator[Provider]:
 
 
 @pytest.fixture(scope="session")
-def running(
-    tmp_path_factory: pytest.TempPathFactory, provider: Provider
-) -> Iterator[Running]:
+def running(tmp_path_factory: pytest.TempPathFactory, provider: Provider) -> Iterator[Running]:
     home = tmp_path_factory.mktemp("dashboard") / "home"
     configure(home, provider)
     with running_memplane(home) as started:

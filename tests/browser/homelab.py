@@ -18,7 +18,11 @@ NOW = datetime.now(UTC)
 
 # Days ago, and what was said in one session that day.
 SAID: tuple[tuple[float, int, tuple[str, ...]], ...] = (
-    (66, 1, ("[MEMORY:maintenance:nextcloud] The preview generator fills the data disk by Friday",)),
+    (
+        66,
+        1,
+        ("[MEMORY:maintenance:nextcloud] The preview generator fills the data disk by Friday",),
+    ),
     (60, 2, ("[MEMORY:behavior:gitea] Webhooks are retried three times, then dropped",)),
     (
         41,
@@ -138,7 +142,7 @@ def _session(
         "/sessions",
         {
             "tier": tier,
-            "tell": days < 20,  # noqa: PLR2004 - some of them are told what is known
+            "tell": days < 20,
             "trigger": "schedule",
             "command": 'claude -p "Check the hosts."',
             "log": log,
@@ -173,7 +177,7 @@ def by_operator(api: Api) -> None:
     """Write down what a person knows, and put something right."""
     api.add(
         "Major upgrades need a dump and a restore; the volume is not compatible",
-        **{"service": "postgres", "category": "maintenance", "confidence": 0.95, "pinned": True},
+        service="postgres", category="maintenance", confidence=0.95, pinned=True,
     )
     wrong = api.add("The rack is on one power strip", category="dependency")
     right = {"observation": "The rack is on two power strips, and the UPS feeds the left one"}

@@ -11,7 +11,6 @@ from playwright.sync_api import Page, expect
 from tests.browser.homelab import AGENT, Homelab
 from tests.browser.looking import edit_row
 
-
 NAMES = (
     *("login", "overview", "memories", "memories-grouped", "memories-searched"),
     *("memories-trash", "memories-none", "memories-editing", "memories-adding", "memories-bulk"),

@@ -76,7 +76,7 @@ class Provider(Server):
 @contextmanager
 def running_server(server: Server) -> Iterator[None]:
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 - the name is the library's
+        def do_GET(self) -> None:
             server.asked.append(f"{self.command} {self.path}")
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             kind, content = server.answer(self.path, body)

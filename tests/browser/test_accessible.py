@@ -78,14 +78,23 @@ def test_no_page_is_wider_than_a_narrow_phone_and_targets_are_for_thumbs(
     for place in places(homelab):
         if place.name == "keys":
             continue
-        looked = open_place(
-            desk, place, page, viewport=PHONE, has_touch=True, is_mobile=True
-        )
+        looked = open_place(desk, place, page, viewport=PHONE, has_touch=True, is_mobile=True)
         if looked.evaluate("document.documentElement.scrollWidth") > PHONE["width"]:
             wide += [f"{place.name}: {one}" for one in looked.evaluate(_WIDE)]
         small += [f"{place.name}: {one}" for one in looked.evaluate(_SMALL, 44)]
     assert not wide, "\n".join(wide)
     assert not small, "\n".join(small)
+
+
+@pytest.mark.parametrize("width", [820, 1024, 1280, 1920])
+def test_no_page_is_wider_than_its_window(desk: Desk, homelab: Homelab, width: int) -> None:
+    page = desk.context(viewport={"width": width, "height": 800}).new_page()
+    wide: list[str] = []
+    for place in places(homelab):
+        looked = open_place(desk, place, page)
+        if looked.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            wide += [f"{place.name}: {one}" for one in looked.evaluate(_WIDE)]
+    assert not wide, "\n".join(wide)
 
 
 def test_targets_for_a_mouse_are_at_least_24_pixels(desk: Desk, homelab: Homelab) -> None:

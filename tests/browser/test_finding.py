@@ -168,7 +168,9 @@ def test_inactive_rows_look_and_read_differently(listed: Page, homelab: Homelab)
 
     def look(number: int) -> list[str]:
         text = row_of(listed, number).locator(".text")
-        return list(text.evaluate("e => [getComputedStyle(e).fontStyle, getComputedStyle(e).color]"))
+        return list(
+            text.evaluate("e => [getComputedStyle(e).fontStyle, getComputedStyle(e).color]")
+        )
 
     assert all(a != b for a, b in zip(look(faded), look(firm), strict=True))
     expect(row_of(listed, faded).get_by_role("link", name="Edit memory")).to_be_visible()

@@ -49,9 +49,7 @@ def test_a_row_that_changes_elsewhere_is_replaced(listed: Page, api: Api) -> Non
     expect(listed.locator("[data-new]")).to_be_hidden()
 
 
-def test_a_row_that_somebody_edits_is_never_touched(
-    listed: Page, api: Api, desk: Desk
-) -> None:
+def test_a_row_that_somebody_edits_is_never_touched(listed: Page, api: Api, desk: Desk) -> None:
     desk.watch.allow("status of 409")
     number = api.get("/memories")["memories"][0]["id"]
     other = api.add("Reloads in 2s", service="caddy")["id"]
@@ -86,7 +84,9 @@ def test_new_rows_wait_until_an_edit_is_finished(listed: Page, api: Api) -> None
 def test_what_belongs_to_another_agent_does_not_count_here(
     listed: Page, api: Api, desk: Desk
 ) -> None:
-    desk.api.post("/memories", {"category": "timing", "observation": "Not for this list"}, agent="x")
+    desk.api.post(
+        "/memories", {"category": "timing", "observation": "Not for this list"}, agent="x"
+    )
     api.add("Reloads in 2s", service="caddy")
     expect(listed.locator("[data-new]")).to_have_text("1 new", timeout=SOON)
 

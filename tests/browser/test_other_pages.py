@@ -162,9 +162,7 @@ def test_the_lab_answers_and_says_why(desk: Desk, homelab: Homelab) -> None:
     expect(page.get_by_text("Nothing is remembered about that.")).to_be_visible()
 
 
-def test_a_turn_has_its_receipt_and_what_was_learned_from_it(
-    desk: Desk, homelab: Homelab
-) -> None:
+def test_a_turn_has_its_receipt_and_what_was_learned_from_it(desk: Desk, homelab: Homelab) -> None:
     page = desk.open(f"/turns?agent={AGENT}")
     expect(page.locator("tbody tr")).to_have_count(3)
     expect(page.locator("tbody tr").first).to_contain_text("How long does jellyfin need")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.browser.homelab import AGENT, Homelab, configure, furnish
 from tests.browser.looking import Desk
 from tests.browser.places import places
@@ -17,7 +18,7 @@ from tests.browser.servers import Provider
 from tests.support.azurite import ROOT
 from tests.support.running import Running, running_memplane
 
-_LARGEST = 1024 * 1024
+_LARGEST = 1280 * 1024
 """All of one look; nobody wants to clone more."""
 _PHONE = {"width": 390, "height": 844}
 LOOKS: dict[str, dict[str, Any]] = {
@@ -32,9 +33,7 @@ KEPT = {
 
 
 @pytest.fixture(scope="module")
-def running(
-    tmp_path_factory: pytest.TempPathFactory, provider: Provider
-) -> Iterator[Running]:
+def running(tmp_path_factory: pytest.TempPathFactory, provider: Provider) -> Iterator[Running]:
     """A memplane that has seen nothing but the homelab."""
     home = tmp_path_factory.mktemp("screenshots") / "home"
     configure(home, provider)

@@ -962,3 +962,15 @@ async def test_changes_come_while_somebody_waits_and_end_with_the_memory(tmp_pat
         await is_told.wait()
     await watching
     assert told == ["session_started", "asserted", "retired"]
+
+
+async def test_facets_of_one_agent_tell_nothing_of_another(tmp_path: Path) -> None:
+    async with curated(tmp_path) as ops:
+        await ops.say("[MEMORY:timing:jellyfin] Takes 60s to start after a restart")
+        wanted = MemoryWanted(category="behavior", service="hidden", observation="Of another one")
+        await ops.curator.add("other", wanted, by="ada")
+        own = await ops.curator.facets(AGENT, ListAsked())
+        everybodys = await ops.curator.facets(None, ListAsked())
+    assert [one.value for one in own.agent] == [AGENT]
+    assert [one.value for one in own.service] == ["jellyfin"]
+    assert {one.value for one in everybodys.agent} == {AGENT, "other"}

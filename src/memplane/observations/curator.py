@@ -73,6 +73,7 @@ from memplane.observations.course import course_of
 from memplane.observations.curating import OURSELVES, Operator
 from memplane.observations.desk import Desk, subject_of
 from memplane.observations.events import Event, Kind
+from memplane.observations.facets import facets
 from memplane.observations.folding import counted
 from memplane.observations.importing import Importing
 from memplane.observations.learning import Listening, Outcome
@@ -168,7 +169,7 @@ class Curator:
 
     async def facets(self, agent: str | None, asked: ListAsked) -> Facets:
         now = await self._swept()
-        return await self._records.read(lambda on: listing.facets(on, agent, asked, now=now))
+        return await self._records.read(lambda on: facets(on, agent, asked, now=now))
 
     async def stats(self, agent: str | None) -> Stats:
         now = await self._swept()

@@ -27,8 +27,6 @@ from memplane.observations.contract import (
     ActView,
     ChangeTold,
     DayView,
-    Facet,
-    Facets,
     ListAsked,
     MemoryPage,
     ServiceView,
@@ -43,7 +41,7 @@ GENERAL: Final = "general"
 ANY: Final = "any"
 TRASH: Final = frozenset({State.RETIRED, State.SUPERSEDED, State.PURGED})
 
-_SOON: Final = timedelta(days=7)
+SOON: Final = timedelta(days=7)
 _LONGEST_SEARCH: Final = 200
 _FAR: Final = 1 << 47
 _LARGEST: Final = 1 << 62
@@ -85,7 +83,7 @@ class _Cursor(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(slots=True)
-class _Where:
+class Where:
     """Conditions, and what stands for their `?`."""
 
     conditions: list[str] = field(default_factory=list[str])
@@ -111,11 +109,11 @@ def page(
         raise InvalidRequest(f"a page has 0 to {MOST_LISTED} memories, from offset 0 on")
     cursor = _read(asked) if asked.cursor else None
     moment = _moment(cursor.at) if cursor else now
-    where = _filtered(agent, asked, now)
+    where = filtered(agent, asked, now)
     counting = f"SELECT COUNT(*) FROM memories WHERE {where}"  # noqa: S608 - our own words
     total = next(iter(rows.rows(counting, where.values)))[0]
     key, order = _KEYS[asked.sort], "DESC" if asked.descending else "ASC"
-    behind = _Where(["1"])
+    behind = Where(["1"])
     if cursor is not None:
         sign = "<" if asked.descending else ">"
         behind.add(
@@ -148,8 +146,13 @@ def _worth(moment: datetime, profile: Profile) -> tuple[int, int, int]:
     return profile.decay, since_1970(moment - profile.grace), profile.period // millisecond
 
 
-def _filtered(agent: str | None, asked: ListAsked, now: datetime) -> _Where:
-    where = _Where()
+def filtered(agent: str | None, asked: ListAsked, now: datetime) -> Where:
+    """Write what is asked for as conditions.
+
+    Raises:
+        InvalidRequest: There is no such state.
+    """
+    where = Where()
     where.add("(? IS NULL OR agent = ?)", agent, agent)
     where.add(_states(asked.state))
     if asked.service == GENERAL:
@@ -170,13 +173,13 @@ def _filtered(agent: str | None, asked: ListAsked, now: datetime) -> _Where:
     if asked.entry:
         where.add(_FROM_ENTRY, asked.entry)
     if asked.stale is not None:
-        soon = milli_stamp(now + _SOON)
+        soon = milli_stamp(now + SOON)
         where.add(f"{'' if asked.stale else 'NOT '}(active AND COALESCE(fades_at <= ?, 0))", soon)
     _search(where, asked)
     return where
 
 
-def _search(where: _Where, asked: ListAsked) -> None:
+def _search(where: Where, asked: ListAsked) -> None:
     words = _words(asked.q)
     for word in words:
         where.add(_FOUND, f'"{word}"*', f"% {word}%", f"%{word}%")
@@ -243,38 +246,6 @@ def services(rows: Connection, agent: str | None) -> list[ServiceView]:
     ]
 
 
-def facets(rows: Connection, agent: str | None, asked: ListAsked, *, now: datetime) -> Facets:
-    """Count what a list can be narrowed to."""
-
-    def by(column: str, **without: object) -> tuple[Facet, ...]:
-        rest = msgspec.structs.replace(asked, **without)
-        where = _filtered(None if "agent" in column else agent, rest, now)
-        sql = (
-            f"SELECT {column}, COUNT(*) FROM memories WHERE {where} "  # noqa: S608
-            "GROUP BY 1 ORDER BY 2 DESC, 1"
-        )
-        return tuple(
-            Facet(value=str(value), count=number) for value, number in rows.rows(sql, where.values)
-        )
-
-    def counted(**wanted: object) -> int:
-        where = _filtered(agent, msgspec.structs.replace(asked, **wanted), now)
-        sql = f"SELECT COUNT(*) FROM memories WHERE {where}"  # noqa: S608
-        return int(next(iter(rows.rows(sql, where.values)))[0])
-
-    return Facets(
-        agent=by("agent"),
-        service=by(f"COALESCE(service, '{GENERAL}')", service=None),
-        category=by("category", category=None),
-        state=by("state", state=ANY),
-        tier=by("tier", tier=None),
-        origin=by("origin", origin=None),
-        contested=counted(contested=True),
-        pinned=counted(pinned=True),
-        stale=counted(stale=True),
-    )
-
-
 def stats(rows: Connection, agent: str | None, *, now: datetime, profile: Profile) -> Stats:
     """Count everything that is not purged."""
 
@@ -290,7 +261,7 @@ def stats(rows: Connection, agent: str | None, *, now: datetime, profile: Profil
         return int(next(iter(rows.rows(sql, (*values, agent, agent))))[0])
 
     live = "memories WHERE state = 'active' AND unsupported = 0"
-    soon = milli_stamp(now + _SOON)
+    soon = milli_stamp(now + SOON)
     return Stats(
         by_state=by("state"),
         by_category=by("category"),
@@ -343,7 +314,7 @@ def acts(rows: Connection, agent: str | None, asked: ActsAsked) -> list[ActView]
     """
     if not 0 <= asked.limit <= MOST_LISTED:
         raise InvalidRequest(f"a page has 0 to {MOST_LISTED} events")
-    where = _Where(["(? IS NULL OR agent = ?)"], [agent, agent])
+    where = Where(["(? IS NULL OR agent = ?)"], [agent, agent])
     for name, value in (("actor_kind", asked.actor), ("kind", asked.kind)):
         if value:
             where.add(f"{name} = ?", value)

@@ -21,7 +21,14 @@ from memplane.http.dashboard.pages import Visit
 from memplane.http.dashboard.shown import Piece
 from memplane.http.dashboard.signing_in import guarded, page_endpoint
 from memplane.http.endpoints import Endpoint
-from memplane.observations.contract import EventView, ListAsked, SessionView
+from memplane.observations.contract import (
+    ConflictView,
+    EventView,
+    ListAsked,
+    MemoryView,
+    OperationalMemory,
+    SessionView,
+)
 from memplane.plane.contract import Plane
 
 _AROUND: Final = 40
@@ -60,7 +67,7 @@ class MemoryPage:
         history = await memories.history(None, number)
         conflicts = [
             one
-            for one in await memories.conflicts(found.agent, resolved=True)
+            for one in await _conflicts_of(memories, found, history)
             if number in {one.a.id, one.b.id if one.b else 0}
         ]
         return visit.page(
@@ -107,6 +114,15 @@ class MemoryPage:
                 ]
         except (FileNotFoundError, IsADirectoryError):
             return []
+
+
+async def _conflicts_of(
+    memories: OperationalMemory, memory: MemoryView, history: Sequence[EventView]
+) -> Sequence[ConflictView]:
+    """Look conflicts up, also those that are over, where there ever was one."""
+    if not any(one.kind == "contested" for one in history):
+        return ()
+    return await memories.conflicts(memory.agent, resolved=True)
 
 
 def _steps(history: Sequence[EventView]) -> Iterator[Step]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,8 @@ from memplane.observations.contract import (
 )
 from memplane.plane.contract import Plane
 
+_KEPT: Final = 50
+_FRESH: Final = timedelta(minutes=5)
 _LATELY: Final = 8
 _FADING: Final = 6
 _BUDGETS: Final = 4
@@ -49,6 +52,9 @@ class OverviewPage:
     plane: Plane
     clock: Clock
     ledgers: Path
+    _previews: dict[str, tuple[int, datetime, PromptView]] = field(
+        default_factory=dict[str, tuple[int, datetime, PromptView]]
+    )
 
     async def overview(self, visit: Visit) -> Response:
         """Show all at a glance."""
@@ -66,7 +72,7 @@ class OverviewPage:
             stats=stats,
             lately=lately.memories,
             fading=await _fading(memories, agent),
-            budgets=await _budgets(memories, [agent] if agent else learned[:_BUDGETS]),
+            budgets=await self._budgets(memories, [agent] if agent else learned[:_BUDGETS]),
             more_agents=0 if agent else len(learned[_BUDGETS:]),
             findings=findings(status),
             turns=status.memory.episodes if status.memory else 0,
@@ -78,14 +84,24 @@ class OverviewPage:
             now=self.clock(),
         )
 
+    async def _budgets(self, memories: OperationalMemory, agents: Sequence[str]) -> list[Budget]:
+        """Preview prompts; one of a few minutes ago will do where nothing happened since."""
+        latest, now = await memories.latest(), self.clock()
+        found: list[Budget] = []
+        if len(self._previews) > _KEPT:
+            self._previews.clear()
+        for one in agents:
+            seen = self._previews.get(one)
+            if seen is None or seen[0] != latest or now - seen[1] > _FRESH:
+                seen = (latest, now, await memories.preview(PromptAsked(agent=one)))
+                self._previews[one] = seen
+            found.append(Budget(one, seen[2]))
+        return found
+
 
 async def _fading(memories: OperationalMemory, agent: str | None) -> list[MemoryView]:
     page = await memories.page(agent, ListAsked(stale=True, state="active"))
     return sorted(page.memories, key=lambda one: one.goes_inactive_at or "")[:_FADING]
-
-
-async def _budgets(memories: OperationalMemory, agents: Sequence[str]) -> list[Budget]:
-    return [Budget(one, await memories.preview(PromptAsked(agent=one))) for one in agents]
 
 
 def _states(days: Sequence[DayView]) -> Layers:

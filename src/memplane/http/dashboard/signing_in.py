@@ -48,12 +48,15 @@ def guarded_act(browsers: Browsers, act: Act) -> Handler:
         browser = browsers.find(request.cookies.get(COOKIE, ""))
         if browser is None:
             return _ask_to_sign_in(request)
-        _check_site(request)
-        form = await read_form(request)
-        token = request.headers.get("x-csrf-token") or form.one("csrf")
-        if not is_from(browser, token):
+        return await _answered(checked, Visit(request, browser))
+
+    async def checked(visit: Visit) -> Response:
+        _check_site(visit.request)
+        form = await read_form(visit.request)
+        token = visit.request.headers.get("x-csrf-token") or form.one("csrf")
+        if not is_from(visit.browser, token):
             raise HTTPException(403, "this form is not from a page of this session: load it again")
-        return await _answered(lambda visit: act(visit, form), Visit(request, browser))
+        return await act(visit, form)
 
     return handler
 

@@ -216,7 +216,7 @@ function watch() {
 
 signIn();
 addEventListener("hashchange", signIn);
-if (innerWidth < 1200) for (const one of $$("[data-facets]")) one.open = false;
+if (innerWidth < 1280) for (const one of $$("[data-facets]")) one.open = false;
 countTicks();
 watchToasts();
 watch();
