@@ -102,7 +102,6 @@ ASKED = (
     ("Why was jellyfin down this morning?", "It restarted and needed about a minute to answer."),
     (
         "Check the reverse proxy and tell me what you learned.",
-        "All upstreams answer again.\n\n"
         "[MEMORY:remediation:caddy] Reloading the configuration is enough after a lease change",
     ),
     ("How long does jellyfin need after a restart?", "About 60 seconds, as I remember it."),
@@ -177,7 +176,10 @@ def by_operator(api: Api) -> None:
     """Write down what a person knows, and put something right."""
     api.add(
         "Major upgrades need a dump and a restore; the volume is not compatible",
-        service="postgres", category="maintenance", confidence=0.95, pinned=True,
+        service="postgres",
+        category="maintenance",
+        confidence=0.95,
+        pinned=True,
     )
     wrong = api.add("The rack is on one power strip", category="dependency")
     right = {"observation": "The rack is on two power strips, and the UPS feeds the left one"}

@@ -71,7 +71,8 @@ _OTHERS = (
 )
 _FOREIGN = """() => [...document.querySelectorAll('*')].filter(one =>
   one.getAttributeNames().some(name => name.startsWith('on') || name.includes('hx-on'))
-  || /^(?:javascript|data|https?):/i.test(one.getAttribute('href') ?? one.getAttribute('src') ?? '')
+  || /^(?:javascript|data|https?):/i.test(
+    one.getAttribute('href') ?? one.getAttribute('src') ?? '')
   || ['IFRAME', 'OBJECT', 'EMBED', 'BASE', 'VIDEO', 'IMG', 'STYLE'].includes(one.tagName)
   || (one.tagName === 'SCRIPT' && !one.getAttribute('src')?.startsWith('/static/'))
   || one.matches('[data-hx-post], [data-hx-get], [hx-trigger=load]')
@@ -343,7 +344,9 @@ def test_another_site_cannot_read_or_listen(desk: Desk, homelab: Homelab, site: 
         const source = new EventSource(`${address}/live`, {withCredentials: true});
         source.onopen = () => done('open'); source.onerror = () => done('refused');
       });
-      return [await read(`${address}/memories`), await read(`${address}/api/v1/memories`), await heard];
+      const told = await Promise.all(['/memories', '/api/v1/memories'].map(
+        path => read(address + path)));
+      return [...told, await heard];
     }"""
     assert page.evaluate(tried, desk.address) == ["TypeError", "TypeError", "refused"]
 

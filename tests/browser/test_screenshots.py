@@ -18,7 +18,7 @@ from tests.browser.servers import Provider
 from tests.support.azurite import ROOT
 from tests.support.running import Running, running_memplane
 
-_LARGEST = 1280 * 1024
+_LARGEST = 1200 * 1024
 """All of one look; nobody wants to clone more."""
 _PHONE = {"width": 390, "height": 844}
 LOOKS: dict[str, dict[str, Any]] = {
@@ -27,7 +27,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "phone": {"viewport": _PHONE, "has_touch": True, "is_mobile": True},
 }
 KEPT = {
-    *("login", "overview", "memories", "memories-editing", "memory"),
+    *("login", "overview", "memories", "memory"),
     *("conflicts", "preview", "lab", "turns", "turn", "session", "audit", "import"),
 }
 
@@ -87,7 +87,8 @@ def test_every_page_is_photographed(
         at = page if place.signed_in else stranger
         # There is one agent: pages look as they do for somebody who has just begun.
         at.goto(place.path.replace(f"agent={AGENT}", "").replace("?&", "?").removesuffix("?"))
-        place.prepare(at)
+        if place.name != "conflicts":
+            place.prepare(at)
         at.mouse.move(0, 0)
         made.append(folder / f"{place.name}-{look}.png")
         made[-1].write_bytes(smaller(at.screenshot()))

@@ -61,7 +61,8 @@ def test_the_token_opens_the_door(running: Running) -> None:
     ],
 )
 @pytest.mark.parametrize(
-    "path", ["/api/v1/status", "/nothing", "/api", "//health", "/health/", "/health/../api/v1/status"]
+    "path",
+    ["/api/v1/status", "/nothing", "/api", "//health", "/health/", "/health/../api/v1/status"],
 )
 def test_without_the_token_every_path_is_refused_alike(
     path: str, given: str | None, running: Running

@@ -217,6 +217,8 @@ function watch() {
 signIn();
 addEventListener("hashchange", signIn);
 if (innerWidth < 1280) for (const one of $$("[data-facets]")) one.open = false;
+// On a phone the pages stand in one line, which may be longer than the screen.
+$(".side [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 countTicks();
 watchToasts();
 watch();
