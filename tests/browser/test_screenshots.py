@@ -1,4 +1,7 @@
-"""A picture of every page, in both themes and as on a phone; `make screenshots` keeps them."""
+"""A picture of every page, in both themes and as on a phone.
+
+`make screenshots` keeps them, and takes only a moment; the everyday suite looks without pictures.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +77,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("look", LOOKS)
 def test_every_page_is_photographed(
     desk: Desk, pictured: Homelab, folder: Path, look: str

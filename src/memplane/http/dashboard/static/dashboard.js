@@ -138,6 +138,8 @@ document.addEventListener("htmx:afterSettle", () => {
   countTicks();
   watchToasts();
 });
+// A toast knows where to come back to before anybody can press its button.
+document.addEventListener("htmx:oobAfterSwap", () => watchToasts());
 document.addEventListener("htmx:responseError", (event) => say(event.detail.xhr.status === 401
   ? "You are signed out. Load the page again." : "That did not work. Load the page again."));
 document.addEventListener("htmx:sendError", () => say("memplane does not answer."));
@@ -174,7 +176,8 @@ function hear(told) {
   }
 }
 const isBusy = (row) =>
-  row.matches("[data-editing]") || row.contains(document.activeElement) || $('input[name="ids"]', row)?.checked;
+  row.matches("[data-editing]") || row.contains(document.activeElement) ||
+  $('input[name="ids"]', row)?.checked || $(".htmx-request", row);
 function refreshList() {
   if ($("[data-editing]")) return say("Finish your edit first.");
   news.clear();
