@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import hypothesis
 import pytest
 import trustme
 
-from tests.support.azurite import Azurite, Certificate, running_azurite
+from tests.support.azurite import Azurite, Certificate, FreshAzurite
 
 # The machine may be busy; speed is measured in bench/, not here.
 hypothesis.settings.register_profile("suite", deadline=None)
@@ -47,9 +48,14 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    with running_azurite(tmp_path_factory.mktemp("azurite"), None) as running:
-        yield running
+def fresh_azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FreshAzurite]:
+    with closing(FreshAzurite(lambda: tmp_path_factory.mktemp("azurite"), None)) as fresh:
+        yield fresh
+
+
+@pytest.fixture
+def azurite(fresh_azurite: FreshAzurite) -> Azurite:
+    return fresh_azurite.azurite()
 
 
 @pytest.fixture(scope="session")
@@ -66,11 +72,16 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 
 @pytest.fixture(scope="session")
-def secure_azurite(
+def fresh_secure_azurite(
     tmp_path_factory: pytest.TempPathFactory, certificate: Certificate
-) -> Iterator[Azurite]:
-    with running_azurite(tmp_path_factory.mktemp("azurite-https"), certificate) as running:
-        yield running
+) -> Iterator[FreshAzurite]:
+    with closing(FreshAzurite(lambda: tmp_path_factory.mktemp("azurite"), certificate)) as fresh:
+        yield fresh
+
+
+@pytest.fixture
+def secure_azurite(fresh_secure_azurite: FreshAzurite) -> Azurite:
+    return fresh_secure_azurite.azurite()
 
 
 @pytest.fixture

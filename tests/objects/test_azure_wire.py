@@ -327,6 +327,25 @@ async def test_the_pause_the_service_asks_for_is_kept(
     assert 0 < pauses[1] < 1
 
 
+async def test_a_listing_goes_on_from_page_to_page(stub: Stub, store: AzureStore) -> None:
+    def page(name: str, marker: str) -> web.Response:
+        blob = (
+            f"<Blob><Name>{name}</Name><Properties><Last-Modified>{TIME}</Last-Modified>"
+            "<Etag>0x1</Etag><BlobType>BlockBlob</BlobType><Content-Length>1</Content-Length>"
+            "</Properties></Blob>"
+        )
+        body = (
+            f"<EnumerationResults ServiceEndpoint='https://x/'><Blobs>{blob}</Blobs>"
+            f"<NextMarker>{marker}</NextMarker></EnumerationResults>"
+        )
+        return azure(200, body, Content_Type="application/xml")
+
+    stub.answers = [page("a.md", "second"), page("b.md", "third"), page("c.md", "")]
+    listing = await store.listing()
+    assert [one.key for one in listing.entries] == ["a.md", "b.md", "c.md"]
+    assert ["marker=" in one.query for one in stub.asked] == [False, True, True]
+
+
 async def test_hostile_names_in_a_listing_are_refused_and_the_rest_stays(
     stub: Stub, store: AzureStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -440,6 +459,7 @@ async def test_a_missing_container_is_only_created_with_a_connection_string(
                 await verb(store)
 
 
+@pytest.mark.long
 async def test_twelve_thousand_objects_are_listed_over_three_pages(
     azurite: Azurite, container: str
 ) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,6 +108,34 @@ def running_azurite(folder: Path, certificate: Certificate | None) -> Iterator[A
         process.kill()
         process.wait()
         log.close()
+
+
+class FreshAzurite:
+    """Azurite for a long session: replaced by a new one before it is ten minutes old.
+
+    At that age it looks through all it ever stored and answers nobody meanwhile, for minutes.
+    """
+
+    _OLD = 300.0
+
+    def __init__(self, new_folder: Callable[[], Path], certificate: Certificate | None) -> None:
+        self._new_folder = new_folder
+        self._certificate = certificate
+        self._running = ExitStack()
+        self._since = -math.inf
+        self._azurite: Azurite | None = None
+
+    def azurite(self) -> Azurite:
+        """Return one that is young enough for a test."""
+        if self._azurite is None or time.monotonic() - self._since > self._OLD:
+            self._running.close()
+            starting = running_azurite(self._new_folder(), self._certificate)
+            self._azurite = self._running.enter_context(starting)
+            self._since = time.monotonic()
+        return self._azurite
+
+    def close(self) -> None:
+        self._running.close()
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
