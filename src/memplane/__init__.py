@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from memplane.objects.backend import VersionedBackend as VersionedBackend
     from memplane.objects.migration import MigrationReport as MigrationReport
     from memplane.objects.migration import migrate_local_to_backend as migrate_local_to_backend
+    from memplane.persona.report import PersonaReport as PersonaReport
+    from memplane.persona_backend import ConflictError as ConflictError
+    from memplane.persona_backend import PersonaBackend as PersonaBackend
+    from memplane.persona_backend import claude_code_memory_dir as claude_code_memory_dir
     from memplane.plane.contract import Plane as Plane
     from memplane.plane.contract import Status as Status
     from memplane.secret import Secret as Secret
@@ -34,7 +38,10 @@ _HOME_OF: Final = {
     "open_plane": "memplane.assemble",
     "BlobBackend": "memplane.backends",
     "CachedBlobBackend": "memplane.backends",
+    "ConflictError": "memplane.persona_backend",
     "LocalBackend": "memplane.backends",
+    "PersonaBackend": "memplane.persona_backend",
+    "claude_code_memory_dir": "memplane.persona_backend",
     "get_backend": "memplane.backends",
     "MemplaneError": "memplane.errors",
     "KeyInfo": "memplane.objects.backend",
@@ -43,6 +50,7 @@ _HOME_OF: Final = {
     "VersionedBackend": "memplane.objects.backend",
     "MigrationReport": "memplane.objects.migration",
     "migrate_local_to_backend": "memplane.objects.migration",
+    "PersonaReport": "memplane.persona.report",
     "Plane": "memplane.plane.contract",
     "Status": "memplane.plane.contract",
     "Secret": "memplane.secret",
@@ -55,11 +63,14 @@ __all__ = [
     "BlobBackend",
     "BlobSettings",
     "CachedBlobBackend",
+    "ConflictError",
     "KeyInfo",
     "LocalBackend",
     "MemoryBackend",
     "MemplaneError",
     "MigrationReport",
+    "PersonaBackend",
+    "PersonaReport",
     "Plane",
     "Secret",
     "Settings",
@@ -67,6 +78,7 @@ __all__ = [
     "Versioned",
     "VersionedBackend",
     "__version__",
+    "claude_code_memory_dir",
     "get_backend",
     "load_settings",
     "migrate_local_to_backend",

@@ -31,7 +31,7 @@ class BlobBackend(StoreBackend):
     """Text in a container; every call is a request. `cache` keeps what overwrites replaced."""
 
     def __init__(self, blob: BlobSettings, *, cache: Path | None = None) -> None:
-        storage = _blob_storage(blob, cache)
+        self.storage = storage = _blob_storage(blob, cache)
         super().__init__(lambda: open_store(storage, cached=False), new_writer=new_id)
 
 
@@ -39,7 +39,7 @@ class CachedBlobBackend(StoreBackend):
     """Text in a container with a mirror on this machine; the default in cloud mode."""
 
     def __init__(self, blob: BlobSettings, *, cache: Path | None = None) -> None:
-        storage = _blob_storage(blob, cache)
+        self.storage = storage = _blob_storage(blob, cache)
         super().__init__(lambda: open_store(storage), new_writer=new_id)
 
 

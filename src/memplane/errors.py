@@ -8,6 +8,8 @@ MemplaneError
 ├── UnknownToken               no token has that id
 ├── UnknownMemory              there is no such memory, session, conflict or reject
 ├── PodError                   a pod's file, or what was compiled from it, cannot be used
+├── PersonaError               the folder of documents cannot be used or synced as asked
+│   └── NotPublished           the document may not leave this machine as it is
 ├── LedgerError                a ledger file cannot be used
 │   ├── UnknownAgent           that is no agent's name, or it has no ledger
 │   ├── InvalidCursor          the cursor was not made by this ledger
@@ -78,6 +80,18 @@ class UnknownMemory(MemplaneError):
 
 class PodError(MemplaneError):
     """A pod's file, or what was compiled from it, cannot be used."""
+
+
+class PersonaError(MemplaneError):
+    """The folder of documents cannot be used or synced as asked."""
+
+
+class NotPublished(PersonaError):
+    """The document may not leave this machine as it is; when `harmless`, a copy may be kept."""
+
+    def __init__(self, message: str, *, harmless: bool = False) -> None:
+        super().__init__(message)
+        self.harmless = harmless
 
 
 class LedgerError(MemplaneError):

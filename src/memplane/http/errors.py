@@ -34,6 +34,8 @@ STATUS_OF: Final[Mapping[type[errors.MemplaneError], int]] = {
     errors.InvalidRequest: 422,
     errors.UnknownToken: 404,
     errors.UnknownMemory: 404,
+    errors.PersonaError: 409,
+    errors.NotPublished: 409,
     errors.PodError: 422,
     errors.LedgerError: 500,
     errors.UnknownAgent: 404,

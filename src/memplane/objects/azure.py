@@ -61,7 +61,8 @@ class AzureStore:
         self._client = container.client
         self._may_create = may_create
         self._pacing = pacing
-        self._spellings: dict[str, str] | None = None
+        self._spellings: dict[str, str] = {}
+        self._listed: set[str] = set()
         self._creating: dict[str, str] = {}
         self._listing_names = asyncio.Lock()
 
@@ -112,8 +113,7 @@ class AzureStore:
         except NotThere:
             # If-Match on a missing blob is 412 in Azure; 404 says the same.
             raise ConcurrencyError("is gone", key=key) from None
-        if self._spellings is not None:
-            self._spellings[folded(key)] = key
+        self._spellings[folded(key)] = key
         return version
 
     async def append(self, key: str, data: bytes, *, stamp: Stamp) -> None:
@@ -134,8 +134,7 @@ class AzureStore:
             if await self.stat(key) is not None:
                 raise
             gone = False
-        if self._spellings is not None:
-            self._spellings.pop(folded(key), None)
+        self._spellings.pop(folded(key), None)
         return gone
 
     async def listing(self, prefix: str = "") -> Listing:
@@ -149,15 +148,17 @@ class AzureStore:
         if refused:
             _log.warning("%d names in the container cannot be keys: %r", len(refused), refused[:5])
         if not prefix:
-            self._spellings = {folded(one.key): one.key for one in valid}
+            self._spellings.clear()
+        self._spellings |= {folded(one.key): one.key for one in valid}
+        self._listed.add(prefix)
         return Listing(valid, refused)
 
     async def _rival_of(self, key: str) -> str | None:
         """Return the existing spelling of a key that may be new; asks for one listing at most."""
         async with self._listing_names:
-            if self._spellings is None:
+            if not key.startswith(tuple(self._listed)):
                 await self.listing()
-        spelled = (self._spellings or {}).get(folded(key))
+        spelled = self._spellings.get(folded(key))
         if spelled is not None and spelled != key and await self.stat(spelled) is None:
             spelled = None
         return self._creating.get(folded(key), spelled)

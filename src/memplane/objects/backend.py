@@ -19,7 +19,16 @@ from memplane.errors import InvalidText
 from memplane.objects.background import run_in_background
 from memplane.objects.leaving import close_when_leaving, closed_already
 from memplane.objects.lineage import Stamp
-from memplane.objects.store import Absent, Anything, Expect, Matches, ObjectStore, Settles, Version
+from memplane.objects.store import (
+    DELETED,
+    Absent,
+    Anything,
+    Expect,
+    Matches,
+    ObjectStore,
+    Settles,
+    Version,
+)
 
 
 @runtime_checkable
@@ -132,14 +141,15 @@ class StoreBackend:
         run_in_background(self._open().append(key, data))
 
     def exists(self, key: str) -> bool:
-        return run_in_background(self._open().store.stat(key)) is not None
+        found = run_in_background(self._open().store.stat(key))
+        return found is not None and DELETED not in found.metadata
 
     def list(self, prefix: str = "") -> builtins.list[str]:
         return [one.key for one in self.list_meta(prefix)]
 
     def read_versioned(self, key: str) -> Versioned | None:
         found = run_in_background(self._open().store.read(key))
-        if found is None:
+        if found is None or DELETED in found.metadata:
             self._seen.pop(key, None)
             return None
         self._seen[key] = found.version
@@ -161,7 +171,8 @@ class StoreBackend:
 
     def list_meta(self, prefix: str = "") -> builtins.list[KeyInfo]:
         listing = run_in_background(self._open().store.listing(prefix))
-        return [KeyInfo(one.key, one.version, one.size, one.modified) for one in listing.entries]
+        there = (one for one in listing.entries if DELETED not in one.metadata)
+        return [KeyInfo(one.key, one.version, one.size, one.modified) for one in there]
 
     def settle(self) -> None:
         """Send what waits, and bring the store's own index up to date with what is there."""

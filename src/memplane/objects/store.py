@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final, NewType, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
 
 from memplane.errors import ConcurrencyError
 from memplane.objects.lineage import Stamp
@@ -14,28 +15,29 @@ from memplane.objects.lineage import Stamp
 Version = NewType("Version", str)
 """Opaque: an ETag in a container, a content hash in a folder. Equal versions, equal bytes."""
 
+DELETED: Final = "memplane_deleted"
+"""The metadata name of an object that only records a deletion; readers of text do not see it."""
+
 NO_METADATA: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
+class Object(msgspec.Struct, frozen=True):
     """Bytes, and the version they were read at."""
 
     data: bytes
     version: Version
     modified: datetime
-    metadata: Mapping[str, str] = field(default_factory=lambda: NO_METADATA)
+    metadata: Mapping[str, str] = msgspec.field(default_factory=lambda: NO_METADATA)
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
+class ObjectInfo(msgspec.Struct, frozen=True):
     """All that is known of an object without reading it."""
 
     key: str
     version: Version
     size: int
     modified: datetime
-    metadata: Mapping[str, str] = field(default_factory=lambda: NO_METADATA)
+    metadata: Mapping[str, str] = msgspec.field(default_factory=lambda: NO_METADATA)
 
 
 def info_of(key: str, found: Object) -> ObjectInfo:
@@ -43,28 +45,24 @@ def info_of(key: str, found: Object) -> ObjectInfo:
     return ObjectInfo(key, found.version, len(found.data), found.modified, found.metadata)
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """A complete listing: what is there, sorted by key, and names there that cannot be keys."""
 
     entries: tuple[ObjectInfo, ...]
     refused: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(msgspec.Struct, frozen=True):
     """Write only if there is nothing at the key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
+class Matches(msgspec.Struct, frozen=True):
     """Write only if the key is still at this version."""
 
     version: Version
 
 
-@dataclass(frozen=True, slots=True)
-class Anything:
+class Anything(msgspec.Struct, frozen=True):
     """Write whatever is there: the last writer wins.
 
     `seen` is what the writer last knew to be there: a version, `NOTHING`, or None when it does

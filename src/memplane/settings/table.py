@@ -12,9 +12,11 @@ from memplane.settings.values import (
     boolean,
     contested,
     count,
+    document_size,
     file_mode,
     folder,
     injection,
+    key_prefix,
     level,
     listening,
     optional_path,
@@ -333,7 +335,25 @@ class PersonaSettings:
         about="`off` quiets the hooks and the sync.",
         aliases=("ENTRACLAW_PERSONA_SYNC",),
     )
-    prefix: str = _option("claude_memory", str, "Where persona documents lie in the container.")
+    dir: Path | None = _option(
+        None,
+        optional_path,
+        "The folder of documents. Empty is the project's memory folder of Claude Code.",
+    )
+    prefix: str = _option(
+        "claude_memory",
+        key_prefix,
+        "Where persona documents lie in the container. Each project needs its own.",
+    )
+    project: str = _option(
+        "", str, "Id of the project, where a folder without a marker must join a known one."
+    )
+    max_bytes: int = _option(
+        262144, document_size, "How large a document may be; at most 5242880."
+    )
+    watch: bool = _option(
+        default=False, read=boolean, about="Let `memplane up` sync the folder when it changes."
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Final
 
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off", ""})
+_LARGEST_DOCUMENT: Final = 5 * 1024 * 1024
 
 
 def boolean(text: str) -> bool:
@@ -66,6 +67,22 @@ def segment_size(text: str) -> int:
     except ValueError:
         size = 0
     return size if size > 0 else 268435456
+
+
+def document_size(text: str) -> int:
+    """Read how large a document may be."""
+    size = positive(text)
+    if size > _LARGEST_DOCUMENT:
+        raise ValueError(f"expected at most {_LARGEST_DOCUMENT}")
+    return size
+
+
+def key_prefix(text: str) -> str:
+    """Read the beginning of keys, without the slash that follows it."""
+    prefix = text.strip().strip("/")
+    if not prefix or any(part in {"", ".", ".."} for part in prefix.split("/")):
+        raise ValueError("expected names with slashes between them, such as claude_memory")
+    return prefix
 
 
 def syncing(text: str) -> str:

@@ -1,0 +1,1 @@
+"""One folder of markdown, the same on every machine."""

@@ -1,0 +1,287 @@
+"""The whole folder as one file, and back, byte for byte. A hostile file is refused.
+
+An archive is a gzipped tar. Its first entry lists every document with size and hash; the
+documents follow. Nothing else may be in it, so there is nothing to extract that was not
+announced. It is read as a stream and gives bytes: no name of an entry ever reaches a disk here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import tarfile
+import zlib
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+import msgspec
+
+from memplane.errors import PersonaError
+from memplane.objects.keys import collisions
+from memplane.persona.naming import objection_to
+
+FORMAT: Final = 1
+HEADER: Final = "memplane-persona.json"
+"""Its name is no document's, because those end in `.md`."""
+MOST_FILES: Final = 2_000
+MOST_BYTES: Final = 5 << 20
+MOST_IN_ALL: Final = 64 << 20
+
+_MOST_PACKED: Final = 80 << 20
+"""The largest archive there can be, with all of its headers and not compressed at all."""
+_MOST_RATIO: Final = 200
+_ALWAYS_UNPACKED: Final = 1 << 20
+"""So much may come out of very few bytes: a short text of one letter is no attack."""
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_CHUNK: Final = 1 << 16
+_BLOCK: Final = tarfile.BLOCKSIZE
+_MOST_EXTENDED: Final = 4_096
+"""Longer than the longest key."""
+_WORDS: Final = {
+    tarfile.SYMTYPE: "a symbolic link",
+    tarfile.LNKTYPE: "a hard link",
+    tarfile.CHRTYPE: "a device",
+    tarfile.BLKTYPE: "a device",
+    tarfile.FIFOTYPE: "a pipe",
+    tarfile.DIRTYPE: "a folder",
+    tarfile.GNUTYPE_SPARSE: "a sparse file",
+}
+
+
+class Readable(Protocol):
+    """What an archive is read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most so many bytes, and none at the end."""
+        ...
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    key: str
+    size: int
+    sha256: str
+
+
+class _Header(msgspec.Struct, frozen=True):
+    format: int
+    files: tuple[_Listed, ...]
+
+
+def export_archive(files: Mapping[str, bytes]) -> bytes:
+    """Return the documents as an archive. The same documents always give the same bytes.
+
+    Raises:
+        PersonaError: `read_archive` would not take it back.
+    """
+    listed = tuple(
+        _Listed(key, len(files[key]), hashlib.sha256(files[key]).hexdigest())
+        for key in sorted(files)
+    )
+    _refuse_unfit(listed)
+    header = msgspec.json.format(msgspec.json.encode(_Header(FORMAT, listed)), indent=1)
+    entries = [_entry(HEADER, header), *(_entry(one.key, files[one.key]) for one in listed)]
+    tar = b"".join(entries) + bytes(2 * _BLOCK)
+    packed = _gzipped(tar, level=9)
+    # Text that repeats itself too much looks like a bomb, so it is not made smaller.
+    return packed if _unpacks(packed) else _gzipped(tar, level=0)
+
+
+def _entry(name: str, data: bytes) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    info.mode = 0o600
+    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict") + data + bytes(-len(data) % _BLOCK)
+
+
+def _gzipped(data: bytes, *, level: int) -> bytes:
+    written = io.BytesIO()
+    with gzip.GzipFile("", "wb", compresslevel=level, fileobj=written, mtime=0) as stream:
+        stream.write(data)
+    return written.getvalue()
+
+
+def _unpacks(packed: bytes) -> bool:
+    unpacked = _Unpacked(io.BytesIO(packed))
+    try:
+        while unpacked.read(_CHUNK):
+            pass
+    except PersonaError:
+        return False
+    return True
+
+
+def read_archive(source: bytes | Readable) -> dict[str, bytes]:
+    """Return the documents of an archive by their keys.
+
+    No more is read than is needed to refuse it, and never more than the limits into memory.
+
+    Raises:
+        PersonaError: It is cut off, damaged, too large, or holds what no export put there; the
+            message names the entry.
+    """
+    stream = io.BytesIO(source) if isinstance(source, bytes) else source
+    with _translated():
+        tar = _Tar(stream)
+        listed = _list_at_the_start(tar)
+        files: dict[str, bytes] = {}
+        while (info := tar.next_entry()) is not None:
+            if info.name in files:
+                raise _refused(info.name, "is in it twice")
+            files[info.name] = _document(tar, info, listed.get(info.name))
+        if missing := sorted(listed.keys() - files.keys()):
+            raise _refused(missing[0], "is missing, though it is listed")
+    return files
+
+
+def _list_at_the_start(tar: _Tar) -> dict[str, _Listed]:
+    info = tar.next_entry()
+    if info is None or info.name != HEADER:
+        raise _refused(info.name if info else "", f"stands where {HEADER} should be")
+    header = msgspec.json.decode(tar.content(info), type=_Header)
+    if header.format != FORMAT:
+        raise _refused(HEADER, f"is of format {header.format}; this memplane reads {FORMAT}")
+    _refuse_unfit(header.files)
+    return {one.key: one for one in header.files}
+
+
+def _document(tar: _Tar, info: tarfile.TarInfo, listed: _Listed | None) -> bytes:
+    if reason := objection_to(info.name):
+        raise _refused(info.name, f"cannot be a document: {reason}")
+    if listed is None:
+        raise _refused(info.name, "is not in its list")
+    if info.size != listed.size:
+        raise _refused(info.name, f"has {info.size} bytes instead of {listed.size}")
+    data = tar.content(info)
+    if hashlib.sha256(data).hexdigest() != listed.sha256:
+        raise _refused(info.name, "is not what was put in: its hash differs")
+    return data
+
+
+def _refuse_unfit(listed: Iterable[_Listed]) -> None:
+    """Refuse a list of documents that no folder can hold."""
+    files = tuple(listed)
+    if len(files) > MOST_FILES:
+        raise _refused(files[MOST_FILES].key, f"is one too many: it holds at most {MOST_FILES}")
+    for one in files:
+        if reason := objection_to(one.key):
+            raise _refused(one.key, f"cannot be a document: {reason}")
+        if not 0 <= one.size <= MOST_BYTES:
+            raise _refused(one.key, f"is larger than {MOST_BYTES} bytes")
+    if sum(one.size for one in files) > MOST_IN_ALL:
+        raise _refused("", f"its documents have more than {MOST_IN_ALL} bytes")
+    for rivals in collisions(one.key for one in files):
+        raise _refused(rivals[1], f"is the same file as {rivals[0]!r} on some machines")
+
+
+class _Tar:
+    """A gzipped tar, read from front to back.
+
+    `tarfile` reads single headers, but does not walk: it keeps every header it saw, takes
+    extended ones of any size into memory, and lets an archive end anywhere.
+    """
+
+    def __init__(self, packed: Readable) -> None:
+        self._unpacked = _Unpacked(packed)
+
+    def next_entry(self) -> tarfile.TarInfo | None:
+        """Return the next entry, a regular file of a bearable size; None at a proper end."""
+        block = self._take(_BLOCK)
+        if block == bytes(_BLOCK):
+            self._refuse_more()
+            return None
+        info = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
+        if info.type == tarfile.XHDTYPE:
+            name = self._long_name(info)
+            info = tarfile.TarInfo.frombuf(self._take(_BLOCK), "utf-8", "strict")
+            info.name = name
+        if info.type not in {tarfile.REGTYPE, tarfile.AREGTYPE}:
+            raise _refused(info.name, f"is {_WORDS.get(info.type, 'no file')}")
+        if not 0 <= info.size <= MOST_BYTES:
+            raise _refused(info.name, f"is larger than {MOST_BYTES} bytes")
+        return info
+
+    def content(self, info: tarfile.TarInfo) -> bytes:
+        """Return the content of the entry that came last."""
+        return self._take(info.size + -info.size % _BLOCK)[: info.size]
+
+    def _long_name(self, info: tarfile.TarInfo) -> str:
+        """Read an extended header, of which we only ever write `<length> path=<name>`."""
+        if not 0 <= info.size <= _MOST_EXTENDED:
+            raise _refused(info.name, "is an extended header that is too long")
+        length, _, record = self.content(info).decode().partition(" ")
+        keyword, _, name = record.removesuffix("\n").partition("=")
+        if length != str(info.size) or keyword != "path" or "\n" in name:
+            raise _refused(info.name, "is an extended header with more than a name")
+        return name
+
+    def _take(self, size: int) -> bytes:
+        data = self._unpacked.read(size)
+        if len(data) < size:
+            raise EOFError("it ends too early")
+        return data
+
+    def _refuse_more(self) -> None:
+        """Read the rest of the end: at least one more empty block, and no more than a record."""
+        rest = self._unpacked.read(tarfile.RECORDSIZE)
+        if len(rest) < _BLOCK:
+            raise EOFError("it ends too early")
+        if rest.strip(b"\0") or self._unpacked.goes_on():
+            raise _refused("", "something follows after its end")
+
+
+class _Unpacked:
+    """What is inside one gzip stream, and never more of it in memory than was asked for."""
+
+    def __init__(self, packed: Readable) -> None:
+        self._packed = packed
+        self._stream = zlib.decompressobj(wbits=_GZIP)
+        self._in = self._out = 0
+
+    def read(self, size: int) -> bytes:
+        """Return so many bytes, and fewer only at the end."""
+        data = bytearray()
+        while len(data) < size and not self._stream.eof:
+            piece = self._stream.decompress(self._waiting(), size - len(data))
+            data += piece
+            self._out += len(piece)
+            if _is_bomb(self._out, self._in):
+                raise _refused("", f"it unpacks to more than {_MOST_RATIO} times its size")
+        return bytes(data)
+
+    def goes_on(self) -> bool:
+        """Say whether there is anything left, inside of the stream or behind it."""
+        return bool(self.read(1) or self._stream.unused_data or self._packed.read(1))
+
+    def _waiting(self) -> bytes:
+        if tail := self._stream.unconsumed_tail:
+            return tail
+        # Whole chunks, or what is taken for a bomb would depend on how the stream is cut.
+        data = bytearray()
+        while len(data) < _CHUNK and (piece := self._packed.read(_CHUNK - len(data))):
+            data += piece
+        if not data:
+            raise EOFError("it ends too early")
+        self._in += len(data)
+        if self._in > _MOST_PACKED:
+            raise _refused("", f"it has more than {_MOST_PACKED} bytes")
+        return bytes(data)
+
+
+def _is_bomb(unpacked: int, packed: int) -> bool:
+    return unpacked > _ALWAYS_UNPACKED and unpacked > _MOST_RATIO * packed
+
+
+@contextmanager
+def _translated() -> Generator[None]:
+    try:
+        yield
+    except (EOFError, zlib.error) as error:
+        raise PersonaError(f"the archive is cut off or damaged: {error}") from error
+    except (tarfile.HeaderError, UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise PersonaError(f"the archive is refused: {error}") from error
+
+
+def _refused(entry: str, why: str) -> PersonaError:
+    return PersonaError(f"the archive is refused: {f'{entry!r} ' if entry else ''}{why}")

@@ -1,0 +1,269 @@
+"""What this machine remembers of earlier syncs: one SQLite file for a folder and a container.
+
+Whoever syncs holds the lock. What is kept is durable when `keep` returns; documents that are
+synced at the same time share one commit. A new file means a new device: its name in lineages is
+never used again, because the numbers that go with it are in the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+
+import apsw
+import msgspec
+
+from memplane.errors import PersonaError
+from memplane.home import make_private
+from memplane.ids import new_id
+from memplane.objects.pacing import Pacing
+from memplane.persona.model import NEW, State
+
+FORMAT: Final = "1"
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS documents (key TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS waiting (
+    key TEXT PRIMARY KEY, sha256 TEXT NOT NULL, since TEXT NOT NULL, attempts INTEGER NOT NULL,
+    error TEXT NOT NULL, next_try TEXT NOT NULL, dead INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS held (
+    key TEXT PRIMARY KEY, sha256 TEXT NOT NULL, reason TEXT NOT NULL, since TEXT NOT NULL,
+    saved INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS allowed (key TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+_LOCK_PAUSE: Final = 0.05
+
+Value: TypeAlias = str | bytes | int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A document that could not be sent: tried again later, or never when it is dead (1)."""
+
+    key: str
+    sha256: str
+    since: str
+    attempts: int
+    error: str
+    next_try: str
+    dead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A document that is not published, and why; saved (1) when the container has a copy aside."""
+
+    key: str
+    sha256: str
+    reason: str
+    since: str
+    saved: int = 0
+
+
+class _Library(Protocol):
+    """What is used of the library's connection, whose own types are not complete."""
+
+    def execute(self, sql: str, bindings: Sequence[Value] = ()) -> Iterator[tuple[Any, ...]]: ...
+    def executemany(self, sql: str, bindings: Sequence[Sequence[Value]]) -> object: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """States that are committed together."""
+
+    states: dict[str, State]
+    committed: asyncio.Task[None]
+
+
+class Baseline:
+    """The memory of one folder and one container. Open it with `open_baseline`."""
+
+    def __init__(self, database: _Library) -> None:
+        self._database = database
+        self._numbers = int(self.fact("last_number") or 0)
+        rows = database.execute("SELECT key, state FROM documents")
+        self._states = {key: msgspec.msgpack.decode(state, type=State) for key, state in rows}
+        self._next: _Batch | None = None
+        self._turn = asyncio.Lock()
+        self.device = self.fact("device") or ""
+
+    def states(self) -> Mapping[str, State]:
+        """Return all that is remembered, by key."""
+        return self._states
+
+    def known(self, key: str) -> State:
+        """Return what is remembered of one document."""
+        return self._states.get(key, NEW)
+
+    def next_number(self) -> int:
+        """Return a number that this device never used; it is kept with what uses it."""
+        self._numbers += 1
+        return self._numbers
+
+    async def keep(self, key: str, state: State) -> None:
+        """Remember a document's state. It is durable when this returns."""
+        if self._next is None:
+            self._next = _Batch({}, asyncio.create_task(self._commit_next()))
+        batch = self._next
+        batch.states[key] = state
+        await asyncio.shield(batch.committed)
+        self._states[key] = state
+
+    async def _commit_next(self) -> None:
+        async with self._turn:  # while one batch is written, the next one gathers
+            batch, self._next = self._next, None
+            if batch is not None:
+                await asyncio.to_thread(self._write, batch.states)
+
+    async def close(self) -> None:
+        """Wait for what is being written, and let go of the file."""
+        if self._next is not None:
+            await asyncio.shield(self._next.committed)
+        async with self._turn:
+            self._database.close()
+
+    def _write(self, batch: Mapping[str, State]) -> None:
+        rows = [(key, msgspec.msgpack.encode(state)) for key, state in batch.items()]
+        self._database.execute("BEGIN IMMEDIATE")
+        self._database.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?)", rows)
+        self.note("last_number", str(self._numbers))
+        self._database.execute("COMMIT")
+
+    def adopt(self, files: Mapping[str, bytes]) -> None:
+        """Note the files that were found where an earlier memory is lost."""
+        states = {key: State(adopted=text) for key, text in files.items()}
+        self._write(states)
+        self._states |= states
+
+    def fact(self, name: str) -> str | None:
+        """Return something that is known of the whole, such as the project."""
+        rows = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,))
+        return next((value for (value,) in rows), None)
+
+    def note(self, name: str, value: str) -> None:
+        """Remember something of the whole."""
+        self._database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+    def waiting(self) -> list[Waiting]:
+        """Return what could not be sent, by key."""
+        rows = self._database.execute("SELECT * FROM waiting ORDER BY key")
+        return [Waiting(*row) for row in rows]
+
+    def waits_for(self, key: str) -> Waiting | None:
+        """Return a document's row in the queue."""
+        rows = self._database.execute("SELECT * FROM waiting WHERE key = ?", (key,))
+        return next((Waiting(*row) for row in rows), None)
+
+    def wait(self, row: Waiting) -> None:
+        """Put a document in the queue; one row for each, the latest."""
+        values = (row.key, row.sha256, row.since, row.attempts, row.error, row.next_try, row.dead)
+        self._database.execute(
+            "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?)", values
+        )
+
+    def settled(self, key: str) -> None:
+        """Take a document out of the queue, and out of what is held."""
+        self._database.execute("DELETE FROM waiting WHERE key = ?", (key,))
+        self._database.execute("DELETE FROM held WHERE key = ?", (key,))
+
+    def held(self) -> list[Held]:
+        """Return what is not published, by key."""
+        rows = self._database.execute("SELECT * FROM held ORDER BY key")
+        return [Held(*row) for row in rows]
+
+    def hold(self, row: Held) -> None:
+        """Note that a document is not published."""
+        values = (row.key, row.sha256, row.reason, row.since, row.saved)
+        self._database.execute("INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?, ?)", values)
+
+    def holds(self, key: str) -> Held | None:
+        """Return why a document is not published; None when it is not held."""
+        rows = self._database.execute("SELECT * FROM held WHERE key = ?", (key,))
+        return next((Held(*row) for row in rows), None)
+
+    def allowed(self) -> set[str]:
+        """Name the documents that may be published although they look as if they held secrets."""
+        return {key for (key,) in self._database.execute("SELECT key FROM allowed")}
+
+    def allow(self, key: str) -> None:
+        """Let a document be published although it looks as if it held a secret."""
+        self._database.execute("INSERT OR REPLACE INTO allowed VALUES (?)", (key,))
+
+
+@asynccontextmanager
+async def open_baseline(
+    folder: Path, *, pacing: Pacing, patience: float = 60.0
+) -> AsyncGenerator[Baseline]:
+    """Open the memory of earlier syncs, alone.
+
+    Raises:
+        PersonaError: Another process syncs and does not end, or the file cannot be used.
+    """
+    make_private(folder)
+    lock = await _locked(folder / "lock", pacing, patience)
+    try:
+        baseline = Baseline(_opened(folder / "baseline.db"))
+        try:
+            yield baseline
+        finally:
+            await baseline.close()
+    finally:
+        os.close(lock)
+
+
+async def _locked(path: Path, pacing: Pacing, patience: float) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    lock = os.open(path, flags, 0o600)
+    until = pacing.elapsed() + patience
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if pacing.elapsed() >= until:
+                os.close(lock)
+                raise PersonaError(
+                    f"another process has been syncing this folder for {patience:.0f} seconds. "
+                    "Wait for it, or look for a `memplane` that hangs"
+                ) from None
+            await pacing.sleep(_LOCK_PAUSE)
+        else:
+            return lock
+
+
+def _opened(path: Path) -> _Library:
+    try:
+        database: _Library = apsw.Connection(str(path))
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
+            database.execute(f"PRAGMA {pragma}")
+        database.execute(_SCHEMA)
+        _mint(database)
+    except apsw.Error as error:
+        raise PersonaError(
+            f"the memory of earlier syncs in {path} cannot be used ({error}). Move the file away: "
+            "documents that differ from the container's are then kept as conflict copies"
+        ) from error
+    path.chmod(0o600)
+    return database
+
+
+def _mint(database: _Library) -> None:
+    """Give a new file a device name of its own; refuse one of another version."""
+    rows = dict(database.execute("SELECT name, value FROM facts"))
+    if not rows:
+        database.executemany(
+            "INSERT INTO facts VALUES (?, ?)", [("format", FORMAT), ("device", new_id())]
+        )
+    elif rows.get("format") != FORMAT:
+        raise PersonaError(
+            f"the memory of earlier syncs has format {rows.get('format')}, and this memplane "
+            f"knows {FORMAT}. Use a newer memplane"
+        )

@@ -1,0 +1,162 @@
+"""The documents as objects of a container: texts, tombstones, the project's record, what is held.
+
+A tombstone is an object at the document's own key. It says so in its metadata, which a listing
+shows, and in its body, which a copy made by other tools still has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from memplane.errors import ConcurrencyError, PersonaError
+from memplane.objects.lineage import Lineage
+from memplane.objects.store import (
+    DELETED,
+    Absent,
+    Expect,
+    Matches,
+    Object,
+    ObjectInfo,
+    ObjectStore,
+    Version,
+)
+from memplane.persona.joining import Project
+from memplane.persona.model import Remote, Text, sha256_of
+from memplane.persona.naming import objection_to
+from memplane.persona.plan import Listed
+
+PROJECT: Final = ".project.json"
+_CHANGED: Final = "memplane_changed"
+_AUTHOR: Final = "memplane_author"
+_SHA: Final = "memplane_sha256"
+_TOMBSTONE: Final = b'{"memplane_tombstone":1,'
+
+
+class Tombstone(msgspec.Struct, frozen=True):
+    """What stays of a deleted document: which text it was, when, where, and its new name."""
+
+    memplane_tombstone: int
+    sha256: str
+    at: str
+    device: str
+    moved_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A complete listing of the documents, and names there that cannot be documents."""
+
+    listed: Mapping[str, Listed] = field(default_factory=dict[str, Listed])
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    project: Version | None = None
+
+
+class Container:
+    """The documents below one prefix of an object store."""
+
+    def __init__(self, store: ObjectStore, prefix: str) -> None:
+        self._store = store
+        self.prefix = prefix
+
+    async def survey(self) -> Survey:
+        """List everything; a partial listing raises, so that nothing looks deleted."""
+        found = await self._store.listing(f"{self.prefix}/")
+        listed: dict[str, Listed] = {}
+        refused = dict.fromkeys(found.refused, "its name cannot be a key")
+        project: Version | None = None
+        for one in found.entries:
+            key = one.key.removeprefix(f"{self.prefix}/")
+            if key == PROJECT:
+                project = one.version
+            elif (reason := objection_to(key)) is not None:
+                refused[one.key] = reason
+            else:
+                listed[key] = _listed(one)
+        return Survey(listed, refused, project)
+
+    async def read(self, key: str) -> Remote | None:
+        """Return a document or its tombstone."""
+        found = await self._store.read(self._key(key))
+        return None if found is None else _remote(found)
+
+    async def put(
+        self, key: str, text: Text, expected: str | None, lineage: Lineage, *, about: Tombstone
+    ) -> str:
+        """Write a document, or its tombstone, if the object is still the expected one."""
+        expect: Expect = Absent() if expected is None else Matches(Version(expected))
+        body = text if text is not None else msgspec.json.encode(about)
+        metadata = {
+            **lineage.metadata(),
+            _AUTHOR: about.device,
+            _CHANGED: about.at,
+            _SHA: sha256_of(body),
+        }
+        if text is None:
+            metadata[DELETED] = about.sha256
+        return await self._store.write(self._key(key), body, expect=expect, metadata=metadata)
+
+    async def forget_tombstone(self, key: str, etag: str) -> bool:
+        """Remove a tombstone for good. Only for those so old that no machine waits for them."""
+        return await self._store.delete(self._key(key), expect=Matches(Version(etag)))
+
+    async def read_project(self) -> Project | None:
+        """Return whose documents these are; None when nobody has put any here."""
+        found = await self._store.read(self._key(PROJECT))
+        if found is None:
+            return None
+        try:
+            return msgspec.json.decode(found.data, type=Project)
+        except msgspec.DecodeError as error:
+            raise PersonaError(
+                f"{self._key(PROJECT)} in the container is damaged ({error}). It says whose "
+                "documents these are; put it right before anything is synced"
+            ) from error
+
+    async def claim(self, project: Project) -> Project:
+        """Say whose documents these are, unless somebody said so first; return what holds."""
+        body = msgspec.json.encode(project)
+        try:
+            await self._store.write(self._key(PROJECT), body, expect=Absent())
+        except ConcurrencyError:
+            return await self.read_project() or project
+        return project
+
+    async def save_held(self, key: str, text: bytes) -> str:
+        """Put a copy of a document that is not published into safety; return where."""
+        sha = sha256_of(text)
+        stem = key.removesuffix(".md")
+        for name in (f"held/{self.prefix}/{key}", f"held/{self.prefix}/{stem}.{sha[:8]}.md"):
+            try:
+                await self._store.write(name, text, expect=Absent(), metadata={_SHA: sha})
+            except ConcurrencyError:
+                found = await self._store.stat(name)
+                if found is not None and found.metadata.get(_SHA) == sha:
+                    return name
+            else:
+                return name
+        return name
+
+    def _key(self, key: str) -> str:
+        return f"{self.prefix}/{key}"
+
+
+def tombstone(text: Text, *, device: str, at: str, moved_to: str | None) -> Tombstone:
+    """Describe a change that may be a deletion; `text` is the last one that was seen."""
+    return Tombstone(1, sha256_of(text or b""), at, device, moved_to)
+
+
+def _listed(one: ObjectInfo) -> Listed:
+    return Listed(one.version, one.size, DELETED in one.metadata)
+
+
+def _remote(found: Object) -> Remote:
+    lineage = Lineage.parse(found.metadata)
+    changed = found.metadata.get(_CHANGED, "")
+    if DELETED not in found.metadata and not found.data.startswith(_TOMBSTONE):
+        return Remote(found.data, found.version, lineage, changed)
+    covers = found.metadata.get(DELETED, "")
+    return Remote(None, found.version, lineage, changed, covers)

@@ -1,0 +1,318 @@
+"""A document as it was written: frontmatter, body, and every byte in its place (pure).
+
+What is read here is what somebody else wrote, perhaps on another machine, perhaps to do harm. So
+nothing raises, YAML is read within bounds, and what was not changed is written back byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import Final, TypeAlias, cast
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    CollectionStartEvent,
+    DocumentEndEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    StreamEndEvent,
+)
+
+MOST_BYTES: Final = 64 * 1024
+"""How long a frontmatter may be, to be read as YAML."""
+MOST_DEPTH: Final = 32
+"""How deep its values may be nested."""
+STAMPS: Final = frozenset({"modified", "originSessionId"})
+"""What Claude Code writes by itself while saving; it says nothing about what was changed."""
+NESTED: Final = "metadata"
+"""Where one of the two shapes of frontmatter keeps its type."""
+
+Value: TypeAlias = "str | tuple[Value, ...] | Mapping[str, Value]"
+"""A value of the frontmatter. Numbers and switches stay the texts that they are."""
+
+_BOM: Final = "\ufeff"
+_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
+_FENCE: Final = re.compile(r"---[ \t]*\r?\n?")
+_KEY: Final = re.compile(r"""([ ]*)(["']?)([\w.-]+)\2:(?=\s|\Z)""")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9](?:[\w ./@+:-]*[\w./@+-])?")
+# Without libyaml the slow loader reads the same, within the same bounds.
+_LOADER: Final = cast("type[yaml.CSafeLoader]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A key of the frontmatter with the lines that belong to it, as they were written.
+
+    Comments that stand before the first key have no key. Where the value is a mapping, its keys
+    are fields of their own, and `text` is only the line above them.
+    """
+
+    key: str
+    text: str
+    fields: tuple[Field, ...] = ()
+
+    def written(self) -> str:
+        """Return all its lines."""
+        return self.text + "".join(one.written() for one in self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document in parts. Without frontmatter, `opening` is empty and all is body.
+
+    `flaw` says why the frontmatter cannot be read; `values` is empty then. What is not UTF-8 has
+    no parts at all: it is kept in `opaque`.
+    """
+
+    bom: str = ""
+    opening: str = ""
+    fields: tuple[Field, ...] = ()
+    closing: str = ""
+    body: str = ""
+    values: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    flaw: str | None = None
+    opaque: bytes | None = None
+
+    @property
+    def name(self) -> str | None:
+        """What the document is called."""
+        return self.text_of("name")
+
+    @property
+    def description(self) -> str | None:
+        """What the document is about."""
+        return self.text_of("description")
+
+    @property
+    def type(self) -> str | None:
+        """The name of its kind."""
+        return self.text_of("type")
+
+    @property
+    def modified(self) -> str | None:
+        """When it was last changed, as its writer says."""
+        return self.text_of("modified")
+
+    @property
+    def eol(self) -> str:
+        """The ending that most lines have."""
+        text = "".join(self.texts())
+        return "\r\n" if 2 * text.count("\r\n") > text.count("\n") else "\n"
+
+    def value(self, key: str) -> Value | None:
+        """Return a value, from the top level or from below `metadata`."""
+        nested = self.values.get(NESTED)
+        if key not in self.values and isinstance(nested, Mapping):
+            return nested.get(key)
+        return self.values.get(key)
+
+    def text_of(self, key: str) -> str | None:
+        """Return a value when it is a text that is not blank."""
+        value = self.value(key)
+        return value if isinstance(value, str) and value.strip() else None
+
+    def texts(self) -> Iterator[str]:
+        """Yield its parts, in order."""
+        yield self.bom
+        yield self.opening
+        yield from (one.written() for one in self.fields)
+        yield self.closing
+        yield self.body
+
+
+def parse(data: bytes) -> Document:
+    """Take a document apart. Any bytes will do."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        return Document(opaque=data, flaw=f"it is not UTF-8 text, from byte {error.start} on")
+    bom = _BOM if text.startswith(_BOM) else ""
+    lines: list[str] = _LINE.findall(text, len(bom))
+    if not lines or not _FENCE.fullmatch(lines[0]):
+        return Document(bom=bom, body="".join(lines))
+    end = next((at for at, line in enumerate(lines) if at and _FENCE.fullmatch(line)), None)
+    if end is None:
+        return Document(bom=bom, body="".join(lines), flaw="its frontmatter does not end")
+    values, flaw = _values("".join(lines[1:end]))
+    return Document(
+        bom=bom,
+        opening=lines[0],
+        fields=_fields(lines[1:end]),
+        closing=lines[end],
+        body="".join(lines[end + 1 :]),
+        values=values,
+        flaw=flaw,
+    )
+
+
+def render(document: Document) -> bytes:
+    """Put a document together again: the very bytes that it was parsed from."""
+    if document.opaque is not None:
+        return document.opaque
+    return "".join(document.texts()).encode()
+
+
+def with_body(document: Document, body: str) -> Document:
+    """Return the document with another body, whose lines end as it says."""
+    return document if document.opaque is not None else replace(document, body=body)
+
+
+def with_value(document: Document, key: str, value: str) -> Document:
+    """Return the document with one key set: where it stands, else as the last of the top level.
+
+    Frontmatter is begun when there is none. What is not text, or has an open end, stays as it is.
+    """
+    if document.opaque is not None or (document.flaw and not document.opening):
+        return document
+    line = f"{key}: {scalar(value)}{document.eol}"
+    fields = tuple(_set(one, key, line) for one in document.fields)
+    if not any(key in {one.key, *(inner.key for inner in one.fields)} for one in fields):
+        fields = (*fields, Field(key, line))
+    fence = f"---{document.eol}"
+    opening, closing = document.opening or fence, document.closing or fence
+    return parse(render(replace(document, opening=opening, fields=fields, closing=closing)))
+
+
+def with_plain_lines(document: Document) -> Document:
+    """Return the document with every line ending in a line feed alone."""
+    text = render(document)
+    return parse(text.replace(b"\r\n", b"\n")) if b"\r\n" in text else document
+
+
+def semantic(data: bytes) -> bytes:
+    """Return what counts when two versions are compared.
+
+    Line endings and a byte order mark do not, nor does what Claude Code stamps while saving.
+    """
+    return meaning_of(parse(data))
+
+
+def meaning_of(document: Document) -> bytes:
+    """Return the same for a document that was parsed."""
+    if document.opaque is not None:
+        return document.opaque
+    counting = replace(document, bom="", fields=unstamped(document.fields))
+    return render(counting).replace(b"\r\n", b"\n")
+
+
+def same(one: bytes, other: bytes) -> bool:
+    """Say whether two versions differ in nothing that counts."""
+    return one == other or semantic(one) == semantic(other)
+
+
+def unstamped(fields: Sequence[Field]) -> tuple[Field, ...]:
+    """Return keys without those that say nothing about what was changed."""
+    return tuple(
+        replace(one, fields=unstamped(one.fields)) for one in fields if one.key not in STAMPS
+    )
+
+
+def scalar(value: str) -> str:
+    """Write a text so that every reader of YAML reads that text."""
+    is_plain = _PLAIN.fullmatch(value) and ": " not in value and value not in _NULLS
+    return value if is_plain else json.dumps(value, ensure_ascii=False)
+
+
+def _fields(lines: Sequence[str], indent: str = "") -> tuple[Field, ...]:
+    """Group lines by the keys that are indented so; every other line belongs to the one before."""
+    groups: list[tuple[str, list[str]]] = []
+    for line in lines:
+        found = _KEY.match(line)
+        if found and found[1] == indent:
+            groups.append((found[3], [line]))
+        elif groups:
+            groups[-1][1].append(line)
+        else:
+            groups.append(("", [line]))
+    return tuple(_field(key, group, nested=bool(indent)) for key, group in groups)
+
+
+def _field(key: str, lines: Sequence[str], *, nested: bool) -> Field:
+    first = _KEY.match(lines[1]) if len(lines) > 1 else None
+    if key and not nested and first and first[1] and lines[0].rstrip().endswith(":"):
+        return Field(key, lines[0], _fields(lines[1:], first[1]))
+    return Field(key, "".join(lines))
+
+
+def _set(one: Field, key: str, line: str) -> Field:
+    if one.fields:
+        return replace(one, fields=tuple(_set(inner, key, line) for inner in one.fields))
+    if one.key != key:
+        return one
+    indent = one.text[: len(one.text) - len(one.text.lstrip(" "))]
+    return replace(one, text=indent + line)
+
+
+class _Flawed(ValueError):
+    """The frontmatter is not what we read. The message says why."""
+
+
+def _values(text: str) -> tuple[Mapping[str, Value], str | None]:
+    """Read the frontmatter, or say what is wrong with it."""
+    if len(text.encode()) > MOST_BYTES:
+        return {}, f"its frontmatter is longer than {MOST_BYTES // 1024} KB"
+    try:
+        return _read(text), None
+    except _Flawed as flaw:
+        return {}, f"its frontmatter {flaw}"
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return {}, f"its frontmatter is not YAML: {' '.join(str(error).split())}"
+
+
+def _read(text: str) -> Mapping[str, Value]:
+    # Events come one by one, so that nothing is built before it was looked at.
+    events = iter(_LOADER(text).get_event, None)
+    next(events)
+    if isinstance(next(events), StreamEndEvent):
+        return {}
+    value = _node(next(events), events, 0)
+    if not isinstance(next(events), DocumentEndEvent) or not isinstance(
+        next(events), StreamEndEvent
+    ):
+        raise _Flawed("has more than one document")
+    if isinstance(value, Mapping):
+        return value
+    raise _Flawed("is not a list of keys and values")
+
+
+def _node(event: Event, events: Iterator[Event], depth: int) -> Value:
+    _refuse(event, depth)
+    if isinstance(event, MappingStartEvent):
+        return _mapping(events, depth + 1)
+    if isinstance(event, CollectionStartEvent):
+        items = takewhile(lambda item: not isinstance(item, SequenceEndEvent), events)
+        return tuple(_node(item, events, depth + 1) for item in items)
+    word = cast("ScalarEvent", event)
+    return "" if not word.style and word.value in _NULLS else word.value
+
+
+def _mapping(events: Iterator[Event], depth: int) -> Mapping[str, Value]:
+    found: dict[str, Value] = {}
+    for event in takewhile(lambda item: not isinstance(item, MappingEndEvent), events):
+        key = _node(event, events, depth)
+        if not isinstance(key, str):
+            raise _Flawed("has a key that is not a text")
+        if key in found:
+            raise _Flawed(f"has the key {key!r} twice")
+        found[key] = _node(next(events), events, depth)
+    return found
+
+
+def _refuse(event: Event, depth: int) -> None:
+    """Refuse what a person would not write, and what grows or runs when it is read."""
+    if depth > MOST_DEPTH:
+        raise _Flawed(f"is nested more than {MOST_DEPTH} deep")
+    if isinstance(event, AliasEvent) or (isinstance(event, NodeEvent) and event.anchor):
+        raise _Flawed("has an anchor or alias (& or *)")
+    if isinstance(event, ScalarEvent | CollectionStartEvent) and event.tag:
+        raise _Flawed("has a tag (!)")

@@ -1,0 +1,366 @@
+"""Brings a folder and a container into step: look, plan, then every document by its steps."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from memplane.clock import Clock, milli_stamp
+from memplane.errors import (
+    BackendUnavailable,
+    ConcurrencyError,
+    InvalidKey,
+    MemplaneError,
+    NotPublished,
+    PersonaError,
+    RequestRefused,
+    StorageError,
+    TooLarge,
+)
+from memplane.objects.parallel import for_each
+from memplane.persona.baseline import Baseline, Held, Waiting
+from memplane.persona.container import Container, Survey, tombstone
+from memplane.persona.folder import Folder
+from memplane.persona.gate import Gate
+from memplane.persona.index import is_part
+from memplane.persona.kinds import INDEX_KEY
+from memplane.persona.model import NO_LINEAGE, sha256_of
+from memplane.persona.plan import (
+    BRINGS,
+    SENDS,
+    Action,
+    Planned,
+    plan,
+    remembered,
+    too_many_deletions,
+)
+from memplane.persona.ports import DocumentPorts
+from memplane.persona.report import PersonaReport
+from memplane.persona.steps import Believed, Outcome, sync_document
+from memplane.persona.tidying import link_new_documents, rename_rivals
+
+MOST_DOCUMENTS: Final = 2_000
+_AT_ONCE: Final = 16
+_NEVER: Final = (InvalidKey, TooLarge, RequestRefused)
+"""Errors that trying again does not mend."""
+_WAIT: Final = timedelta(seconds=30)
+_LONGEST_WAIT: Final = timedelta(hours=1)
+
+_log = logging.getLogger(__name__)
+
+BOTH: Final = SENDS | BRINGS
+
+Progress = Callable[[int, int], None]
+"""Is told how many documents of how many are done."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is here, what is there, and what is to do."""
+
+    files: Mapping[str, bytes]
+    changed: Mapping[str, str]
+    refused: Mapping[str, str]
+    survey: Survey
+    rows: tuple[Planned, ...]
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """Documents that were deleted: nothing should link to them."""
+        there = {key for key, one in self.survey.listed.items() if one.tombstone}
+        going = {row.key for row in self.rows if row.action is Action.DELETE}
+        return frozenset((there | going) - set(self.files))
+
+
+class Engine:
+    """Syncs one folder with one container. Open it with `memplane.persona.entering`."""
+
+    def __init__(
+        self, folder: Folder, baseline: Baseline, container: Container, gate: Gate, *, clock: Clock
+    ) -> None:
+        self.folder = folder
+        self.baseline = baseline
+        self.container = container
+        self.gate = gate
+        self.clock = clock
+
+    async def look(self) -> View:
+        """Look at both sides and plan. Changes nothing.
+
+        Raises:
+            BackendUnavailable: The container does not answer. Changed documents wait in the queue.
+            PersonaError: The folder is not there, or has too many documents.
+        """
+        files, changed, refused = await asyncio.to_thread(self._read_folder)
+        try:
+            survey = await self.container.survey()
+        except BackendUnavailable as error:
+            self._queue_changes(files, error)
+            raise
+        await self._check_project(survey)
+        if len(survey.listed) > MOST_DOCUMENTS or len(files) > MOST_DOCUMENTS:
+            raise PersonaError(
+                f"there are more than {MOST_DOCUMENTS} documents, and so nothing was done. Is "
+                "this the right folder, and the right prefix?"
+            )
+        rows = plan(self.baseline.states(), files, survey.listed)
+        return View(files, changed, refused, survey, rows)
+
+    async def sync(
+        self,
+        wanted: Collection[Action] = BOTH,
+        *,
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> PersonaReport:
+        """Bring everything into step: what changed here goes there, and the other way round.
+
+        Raises:
+            PersonaError: It would delete too much, or the container or the folder is not the one
+                that was synced before; `force` says that this is meant.
+        """
+        view = await self.look()
+        self._refuse_accidents(view, force=force)
+        report = PersonaReport(errors=[*view.refused.items(), *view.survey.refused.items()])
+        if Action.CREATE in wanted:
+            view = await self._tidied(view, report)
+        rows = [row for row in view.rows if row.action in wanted]
+        self._note_unchanged(view, report)
+        await self._carry_out(rows, view, report, progress)
+        return report.sorted()
+
+    async def push(self, keys: Collection[str]) -> PersonaReport:
+        """Send single documents. One that only changed here takes one request.
+
+        What is not in the folder is left alone: a deletion needs a look at everything.
+        """
+        files, changed, _ = await asyncio.to_thread(self._read_folder)
+        report = PersonaReport()
+        rows = [self._believing(key) for key in sorted(keys) if key in files]
+        await self._carry_out(rows, View(files, changed, {}, Survey(), ()), report, None)
+        return report.sorted()
+
+    def _believing(self, key: str) -> Planned:
+        """Plan a put that takes the object to be what it was at the last sync."""
+        base = self.baseline.known(key).base
+        if base is None or base.etag is None:
+            return Planned(key, Action.SETTLE)
+        return Planned(key, Action.PUT, Believed(remembered(base, base.etag)))
+
+    async def put_if(self, key: str, text: bytes, expected: str | None) -> str:
+        """Write an object if it is still at that version; return the new one.
+
+        Raises:
+            ConcurrencyError: It is another one.
+            PersonaError: The text may not be published.
+        """
+        refusal = self.gate.refusal(key, text)
+        if refusal is not None:
+            raise PersonaError(f"{key} is not published: {refusal.reason}")
+        there = await self.container.read(key)
+        if (there.etag if there else None) != expected:
+            raise ConcurrencyError("is at another version", key=key)
+        now = milli_stamp(self.clock())
+        about = tombstone(None, device=self.baseline.device, at=now, moved_to=None)
+        lineage = there.lineage if there else NO_LINEAGE
+        return await self.container.put(key, text, expected, lineage, about=about)
+
+    # Guards.
+
+    async def _check_project(self, survey: Survey) -> None:
+        """Make sure that the container still holds the documents of this project."""
+        if survey.project is not None and survey.project == self.baseline.fact("project_version"):
+            return
+        there = await self.container.read_project()
+        if there is not None and there.project != self.baseline.fact("project"):
+            raise PersonaError(
+                "the container has the documents of another project here by now "
+                f"({there.name or there.project}), and so nothing was done. Choose another place "
+                "with persona.prefix"
+            )
+        if survey.project is not None:
+            self.baseline.note("project_version", survey.project)
+
+    def _refuse_accidents(self, view: View, *, force: bool) -> None:
+        if force:
+            return
+        known = [key for key, one in self.baseline.states().items() if one.base and one.base.text]
+        if known and not view.survey.listed:
+            raise PersonaError(
+                f"the container has no documents, though {len(known)} were there at the last "
+                "sync. If it was emptied on purpose, `--force` publishes them again"
+            )
+        self._refuse_deletions(view.rows)
+
+    def _refuse_deletions(self, rows: tuple[Planned, ...]) -> None:
+        known = sum(1 for one in self.baseline.states().values() if one.base and one.base.text)
+        reason = too_many_deletions(rows, known)
+        if reason is not None:
+            raise PersonaError(
+                f"{reason}, and so nothing was done. If that is meant, say --force; if not, see "
+                "whether the folder is complete"
+            )
+
+    # Looking.
+
+    def _read_folder(self) -> tuple[dict[str, bytes], dict[str, str], Mapping[str, str]]:
+        scan = self.folder.scan()
+        if scan.missing:
+            raise PersonaError(
+                "the folder of documents is not there. If it is on a disk, mount it; nothing was "
+                "changed"
+            )
+        files: dict[str, bytes] = {}
+        refused = dict(scan.refused)
+        for key in scan.documents:
+            try:
+                text = self.folder.read(key)
+            except StorageError as error:
+                refused[key] = str(error)
+            else:
+                if text is not None:
+                    files[key] = text
+        times = {key: _time(one.mtime_ns) for key, one in scan.documents.items()}
+        return files, times, refused
+
+    async def _tidied(self, view: View, report: PersonaReport) -> View:
+        """Put the folder in order before new documents are published, and look again."""
+        new = self._new_here(view)
+        taken = set(view.survey.listed) - set(view.files)
+        told = await asyncio.to_thread(rename_rivals, self.folder, view.files, new, taken)
+        if told:
+            view = await self._looked_again(view)
+            new = self._new_here(view)
+        told += await asyncio.to_thread(link_new_documents, self.folder, view.files, new)
+        report.warnings += told
+        return await self._looked_again(view) if told else view
+
+    async def _looked_again(self, view: View) -> View:
+        files, changed, refused = await asyncio.to_thread(self._read_folder)
+        rows = plan(self.baseline.states(), files, view.survey.listed)
+        return View(files, changed, refused, view.survey, rows)
+
+    def _new_here(self, view: View) -> dict[str, str | None]:
+        """Name the documents that are published for the first time, with their earlier names."""
+        before = {row.moved_to: row.key for row in view.rows if row.moved_to is not None}
+        created = [row.key for row in view.rows if row.action is Action.CREATE]
+        may_go = (key for key in created if not self.gate.refusal(key, view.files[key]))
+        return {key: before.get(key) for key in may_go}
+
+    @staticmethod
+    def _note_unchanged(view: View, report: PersonaReport) -> None:
+        for row in view.rows:
+            if row.action is Action.NOTHING and row.key in view.files:
+                report.note(row.key, pushed=False, pulled=False, deleted=False)
+
+    # Doing.
+
+    async def _carry_out(
+        self,
+        rows: Collection[Planned],
+        view: View,
+        report: PersonaReport,
+        progress: Progress | None,
+    ) -> None:
+        """Do all of it, several at a time; the index last, so that it links to nothing missing."""
+        done = 0
+
+        async def one(row: Planned) -> None:
+            nonlocal done
+            await self._do(row, view, report)
+            done += 1
+            if progress is not None:
+                progress(done, len(rows))
+
+        waiting = {one.key for one in self.baseline.waiting()}
+        documents = [row for row in rows if not _is_index(row.key)]
+        documents.sort(key=lambda row: row.key not in waiting)  # what waits goes first
+        await for_each(documents, one, at_once=_AT_ONCE)
+        await for_each([row for row in rows if _is_index(row.key)], one, at_once=_AT_ONCE)
+
+    async def _do(self, row: Planned, view: View, report: PersonaReport) -> None:
+        """Bring one document into step; whatever goes wrong with it stops no other."""
+        key = row.key
+        changed = view.changed.get(key) or self._now()
+        ports = DocumentPorts(self, key, changed, view.gone, row.moved_to)
+        try:
+            done = await sync_document(ports, self.baseline.known(key), row.believed)
+        except NotPublished as refused:
+            await self._hold(key, refused, report)
+        except BackendUnavailable as error:
+            self._queue(key, view.files.get(key), error, dead=False)
+            report.waiting.append(key)
+            report.errors.append((key, str(error)))
+        except StorageError as error:
+            self._queue(key, view.files.get(key), error, dead=isinstance(error, _NEVER))
+            report.errors.append((key, str(error)))
+        else:
+            self.baseline.settled(key)
+            base = done.state.base
+            deleted = base is not None and base.text is None
+            report.note(key, pushed=done.pushed, pulled=done.pulled, deleted=deleted)
+            if done.outcome is Outcome.CONTESTED:
+                self._queue(key, view.files.get(key), PersonaError("others write it"), dead=False)
+                report.waiting.append(key)
+        report.conflicts += ports.aside
+
+    async def _hold(self, key: str, refused: NotPublished, report: PersonaReport) -> None:
+        """Keep a document that may not be published, and say so."""
+        reason = str(refused)
+        report.held.append((key, reason))
+        text = await asyncio.to_thread(self.folder.read, key)
+        if text is None:
+            return
+        content = sha256_of(text)
+        known = self.baseline.holds(key)
+        if known is not None and known.sha256 == content and known.reason == reason:
+            return
+        saved = False
+        if refused.harmless:
+            try:
+                await self.container.save_held(key, text)
+            except MemplaneError as error:
+                report.errors.append((key, f"it could not be put into safety: {error}"))
+            else:
+                saved = True
+        self.baseline.hold(Held(key, content, reason, self._now(), int(saved)))
+
+    # What could not be sent.
+
+    def _queue_changes(self, files: Mapping[str, bytes], error: BackendUnavailable) -> None:
+        states = self.baseline.states()
+        for key in {*files, *states}:
+            base = states[key].base if key in states else None
+            if files.get(key) != (base.text if base is not None else None):
+                self._queue(key, files.get(key), error, dead=False)
+
+    def _queue(self, key: str, text: bytes | None, error: Exception, *, dead: bool) -> None:
+        known = self.baseline.waits_for(key)
+        attempts = known.attempts + 1 if known is not None else 1
+        pause = min(_WAIT * 2 ** min(attempts - 1, 10), _LONGEST_WAIT)
+        self.baseline.wait(
+            Waiting(
+                key,
+                sha256_of(text) if text is not None else "",
+                known.since if known is not None else self._now(),
+                attempts,
+                str(error),
+                milli_stamp(self.clock() + pause),
+                int(dead),
+            )
+        )
+
+    def _now(self) -> str:
+        return milli_stamp(self.clock())
+
+
+def _is_index(key: str) -> bool:
+    return key == INDEX_KEY or is_part(key)
+
+
+def _time(nanoseconds: int) -> str:
+    return milli_stamp(datetime.fromtimestamp(nanoseconds / 1e9, UTC))

@@ -1,0 +1,333 @@
+"""The folder of documents on this machine: read, replaced and deleted without losing a word.
+
+Others write here at the same time: an agent, an editor, a person. So a document is replaced only
+while it is what we last saw, and what was typed in the very moment is kept. A crash leaves either
+the old text or the new one, and evidence of which: the name of the staged file.
+
+Every call opens what it needs one component at a time and follows no link. The calls block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from memplane.errors import InvalidKey, TooLarge
+from memplane.home import make_private
+from memplane.ids import new_id
+from memplane.objects.files import read_file, sync_file, translated, write_all
+from memplane.objects.keys import RESERVED
+from memplane.persona.keeping import ConflictCopy, Keeping, Snapshot
+from memplane.persona.marking import Marker, read_marker, write_marker
+from memplane.persona.naming import objection_to
+from memplane.persona.opening import (
+    LARGEST,
+    bytes_at,
+    document_at,
+    folder_at,
+    folder_made,
+    opened_root,
+    read_if_there,
+    status_of,
+)
+from memplane.persona.renaming import exchange, rename_new
+from memplane.persona.scanning import Scan, scan
+
+_STAGED: Final = f"{RESERVED}-new-"
+_GONE: Final = f"{RESERVED}-gone-"
+_DIGITS: Final = 16
+_STAGED_NAME: Final = re.compile(
+    rf"{re.escape(_STAGED)}[0-9A-Za-z]+-(?P<digest>[0-9a-f]{{{_DIGITS}}})"
+)
+_GONE_NAME: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
+_LAST_SECOND: Final = 253_402_300_799
+"""The end of the year 9999: a file may claim to be of later, a date cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swapped:
+    """The staged text is in place. `typed` is where the text lies that it overtook, if any."""
+
+    typed: Path | None = None
+
+
+class Folder:
+    """One folder of documents, and the private folder where what it loses is kept.
+
+    The folder itself is made by `create` alone. Without it every call but `scan` and `identity`
+    fails, because it may be on a disk that is not mounted, and then nothing is known of it.
+
+    Every call raises a StorageError when the file system fails, and `InvalidKey` for a key that
+    cannot be a document, or for a file that is a link or anything else that is not followed.
+    """
+
+    def __init__(self, root: Path, state: Path, *, new_id: Callable[[], str] = new_id) -> None:
+        self._root = root
+        self._keeping = Keeping(state, new_id=new_id)
+        self._new_id = new_id
+
+    def create(self) -> None:
+        """Make the folder if it is missing, for this user alone."""
+        with translated(""):
+            make_private(self._root)
+
+    def identity(self) -> tuple[int, int] | None:
+        """Return what tells this folder from one put in its place; None when it is missing."""
+        with translated(""):
+            try:
+                status = self._root.stat()
+            except FileNotFoundError:
+                return None
+            return status.st_dev, status.st_ino
+
+    def scan(self) -> Scan:
+        """Look at what lies in the folder."""
+        return scan(self._root)
+
+    def read(self, key: str) -> bytes | None:
+        """Return a document's bytes; None only when it is known that there is none."""
+        with self._looking(key) as (folder, leaf):
+            return None if folder is None else bytes_at(folder, leaf, key)
+
+    # Replacing: stage, note it somewhere durable, swap.
+
+    def stage(self, key: str, data: bytes) -> str:
+        """Put a new text beside its document, durably; return its name.
+
+        It gets the mode of the file it is to replace, or is for this user alone.
+        """
+        if len(data) > LARGEST:
+            raise TooLarge(f"{len(data)} bytes are more than {LARGEST}", key=key)
+        # Its name says what it holds. After the swap, it holds something else or is gone.
+        name = f"{_STAGED}{self._new_id()}-{_sum_of(data)}"
+        with self._making(key) as (folder, leaf):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(name, flags, 0o600, dir_fd=folder)
+            try:
+                try:
+                    os.fchmod(descriptor, _mode_of(folder, leaf))
+                    write_all(descriptor, data)
+                    sync_file(descriptor)
+                finally:
+                    os.close(descriptor)
+                sync_file(folder)
+            except BaseException:
+                os.unlink(name, dir_fd=folder)
+                raise
+        return name
+
+    def is_staged(self, key: str, name: str) -> bool:
+        """Say whether a staged text still waits. If not, it is in place: call `unstage` anyway."""
+        staged = _sum_in(name, key)
+        with self._looking(key) as (folder, leaf):
+            if folder is None:
+                return False
+            waiting = read_if_there(folder, name)
+            if waiting is None or _sum_of(waiting) != staged:
+                return False
+            # A rename in two steps that was cut short leaves it under both names.
+            return not _are_one_file(folder, name, leaf)
+
+    def unstage(self, key: str, name: str) -> None:
+        """Clear the name of a staged text, whether it still waits or not.
+
+        After a swap that was cut short the text is there that it overtook. It is dropped when it
+        is the one of which a snapshot was taken; one that was typed is kept as a conflict copy.
+        """
+        staged = _sum_in(name, key)
+        with self._looking(key) as (folder, _):
+            left = None if folder is None else read_if_there(folder, name)
+            if folder is None or left is None:
+                return
+            if _sum_of(left) != staged and left != self._keeping.newest_snapshot(key):
+                self._keep_typed(key, *read_file(folder, name))
+            os.unlink(name, dir_fd=folder)
+            sync_file(folder)
+
+    def swap(self, key: str, name: str, expected: bytes | None) -> Swapped | None:
+        """Put a staged text in place, if the document is still as expected (None: not there).
+
+        Returns None, and has changed nothing, when the document is another, or nothing is staged
+        under that name. What is typed after the last look is overtaken: it is kept as a conflict
+        copy, and the answer says where.
+        """
+        _sum_in(name, key)
+        with self._looking(key) as (folder, leaf):
+            if folder is None or bytes_at(folder, leaf, key) != expected:
+                return None
+            if expected is not None:
+                self._keeping.keep_snapshot(key, expected)
+                return self._replace(folder, key, name, expected=expected)
+            try:
+                placed = rename_new(folder, name, leaf)
+            except FileNotFoundError:
+                return None
+            sync_file(folder)
+            return Swapped() if placed else None
+
+    def _replace(self, folder: int, key: str, name: str, *, expected: bytes) -> Swapped | None:
+        leaf = key.rpartition("/")[2]
+        with document_at(folder, leaf, key) as old:
+            if old is None or old.read() != expected:
+                return None
+            try:
+                traded = exchange(folder, name, leaf)
+                if not traded:
+                    os.rename(name, leaf, src_dir_fd=folder, dst_dir_fd=folder)
+            except FileNotFoundError:
+                return None
+            # Durable first: `is_staged` goes by what lies under the name, which is cleared next.
+            sync_file(folder)
+            overtaken, status = read_file(folder, name) if traded else _read_again(old)
+        typed = None
+        if overtaken != expected:
+            typed = self._keep_typed(key, overtaken, status)
+        if traded:
+            os.unlink(name, dir_fd=folder)
+        return Swapped(typed)
+
+    # Deleting: note a name somewhere durable, discard, bury.
+
+    def discard(self, key: str, name: str, expected: bytes) -> bool:
+        """Take a document away, if it is still as expected: rename it, beside where it was.
+
+        Returns False, and has changed nothing, when it is another.
+        """
+        gone = _gone(name, key)
+        with self._looking(key) as (folder, leaf):
+            if folder is None or bytes_at(folder, leaf, key) != expected:
+                return False
+            try:
+                os.rename(leaf, gone, src_dir_fd=folder, dst_dir_fd=folder)
+            except FileNotFoundError:
+                return False
+            sync_file(folder)
+            overtaken, status = read_file(folder, gone)
+            if overtaken == expected:
+                return True
+            # Somebody typed after the last look: that text goes back.
+            if not rename_new(folder, gone, leaf):
+                self._keep_typed(key, overtaken, status)
+                os.unlink(gone, dir_fd=folder)
+            sync_file(folder)
+            return False
+
+    def is_discarded(self, key: str, name: str) -> bool:
+        """Say whether a document was taken away under that name, buried or not."""
+        gone = _gone(name, key)
+        with self._looking(key) as (folder, _):
+            if folder is not None and read_if_there(folder, gone) is not None:
+                return True
+        return self._keeping.is_buried(key, name)
+
+    def bury(self, key: str, name: str) -> None:
+        """Move a discarded document out of the folder; the second time there is nothing to do."""
+        gone = _gone(name, key)
+        with self._looking(key) as (folder, _):
+            if folder is not None:
+                self._keeping.bury(key, name, folder=folder, leaf=gone)
+
+    # Whose folder it is.
+
+    def marker(self) -> Marker | None:
+        """Return the folder's marker; None when it has none. A damaged one is an error."""
+        return read_marker(self._root)
+
+    def mark(self, marker: Marker) -> None:
+        """Write the folder's marker, all of it or nothing."""
+        write_marker(self._root, marker)
+
+    # What is kept elsewhere.
+
+    def snapshots(self, key: str) -> tuple[Snapshot, ...]:
+        """List the texts that `swap` replaced, the newest first."""
+        _check(key)
+        return self._keeping.snapshots(key)
+
+    def read_snapshot(self, key: str, name: str) -> bytes | None:
+        """Return one of them, to be copied back; None when it is no longer kept."""
+        _check(key)
+        return self._keeping.read_snapshot(key, name)
+
+    def keep_copy(self, key: str, data: bytes, *, label: str, now: datetime) -> Path:
+        """Keep a text that goes nowhere else, for a person to look at; the label says why."""
+        _check(key)
+        return self._keeping.keep_copy(key, data, label=label, now=now)
+
+    def conflicts(self) -> tuple[ConflictCopy, ...]:
+        """List the texts that wait for a person, the oldest first."""
+        return self._keeping.conflicts()
+
+    def drop_copy(self, path: Path) -> bool:
+        """Let go of a text that a person has dealt with; False when there is no such copy."""
+        return self._keeping.drop_copy(path)
+
+    def _keep_typed(self, key: str, data: bytes, status: os.stat_result) -> Path:
+        moment = datetime.fromtimestamp(min(max(status.st_mtime, 0), _LAST_SECOND), UTC)
+        return self._keeping.keep_copy(key, data, label="typed", now=moment)
+
+    @contextmanager
+    def _looking(self, key: str) -> Generator[tuple[int | None, str]]:
+        """Hold the folder of a document open; None when there is no such folder."""
+        above, leaf = _parts(key)
+        with translated(key), opened_root(self._root), folder_at(self._root, above) as folder:
+            yield folder, leaf
+
+    @contextmanager
+    def _making(self, key: str) -> Generator[tuple[int, str]]:
+        """Hold the folder of a document open; it is made when it is not there."""
+        above, leaf = _parts(key)
+        with translated(key), opened_root(self._root), folder_made(self._root, above) as folder:
+            yield folder, leaf
+
+
+def _parts(key: str) -> tuple[tuple[str, ...], str]:
+    _check(key)
+    *above, leaf = key.split("/")
+    return tuple(above), leaf
+
+
+def _check(key: str) -> None:
+    if reason := objection_to(key):
+        raise InvalidKey(reason, key=key or "(empty)")
+
+
+def _sum_in(name: str, key: str) -> str:
+    """Return what a staged text's name says that it holds."""
+    named = _STAGED_NAME.fullmatch(name)
+    if named is None:
+        raise InvalidKey(f"{name!r} is not the name of a staged text", key=key)
+    return named["digest"]
+
+
+def _gone(name: str, key: str) -> str:
+    if not _GONE_NAME.fullmatch(name):
+        raise InvalidKey(f"{name!r} cannot be the name of a discarded document", key=key)
+    return f"{_GONE}{name}"
+
+
+def _sum_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:_DIGITS]
+
+
+def _mode_of(folder: int, leaf: str) -> int:
+    status = status_of(folder, leaf)
+    return stat.S_IMODE(status.st_mode) & 0o777 if status else 0o600
+
+
+def _read_again(document: BinaryIO) -> tuple[bytes, os.stat_result]:
+    document.seek(0)
+    return document.read(), os.fstat(document.fileno())
+
+
+def _are_one_file(folder: int, name: str, other: str) -> bool:
+    one, two = status_of(folder, name), status_of(folder, other)
+    return one is not None and two is not None and os.path.samestat(one, two)

@@ -1,0 +1,51 @@
+"""Which documents may leave this machine: with frontmatter, of a sane size, without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from memplane.persona.checking import LIMIT, Rule, refusal_of
+
+FindSecrets = Callable[[str], Mapping[str, int]]
+"""Counts the secrets in a text, by kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a document is not published; when `harmless`, the container may have a copy aside."""
+
+    reason: str
+    harmless: bool = False
+
+
+class Gate:
+    """Looks at a document before it is published for the first time with these bytes."""
+
+    def __init__(
+        self, find_secrets: FindSecrets, *, allowed: Collection[str] = (), limit: int = LIMIT
+    ) -> None:
+        self._find_secrets = find_secrets
+        self._allowed = allowed
+        self.limit = limit
+
+    def refusal(self, key: str, text: bytes) -> Refusal | None:
+        """Say why the document may not be published; None when it may."""
+        problem = refusal_of(key, text, limit=self.limit)
+        if problem is not None:
+            bare = problem.rule is Rule.FRONTMATTER
+            secrets = None if not bare else self._secrets(key, text)
+            return secrets or Refusal(f"{problem.text}. {problem.fix}", harmless=bare)
+        return self._secrets(key, text)
+
+    def _secrets(self, key: str, text: bytes) -> Refusal | None:
+        if key in self._allowed:
+            return None
+        found = self._find_secrets(text.decode("utf-8", "replace"))
+        if not found:
+            return None
+        kinds = ", ".join(sorted(found))
+        return Refusal(
+            f"it looks as if it held a secret ({kinds}). Take it out, or say that it may go: "
+            f"memplane persona push {key} --allow-secrets"
+        )

@@ -1,0 +1,257 @@
+"""The upkeep of MEMORY.md: links are added, follow a renamed file, and make room (pure).
+
+The index is written by agents and by people. Every line that is not changed on purpose keeps its
+bytes, whatever they are, and what does not fit moves to a document of its own: an agent reads no
+more than the first lines, so what stands below them would be lost without anybody noticing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import unquote
+
+from memplane.persona.document import Document, render
+from memplane.persona.kinds import PART, fits, kind_of
+from memplane.persona.naming import slug_of
+from memplane.persona.templates import headed, one_line
+
+MOST_LINES: Final = 200
+MOST_BYTES: Final = 25_000
+"""What Claude Code loads of the index: so many lines or bytes, whichever comes first."""
+
+_MORE: Final = "more of this index"
+_MOST_PARTS: Final = 50
+"""An index that needs more was not written by anybody who wants it read."""
+# Bounded and without a way back, so that a hostile line takes no more time than any other.
+_LINK: Final = re.compile(
+    r"\[(?P<title>(?:\\.|[^\[\]\\]){0,200}+)\]\((?P<target><[^<>]{0,1100}+>|[^()\s]{0,1100}+)\)"
+)
+_ITEM: Final = re.compile(r"[ \t]*[-*+][ \t]+\[")
+_NO_PARTS: Final[Mapping[str, bytes]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link to a document: where it leads, what it is called, and what is said about it."""
+
+    key: str
+    title: str
+    hook: str
+    line: int
+    """Which line it is on; the first is 0."""
+
+
+def is_part(key: str) -> bool:
+    """Say whether a document holds what did not fit into the index."""
+    return fits(PART, key)
+
+
+def fits_in(index: bytes) -> bool:
+    """Say whether all of the index is loaded."""
+    return len(index) <= MOST_BYTES and len(_lines(index)) <= MOST_LINES
+
+
+def links(index: bytes) -> tuple[Link, ...]:
+    """Return the links to documents, in order; those to elsewhere are none."""
+    return tuple(
+        one for number, line in enumerate(_lines(index)) for one in _links_on(line, number)
+    )
+
+
+def with_link(index: bytes, key: str, title: str, hook: str) -> bytes:
+    """Return the index with a line for a document, next to others of its kind.
+
+    A document that is linked already keeps the words that somebody chose for it.
+    """
+    if any(one.key == key for one in links(index)):
+        return index
+    lines, eol = _lines(index), _eol(index)
+    line = _entry(key, one_line(title), one_line(hook)) + eol
+    place = _place_for(key, links(index), lines)
+    return _joined([*_ended(lines[:place], eol), line, *lines[place:]])
+
+
+def with_moved_link(index: bytes, old: str, new: str) -> bytes:
+    """Return the index with every link to a document leading to where it is now."""
+
+    def moved(found: re.Match[str]) -> str:
+        if _key_in(found["target"]) != old:
+            return found[0]
+        _, _, anchor = found["target"].strip("<>").partition("#")
+        return f"[{found['title']}]({new}{anchor and '#'}{anchor})"
+
+    return _joined([_LINK.sub(moved, line) for line in _lines(index)])
+
+
+def split_overflow(
+    index: bytes, *, parts: Mapping[str, bytes] = _NO_PARTS
+) -> tuple[bytes, dict[str, bytes]]:
+    """Return the index so that all of it is loaded, and the documents that hold the rest.
+
+    Whole groups below a `##` move, the largest first and of equals the last; when that is not
+    enough, the links before them too, kind by kind. Each group leaves one link behind. `parts`
+    are the documents that already hold some: a group that comes to one is added to it.
+
+    An index that fits, that is no text, or that cannot be made to fit stays as it is.
+    """
+    lines = _lines(index)
+    groups = [] if fits_in(index) or not _is_text(index) else _groups_to_move(lines)
+    moved: dict[str, bytes] = {}
+    for group in groups:
+        taken = [lines[number] for number in group.lines]
+        existing = moved.get(group.key, parts.get(group.key))
+        moved[group.key] = _part(existing, group.title, taken)
+    return (_with_pointers(lines, groups) if groups else index), moved
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Lines that belong together, by their numbers."""
+
+    title: str
+    lines: tuple[int, ...]
+    size: int
+
+    @property
+    def key(self) -> str:
+        """Where they move to."""
+        return PART.file.replace("*", slug_of(self.title).strip("_") or "more")
+
+
+def _groups_to_move(lines: Sequence[str]) -> list[_Group]:
+    """Return as few groups as are enough, none when nothing is."""
+    head = _end_of_head(lines)
+    candidates = [*_by_size(_sections(lines)), *_by_size(_links_by_kind(lines[:head]))]
+    for count in range(1, min(len(candidates), _MOST_PARTS) + 1):
+        if fits_in(_with_pointers(lines, candidates[:count])):
+            return candidates[:count]
+    return []
+
+
+def _by_size(groups: Iterator[_Group]) -> list[_Group]:
+    return sorted(groups, key=lambda group: (group.size, group.lines), reverse=True)
+
+
+def _sections(lines: Sequence[str]) -> Iterator[_Group]:
+    starts = [number for number, line in enumerate(lines) if _is_group(line)]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=False):
+        yield _group(lines[start].strip(" \t\r\n#"), range(start, end), lines)
+
+
+def _links_by_kind(lines: Sequence[str]) -> Iterator[_Group]:
+    kinds: dict[str, list[int]] = {}
+    for number, line in enumerate(lines):
+        first = next(_links_on(line, number), None)
+        if first and _ITEM.match(line) and not is_part(first.key):
+            item = range(number, _end_of_item(lines, number))
+            kinds.setdefault(kind_of(first.key, None).name, []).extend(item)
+    for name, numbers in kinds.items():
+        yield _group(name, numbers, lines)
+
+
+def _group(title: str, numbers: Sequence[int], lines: Sequence[str]) -> _Group:
+    size = sum(len(lines[number].encode()) for number in numbers)
+    return _Group(one_line(title), tuple(numbers), size)
+
+
+def _part(existing: bytes | None, title: str, lines: Sequence[str]) -> bytes:
+    text = "".join(lines)
+    if existing is None:
+        document = headed(
+            Document(body=_eol(text.encode()) + text),
+            name=f"Index: {title}",
+            description=f"What the index holds about {title}",
+            type_name=PART.name,
+        )
+        return render(document)
+    there = {line.strip() for line in _lines(existing)}
+    new = [line for line in lines if line.strip() and line.strip() not in there]
+    return _joined([*_ended(_lines(existing), _eol(existing)), *new])
+
+
+def _with_pointers(lines: Sequence[str], groups: Sequence[_Group]) -> bytes:
+    """Return the index without the groups, and with one link for each place they went to."""
+    gone = {number for group in groups for number in group.lines}
+    left = [line for number, line in enumerate(lines) if number not in gone]
+    head = _end_of_head(left)
+    linked = {one.key: one.line for one in links(_joined(left))}
+    titles = {group.key: group.title for group in groups if group.key not in linked}
+    eol = _eol(_joined(lines))
+    pointers = [_entry(key, titles[key], _MORE) + eol for key in sorted(titles)]
+    earlier = [line for key, line in linked.items() if is_part(key) and line < head]
+    place = max(earlier) + 1 if earlier else head
+    gap = [eol] if pointers and not earlier and head < len(left) else []
+    return _joined([*_ended(left[:place], eol), *pointers, *gap, *left[place:]])
+
+
+def _end_of_head(lines: Sequence[str]) -> int:
+    return next((number for number, line in enumerate(lines) if _is_group(line)), len(lines))
+
+
+def _is_group(line: str) -> bool:
+    return line.startswith(("## ", "##\t"))
+
+
+def _place_for(key: str, found: Sequence[Link], lines: Sequence[str]) -> int:
+    """Return before which line a new link goes: behind the last of its kind, else of all."""
+    kind = kind_of(key, None)
+    alike = [one.line for one in found if kind_of(one.key, None) is kind]
+    behind = alike or [one.line for one in found]
+    return _end_of_item(lines, behind[-1]) if behind else len(lines)
+
+
+def _end_of_item(lines: Sequence[str], number: int) -> int:
+    """Return where an item ends, with the indented lines that belong to it."""
+    number += 1
+    while number < len(lines) and lines[number][:1] in {" ", "\t"} and lines[number].strip():
+        number += 1
+    return number
+
+
+def _links_on(line: str, number: int) -> Iterator[Link]:
+    leading = [(found, _key_in(found["target"])) for found in _LINK.finditer(line)]
+    for place, (found, key) in enumerate((found, key) for found, key in leading if key):
+        # What is said behind several links is said about the first.
+        hook = "" if place else line[found.end() :].strip().lstrip(" —-:")
+        yield Link(key, found["title"], hook, number)
+
+
+def _key_in(target: str) -> str | None:
+    """Return the key of the document that a link leads to; None when it leads elsewhere."""
+    path = unquote(target.strip("<>").partition("#")[0]).removeprefix("./")
+    return path if path.endswith(".md") and ":" not in path and path[:1] != "/" else None
+
+
+def _entry(key: str, title: str, hook: str) -> str:
+    escaped = re.sub(r"([\\\[\]])", r"\\\1", title)
+    return f"- [{escaped}]({key})" + (f" — {hook}" if hook else "")
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _lines(data: bytes) -> list[str]:
+    """Split where a line feed is and nowhere else; what is not UTF-8 comes back as it was."""
+    return re.findall(r"[^\n]*\n|[^\n]+", data.decode(errors="surrogateescape"))
+
+
+def _joined(lines: Sequence[str]) -> bytes:
+    return "".join(lines).encode(errors="surrogateescape")
+
+
+def _ended(lines: Sequence[str], eol: str) -> list[str]:
+    """Return the lines, the last of which has an end."""
+    return [line if line.endswith("\n") else line + eol for line in lines]
+
+
+def _eol(data: bytes) -> str:
+    return "\r\n" if 2 * data.count(b"\r\n") > data.count(b"\n") else "\n"

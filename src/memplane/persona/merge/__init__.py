@@ -1,0 +1,194 @@
+"""Two versions of a document become one, by the rules of its family (pure).
+
+All machines must come to the same text, in whatever order they meet. So a merge does not ask which
+side is ours, a merged text is not changed when it meets a side that it was made from, and where
+something has to give way it is handed back to be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from memplane.persona.document import (
+    Document,
+    meaning_of,
+    parse,
+    render,
+    with_plain_lines,
+    with_value,
+)
+from memplane.persona.kinds import Family
+from memplane.persona.merge.contest import Contest, Versions
+from memplane.persona.merge.dated import merge_calibration, merge_drafts
+from memplane.persona.merge.facts import merge_facts
+from memplane.persona.merge.frontmatter import merge_frontmatter
+from memplane.persona.merge.index import merge_index, without_links
+from memplane.persona.merge.people import merge_people
+from memplane.persona.merge.rollup import merge_rollup
+from memplane.persona.merge.sections import merge_sections
+from memplane.persona.merge.sessions import merge_sessions
+from memplane.persona.merge.states import (
+    merge_callbacks,
+    merge_carry_forward,
+    merge_commitments,
+)
+from memplane.persona.merge.threads import merge_threads
+from memplane.persona.newer import (
+    LONG_AGO,
+    Side,
+    Version,
+    newer_first,
+    read_instant,
+    read_version,
+)
+
+__all__ = ["Merged", "Side", "merge"]
+
+BodyMerge: TypeAlias = Callable[[Versions, Contest], str]
+
+BODIES: Final[Mapping[Family, BodyMerge]] = {
+    Family.INDEX: merge_index,
+    Family.FACT: merge_facts,
+    Family.SESSIONS: merge_sessions,
+    Family.CALIBRATION: merge_calibration,
+    Family.DRAFTS: merge_drafts,
+    Family.SECTIONS: merge_sections,
+    Family.COMMITMENTS: merge_commitments,
+    Family.CALLBACKS: merge_callbacks,
+    Family.CARRY_FORWARD: merge_carry_forward,
+    Family.PEOPLE: merge_people,
+    Family.THREADS: merge_threads,
+    Family.ROLLUP: merge_rollup,
+}
+"""How bodies are merged. What is opaque has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What two versions became. `lost` is a version that is not all in it, to be kept aside."""
+
+    data: bytes
+    lost: bytes | None = None
+
+
+def merge(
+    family: Family,
+    base: bytes | None,
+    ours: Side,
+    theirs: Side,
+    *,
+    gone: frozenset[str] = frozenset(),
+) -> Merged:
+    """Merge two versions of a document over the last one that both knew.
+
+    Without a base they never met. Links of the index to documents that are `gone` are dropped.
+    """
+    if family is Family.INDEX and gone:
+        base = without_links(base, gone) if base is not None else None
+        ours, theirs = (
+            replace(side, data=without_links(side.data, gone)) for side in (ours, theirs)
+        )
+    known = None if base is None else read_version(Side(base))
+    sides = read_version(ours), read_version(theirs)
+    merged = _merge(family, known, *sides)
+    changed = max(ours.changed, theirs.changed, key=lambda text: read_instant(text) or LONG_AGO)
+    again = read_version(Side(merged.data, changed))
+    if all(_merge(family, known, again, side).data == merged.data for side in sides):
+        return merged
+    # Two machines would pass such a text to and fro. It takes odd Markdown to get here.
+    return _whole(known, *sides)
+
+
+def _merge(family: Family, base: Version | None, ours: Version, theirs: Version) -> Merged:
+    unchanged = _without_conflict(base, ours, theirs)
+    if unchanged is not None:
+        return Merged(unchanged.side.data)
+    body_merge = BODIES.get(family)
+    if body_merge is None or _cannot_join(family, base, ours, theirs):
+        return _whole(base, ours, theirs)
+    newer, older = newer_first(ours, theirs)
+    merged, contest = _joined(body_merge, base, newer, older)
+    if contest.should_turn():
+        newer, older = older, newer
+        merged, contest = _joined(body_merge, base, newer, older)
+    loser = older if contest.older_lost else newer if contest.newer_lost else None
+    return Merged(merged, loser.side.data if loser else None)
+
+
+def _without_conflict(base: Version | None, ours: Version, theirs: Version) -> Version | None:
+    """Return the version that holds all there is; None when neither does."""
+    before = base and base.side.data
+    if ours.side.data in {theirs.side.data, before}:
+        return theirs
+    if theirs.side.data == before:
+        return ours
+    meant = base and meaning_of(base.document)
+    mine, other = meaning_of(ours.document), meaning_of(theirs.document)
+    if mine == other:
+        return newer_first(ours, theirs)[0]
+    if mine == meant:
+        return theirs
+    return ours if other == meant else None
+
+
+def _cannot_join(family: Family, base: Version | None, ours: Version, theirs: Version) -> bool:
+    """Say whether one of the two has to be taken as it is."""
+    documents = ours.document, theirs.document
+    if any(one.opaque is not None for one in documents):
+        return True
+    is_one_empty = len({_is_empty(one) for one in documents}) > 1
+    return base is None and (family is Family.FACT or is_one_empty)
+
+
+def _whole(base: Version | None, ours: Version, theirs: Version) -> Merged:
+    """Keep the newer version whole. Of two that never met, an empty one is never the newer."""
+    newer, older = newer_first(ours, theirs)
+    if base is None and _is_empty(newer.document) and not _is_empty(older.document):
+        newer, older = older, newer
+    return Merged(newer.side.data, older.side.data if older.side.data.strip() else None)
+
+
+def _joined(
+    body_merge: BodyMerge, base: Version | None, newer: Version, older: Version
+) -> tuple[bytes, Contest]:
+    """Merge frontmatter and body with plain line endings, then set the text as it was set."""
+    known = base.document if base and base.document.opaque is None else None
+    versions = Versions(
+        known and with_plain_lines(known),
+        with_plain_lines(newer.document),
+        with_plain_lines(older.document),
+    )
+    contest = Contest(tied=newer.instant == older.instant)
+    fields = merge_frontmatter(versions, contest)
+    fence = "---\n" if fields or (versions.newer.opening and versions.older.opening) else ""
+    body = body_merge(versions, contest)
+    document = Document(opening=fence, fields=fields, closing=fence, body=body)
+    text = render(_stamped(document, newer, older)).decode()
+    settings = _setting(newer.document), _setting(older.document)
+    setting = contest.three_way(_setting(known) if known else None, *settings, losing=False)
+    bom, eol = setting.split(" ")
+    return (bom + text.replace("\n", eol)).encode(), contest
+
+
+def _stamped(document: Document, newer: Version, older: Version) -> Document:
+    """Return the document with the later of both `modified`, when there is any."""
+    if newer.document.modified is None and older.document.modified is None:
+        return document
+    document = parse(render(document))
+    written = read_instant(document.modified)
+    if document.modified is None or (written and written >= newer.instant):
+        return document
+    said = newer.document.modified or ""
+    stamp = said if read_instant(said) else newer.side.changed
+    return with_value(document, "modified", stamp)
+
+
+def _setting(document: Document) -> str:
+    """Return how a text is set: its byte order mark and its line ending."""
+    return f"{document.bom} {document.eol}"
+
+
+def _is_empty(document: Document) -> bool:
+    return not (document.opaque or document.body.strip())

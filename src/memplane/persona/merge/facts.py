@@ -1,0 +1,12 @@
+"""Facts: prose, merged line by line (pure)."""
+
+from __future__ import annotations
+
+from memplane.persona.merge.contest import Contest, Versions
+from memplane.persona.merge.lines import merge_lines
+
+
+def merge_facts(versions: Versions, contest: Contest) -> str:
+    """Merge prose. Where both sides changed the same lines, those of the newer one stay."""
+    base = versions.base.body if versions.base else ""
+    return merge_lines(base, versions.newer.body, versions.older.body, contest)

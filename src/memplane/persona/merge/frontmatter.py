@@ -1,0 +1,166 @@
+"""Frontmatter, key by key, with every line as it was written (pure).
+
+What only one side changed is taken from it, unknown keys included. Lists are sets: what was added
+on either side is there, what was removed on either side is not. Of two values the newer stays.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memplane.persona.document import STAMPS, Document, Field, Value, parse, scalar, unstamped
+from memplane.persona.merge.contest import Contest, Versions
+from memplane.persona.merge.order import in_order
+
+_ITEM: Final = re.compile(r"(?P<dash>[ ]*-[ ]+)(?P<token>\S(?:.*\S)?)[ ]*")
+
+
+def merge_frontmatter(versions: Versions, contest: Contest) -> tuple[Field, ...]:
+    """Return the keys that both versions have together."""
+    base, newer, older = versions.base or Document(), versions.newer, versions.older
+    keys = (_Keys(one.fields, one.values) for one in (base, newer, older))
+    merged = _Level(contest, *keys).merged()
+    if merged in (newer.fields, older.fields) or newer.flaw or older.flaw:
+        return merged
+    if _is_flawed(merged):
+        # Each side is sound, and together they are not: they set the same keys differently.
+        contest.decide(_written(newer.fields), _written(older.fields))
+        return newer.fields
+    return merged
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """The keys of one level in one version, and what they mean."""
+
+    fields: Sequence[Field]
+    values: Value | None
+
+    def below(self, key: str) -> _Keys:
+        nested = next((one.fields for one in self.fields if one.key == key), ())
+        return _Keys(nested, self.value(key))
+
+    def value(self, key: str) -> Value | None:
+        return self.values.get(key) if isinstance(self.values, Mapping) else None
+
+    def texts(self, key: str) -> tuple[str, ...] | None:
+        """Return a list of texts; None when the value is something else."""
+        value = self.value(key)
+        if not isinstance(value, tuple):
+            return None
+        texts = tuple(one for one in value if isinstance(one, str))
+        return texts if len(texts) == len(value) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """The keys of one level in the three versions."""
+
+    contest: Contest
+    base: _Keys
+    newer: _Keys
+    older: _Keys
+
+    def merged(self) -> tuple[Field, ...]:
+        # A stamp is never taken for removed: whoever has one, the result has one.
+        known = _keyed(unstamped(self.base.fields))
+        ours, theirs = _keyed(self.newer.fields), _keyed(self.older.fields)
+        alive: dict[str, Field] = {}
+        for key in ours.keys() | theirs.keys():
+            mine, other = ours.get(key), theirs.get(key)
+            if mine and other:
+                alive[key] = self._both(known.get(key), mine, other)
+            elif (one := mine or other) and _is_new(known.get(key), one):
+                alive[key] = one
+        order = in_order(list(ours), list(theirs), alive, tied=self.contest.tied)
+        return tuple(alive[key] for key in order)
+
+    def _both(self, base: Field | None, newer: Field, older: Field) -> Field:
+        if newer.fields and older.fields:
+            known = base.text if base else None
+            text = self.contest.three_way(known, newer.text, older.text, losing=False)
+            return Field(newer.key, text, self._below(newer.key).merged())
+        before, ours, theirs = (one.written() if one else None for one in (base, newer, older))
+        if ours in {theirs, before}:
+            return older
+        return newer if theirs == before else self._chosen(newer, older)
+
+    def _below(self, key: str) -> _Level:
+        below = (one.below(key) for one in (self.base, self.newer, self.older))
+        return _Level(self.contest, *below)
+
+    def _chosen(self, newer: Field, older: Field) -> Field:
+        """Choose when both sides changed a value."""
+        ours, theirs = self.newer.texts(newer.key), self.older.texts(newer.key)
+        if ours is None or theirs is None:
+            losing = newer.key not in STAMPS
+            self.contest.decide(newer.written(), older.written(), losing=losing)
+            return newer
+        gone = set(self.base.texts(newer.key) or ()) - (set(ours) & set(theirs))
+        alive = {*ours, *theirs} - gone
+        order = in_order(_once(ours), _once(theirs), alive, tied=self.contest.tied)
+        for field, texts in ((newer, ours), (older, theirs)):
+            if order == list(texts):
+                return field
+        return _listing(newer, older, order)
+
+
+def _listing(newer: Field, older: Field, texts: Sequence[str]) -> Field:
+    """Write a list the way that the newer side does, or the one that has something in it."""
+    tokens = {**_tokens(older), **_tokens(newer)}
+    style = newer if _tokens(newer) or "[" in newer.text else older
+    head, *lines = style.text.removesuffix("\n").split("\n")
+    if not _tokens(style):
+        listed = ", ".join(_flow_scalar(text) for text in texts)
+        return Field(newer.key, f"{head.partition(':')[0]}: [{listed}]\n")
+    found = _ITEM.match(lines[0])
+    dash = found["dash"] if found else "  - "
+    items = (f"{dash}{tokens.get(text, scalar(text))}\n" for text in texts)
+    return Field(newer.key, "".join((f"{head}\n", *items)))
+
+
+def _tokens(field: Field) -> dict[str, str]:
+    """Return how each text of a list with one item on a line is written."""
+    found = [_ITEM.fullmatch(line) for line in field.text.removesuffix("\n").split("\n")[1:]]
+    written = [one["token"] for one in found if one]
+    read = parse(f"---\n{field.text}---\n".encode()).value(field.key)
+    if len(written) < len(found) or not isinstance(read, tuple) or len(read) != len(written):
+        return {}
+    return {
+        text: token for text, token in zip(read, written, strict=True) if isinstance(text, str)
+    }
+
+
+def _flow_scalar(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False) if ":" in text else scalar(text)
+
+
+def _keyed(fields: Iterable[Field]) -> dict[str, Field]:
+    """Give every key a place of its own, also one that is written twice."""
+    keyed: dict[str, Field] = {}
+    for one in fields:
+        key = one.key
+        while key in keyed:
+            key += "\n"
+        keyed[key] = one
+    return keyed
+
+
+def _is_new(base: Field | None, field: Field) -> bool:
+    return base is None or _written(unstamped([base])) != _written(unstamped([field]))
+
+
+def _is_flawed(fields: Sequence[Field]) -> bool:
+    return parse(f"---\n{_written(fields)}---\n".encode()).flaw is not None
+
+
+def _written(fields: Iterable[Field]) -> str:
+    return "".join(one.written() for one in fields)
+
+
+def _once(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))

@@ -1,0 +1,72 @@
+"""Session digests: one block for each session, ordered by their start (pure).
+
+A block is a section that names its session, in a comment or in its heading:
+`## 09:15 <!-- session: 7f3a…, start: 2026-07-30T09:15:00Z -->`, or `## Session 7f3a… 09:15`.
+Digests that keep arcs, notes and threads on top have such sections one level deeper. Sections that
+name no session are merged bullet by bullet.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from memplane.persona.merge.contest import Contest, Versions
+from memplane.persona.merge.order import sorted_in_place
+from memplane.persona.merge.outline import Grammar, Section, mapped, read_outline
+from memplane.persona.merge.sections import body_of, merge_outlines, outlines_of
+
+_NOTED: Final = re.compile(r"<!--\s*session:\s*([\w.-]+)")
+_HEADED: Final = re.compile(r"\W*session:?\s+[`(\[]?(?=[\w-]*\d)([\w-]{4,64})\b", re.IGNORECASE)
+_UUID: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
+_START: Final = re.compile(r"start:\s*([\w:.+-]+)")
+_TIME: Final = re.compile(r"(\d{4}-\d{2}-\d{2}(?=[T ]))?[T ]?(\d{2}:\d{2})")
+_TIME_OF_DAY: Final = len("09:15")
+_HEAD: Final = 500
+"""How much of a block is looked at for its start."""
+
+
+def merge_sessions(versions: Versions, contest: Contest) -> str:
+    """Merge digests of one day. Of two texts about one session the newer stays."""
+    merged = merge_outlines(outlines_of(versions, _read), contest)
+    return body_of(mapped(merged, _in_time), versions, contest)
+
+
+def _read(body: str) -> Section:
+    return read_outline(body, Grammar(name_whole=_name))
+
+
+def _name(section: Section) -> str | None:
+    first = section.blocks[0].text if section.blocks else ""
+    heading = section.heading
+    found = (
+        _NOTED.search(heading)
+        or (_NOTED.match(first) if first.startswith("<!--") else None)
+        or _HEADED.match(heading)
+    )
+    if found:
+        return f"session {found[1].casefold()}"
+    named = _UUID.search(heading)
+    return f"session {named[0].casefold()}" if named else None
+
+
+def _in_time(section: Section) -> Section:
+    # A time of day compares with nothing but a time of day.
+    starts = [_start(child) for child in section.children]
+    is_full = all(len(start) > _TIME_OF_DAY for start in starts if start)
+
+    def rank(child: Section) -> str:
+        return _start(child) if is_full else _start(child)[-_TIME_OF_DAY:]
+
+    return replace(section, children=tuple(sorted_in_place(section.children, rank)))
+
+
+def _start(section: Section) -> str:
+    """Return when a session began, to the minute; empty when its block does not say."""
+    if not section.is_whole:
+        return ""
+    noted = _START.search(section.heading[:_HEAD])
+    told = noted[1] if noted else section.heading[:_HEAD].partition("\n")[0]
+    found = _TIME.search(told)
+    return f"{found[1] or ''}{found[2]}" if found else ""

@@ -1,0 +1,125 @@
+"""Commitments, things to carry forward, and running jokes: items with a state (pure).
+
+An item's state is the section that it stands in. It is known by its id, its title or its words,
+and keeps that name when it moves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from memplane.persona.merge.contest import Contest, Versions
+from memplane.persona.merge.moves import Agreement, Placed, place_of, settle, text_of
+from memplane.persona.merge.outline import Grammar, normalised, read_outline
+from memplane.persona.merge.sections import Known, body_of, merge_outlines, outlines_of
+
+_ID: Final = re.compile(r"<!--\s*id:\s*([\w.-]+)\s*-->")
+_TITLE: Final = re.compile(r"[^*]{0,20}\*\*(.+?)\*\*")
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_BOX: Final = re.compile(r"\[[ xX]\]")
+_TAIL: Final = 120
+"""How far from its end an item may say that it is done."""
+_SETTLED: Final = re.compile(
+    r"\s*[(\[\u2013—-]+\s*(?:consumed|done|delivered|handled|mentioned|dropped)\b[^()\[\]]{0,80}[)\]]?$"
+)
+
+
+def merge_commitments(versions: Versions, contest: Contest) -> str:
+    """Merge promises by their id. What was delivered on one side is delivered."""
+    return _merge(versions, contest, _commitment, _by_rank("delivered"))
+
+
+def merge_carry_forward(versions: Versions, contest: Contest) -> str:
+    """Merge what must not be forgotten by its words. What was consumed on one side is consumed."""
+    return _merge(versions, contest, _words, _by_rank("consumed"))
+
+
+def merge_callbacks(versions: Versions, contest: Contest) -> str:
+    """Merge running jokes by their title. The one that was referred to last is how it stands."""
+    return _merge(versions, contest, _title, _by_last_reference)
+
+
+def _merge(
+    versions: Versions,
+    contest: Contest,
+    name_item: Callable[[str], str | None],
+    agree: Agreement,
+) -> str:
+    grammar = Grammar(name_item=name_item)
+    outlines = outlines_of(versions, lambda body: read_outline(body, grammar))
+    merged = merge_outlines(settle(outlines, contest, agree), contest)
+    return body_of(merged, versions, contest)
+
+
+def _commitment(text: str) -> str:
+    found = _ID.search(text)
+    return f"id {found[1].casefold()}" if found else _words(text)
+
+
+def _words(text: str) -> str:
+    """Return the words of an item, without what is added when it is done."""
+    words = _ID.sub("", normalised(text).replace("~~", "")).strip()
+    return words[:-_TAIL] + _SETTLED.sub("", words[-_TAIL:])
+
+
+def _title(text: str) -> str | None:
+    found = _TITLE.search(text.partition("\n")[0])
+    return normalised(found[1]).rstrip(".:") if found else None
+
+
+def _by_rank(final: str) -> Agreement:
+    """Let the state that is called so beat every other; beside that, changes count."""
+
+    def agree(known: Known | None, newer: Placed, older: Placed, contest: Contest) -> Placed:
+        ranks = newer.section.startswith(final), older.section.startswith(final)
+        if ranks[0] == ranks[1]:
+            at = place_of(known, newer, older, contest)
+            return Placed(text_of(known, newer, older, contest), at, "")
+        lead, other = (newer, older) if ranks[0] else (older, newer)
+        at = other.at if known and known.at == lead.at else lead.at
+        if known and _words(known.text) == _words(lead.text) != _words(other.text):
+            return Placed(_boxed(other.text, lead.text), at, "")
+        if _words(other.text) not in {_words(lead.text), _words(known.text) if known else None}:
+            contest.lose(newer=lead is older)
+        return Placed(lead.text, at, "")
+
+    return agree
+
+
+def _by_last_reference(
+    known: Known | None, newer: Placed, older: Placed, contest: Contest
+) -> Placed:
+    if known and not _is_edited(known, newer) and newer.at == known.at:
+        return older
+    if known and not _is_edited(known, older) and older.at == known.at:
+        return newer
+    losing = _undated(newer) != _undated(older)
+    dates = _last_date(newer), _last_date(older)
+    if dates[0] == dates[1]:
+        texts = [f"{one.at}\n{one.text}" for one in (newer, older)]
+        contest.decide(*texts, losing=losing)
+        return newer
+    lead = newer if dates[0] > dates[1] else older
+    if losing:
+        contest.lose(newer=lead is older)
+    return lead
+
+
+def _boxed(text: str, like: str) -> str:
+    """Return an item's text, checked off as another one is."""
+    box = _BOX.search(like)
+    return _BOX.sub(box[0], text, count=1) if box else text
+
+
+def _is_edited(known: Known | None, item: Placed) -> bool:
+    return known is None or known.text != item.text
+
+
+def _last_date(item: Placed) -> str:
+    return max(_DATE.findall(item.text), default="")
+
+
+def _undated(item: Placed) -> str:
+    return normalised(_DATE.sub("", item.text))

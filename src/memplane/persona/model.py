@@ -1,0 +1,98 @@
+"""What sync remembers of one document (pure).
+
+A text is the document's bytes, or None for a document that was deleted. That a document was never
+there is said by the absence of a `Base` or of a `Remote`, not by None.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from memplane.objects.lineage import Lineage
+
+Text: TypeAlias = bytes | None
+
+NO_LINEAGE: Final = Lineage()
+
+
+def sha256_of(text: bytes) -> str:
+    """Return what tells this text from all others."""
+    return hashlib.sha256(text).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What this machine and the container last had in common.
+
+    `etag` is the version of the container's object when that object holds just this text; None
+    when it holds more than this text, or when that is not known.
+    """
+
+    text: Text
+    etag: str | None = None
+    lineage: Lineage = NO_LINEAGE
+    changed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A put that may have landed: its number, the local text it told, and what it expected."""
+
+    seq: int
+    text: Text
+    expected: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A change of the local file that may have happened; `name` is the evidence.
+
+    While a new text is staged under that name the file has not been replaced; once the file lies
+    there discarded, it has been deleted.
+    """
+
+    name: str
+    text: Text
+    etag: str
+    lineage: Lineage
+    changed: str
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that is remembered of one document.
+
+    `adopted` is the local text that was found when this machine's memory of earlier syncs was
+    gone: what of it the container lacks may have been deleted elsewhere.
+    """
+
+    base: Base | None = None
+    pending: tuple[Intent, ...] = ()
+    apply: Apply | None = None
+    adopted: bytes | None = None
+
+
+NEW: Final = State()
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """The container's object: a text or a tombstone, its version, and whose writes are in it."""
+
+    text: Text
+    etag: str
+    lineage: Lineage = NO_LINEAGE
+    changed: str = ""
+    covers: str = ""
+    """Of a tombstone: the SHA-256 of the text that was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """One text made of two, and a text that could not go into it and must be kept aside."""
+
+    text: Text
+    lost: bytes | None = None
+    changed: str = ""

@@ -1,0 +1,118 @@
+"""Folders and files of documents, held open while they are worked with; no link is followed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from memplane.errors import BackendUnavailable, InvalidKey, TooLarge
+from memplane.objects.files import open_folder, read_file
+
+LARGEST: Final = 5 * 1024 * 1024
+"""No document is larger, whatever the settings say."""
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+@contextmanager
+def opened_root(root: Path) -> Generator[int]:
+    """Hold a root open: as long as it is in use, its disk cannot be unmounted.
+
+    Raises:
+        BackendUnavailable: It is not there, so nothing is known of what lies in it.
+    """
+    try:
+        folder = os.open(root, _FOLDER)
+    except FileNotFoundError as error:
+        raise BackendUnavailable(
+            f"the folder {root} is not there; is its disk mounted?"
+        ) from error
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def folder_at(root: Path, parts: tuple[str, ...]) -> Generator[int | None]:
+    """Hold a folder below a root open; None when there is no such folder."""
+    try:
+        folder = open_folder(root, parts, create=False)
+    except (FileNotFoundError, NotADirectoryError):
+        folder = None
+    try:
+        yield folder
+    finally:
+        if folder is not None:
+            os.close(folder)
+
+
+@contextmanager
+def folder_made(root: Path, parts: tuple[str, ...]) -> Generator[int]:
+    """Hold a folder below a root open; it is made when it is not there."""
+    folder = open_folder(root, parts, create=True)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def document_at(folder: int, leaf: str, key: str) -> Generator[BinaryIO | None]:
+    """Hold a document open; None when there is none.
+
+    Raises:
+        InvalidKey: What is there cannot be a document.
+        TooLarge: No document is so large.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(leaf, flags, dir_fd=folder)
+    except FileNotFoundError:
+        yield None
+        return
+    with os.fdopen(descriptor, "rb") as document:
+        status = os.fstat(descriptor)
+        if reason := objection_to_file(status):
+            raise InvalidKey(reason, key=key)
+        if status.st_size > LARGEST:
+            raise TooLarge(f"{status.st_size} bytes are more than {LARGEST}", key=key)
+        yield document
+
+
+def objection_to_file(status: os.stat_result) -> str | None:
+    """Say why a file cannot be a document, whatever it is called; None when it can."""
+    if not stat.S_ISREG(status.st_mode):
+        return "it is not a file but a folder, a pipe, a socket or a device"
+    if status.st_nlink > 1:
+        return "it has a second name (a hard link), which may lie anywhere"
+    return None
+
+
+def bytes_at(folder: int, leaf: str, key: str) -> bytes | None:
+    """Read a document; None when there is none."""
+    with document_at(folder, leaf, key) as document:
+        return None if document is None else document.read()
+
+
+def read_if_there(folder: int, name: str) -> bytes | None:
+    """Read a file of ours; None when there is none, or something else has its name."""
+    status = status_of(folder, name)
+    if status is None or not stat.S_ISREG(status.st_mode):
+        return None
+    try:
+        return read_file(folder, name)[0]
+    except FileNotFoundError:
+        return None
+
+
+def status_of(folder: int, name: str) -> os.stat_result | None:
+    """Look at what has a name, and not at what it links to; None when nothing has it."""
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None

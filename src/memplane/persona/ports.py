@@ -1,0 +1,126 @@
+"""The world of one document, as its steps see it: a file, an object, and what is remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from memplane.clock import Clock
+from memplane.errors import NotPublished
+from memplane.ids import new_id
+from memplane.objects.lineage import Lineage
+from memplane.persona.baseline import Baseline
+from memplane.persona.combining import combine
+from memplane.persona.container import Container, tombstone
+from memplane.persona.folder import Folder
+from memplane.persona.gate import Gate
+from memplane.persona.model import Apply, Base, Combined, Remote, State, Text, sha256_of
+
+
+class Places(Protocol):
+    """Where documents lie and are remembered."""
+
+    folder: Folder
+    baseline: Baseline
+    container: Container
+    gate: Gate
+    clock: Clock
+
+
+@dataclass(slots=True)
+class DocumentPorts:
+    """Keeps the steps' contract for one document.
+
+    `changed` is when the file was last changed, `gone` names documents that were deleted,
+    `moved_to` is this document's new name if it has one. `aside` collects the conflict copies.
+    """
+
+    places: Places
+    key: str
+    changed: str
+    gone: frozenset[str] = frozenset()
+    moved_to: str | None = None
+    aside: list[str] = field(default_factory=list[str])
+    _before: Text = None
+    _passed: str = ""
+
+    @property
+    def device(self) -> str:
+        return self.places.baseline.device
+
+    async def read_local(self) -> Text:
+        text = await asyncio.to_thread(self.places.folder.read, self.key)
+        if text is not None:
+            self._let_pass(text)
+        return text
+
+    def _let_pass(self, text: bytes) -> None:
+        """Stop a text that may not be published before it goes anywhere."""
+        content = sha256_of(text)
+        base = self.places.baseline.known(self.key).base
+        published = base is not None and base.text == text
+        if content == self._passed or published:
+            return
+        refusal = self.places.gate.refusal(self.key, text)
+        if refusal is not None:
+            raise NotPublished(refusal.reason, harmless=refusal.harmless)
+        self._passed = content
+
+    async def read_remote(self) -> Remote | None:
+        return await self.places.container.read(self.key)
+
+    async def put(self, text: Text, expected: str | None, lineage: Lineage, changed: str) -> str:
+        about = tombstone(
+            self._before,
+            device=self.device,
+            at=changed or self._now(),
+            moved_to=self.moved_to,
+        )
+        return await self.places.container.put(self.key, text, expected, lineage, about=about)
+
+    async def next_number(self) -> int:
+        return self.places.baseline.next_number()
+
+    async def keep(self, state: State) -> None:
+        await self.places.baseline.keep(self.key, state)
+
+    async def stage(self, text: bytes) -> str:
+        return await asyncio.to_thread(self.places.folder.stage, self.key, text)
+
+    async def is_staged(self, name: str) -> bool:
+        return await asyncio.to_thread(self.places.folder.is_staged, self.key, name)
+
+    async def swap(self, name: str, expected: Text) -> bool:
+        swapped = await asyncio.to_thread(self.places.folder.swap, self.key, name, expected)
+        if swapped is not None and swapped.typed is not None:
+            self.aside.append(str(swapped.typed))
+        return swapped is not None
+
+    async def new_name(self) -> str:
+        return new_id()
+
+    async def discard(self, name: str, expected: bytes) -> bool:
+        return await asyncio.to_thread(self.places.folder.discard, self.key, name, expected)
+
+    async def is_discarded(self, name: str) -> bool:
+        return await asyncio.to_thread(self.places.folder.is_discarded, self.key, name)
+
+    async def clear(self, apply: Apply) -> None:
+        folder = self.places.folder
+        clear = folder.bury if apply.text is None else folder.unstage
+        await asyncio.to_thread(clear, self.key, apply.name)
+
+    async def set_aside(self, text: bytes) -> None:
+        folder, now = self.places.folder, self.places.clock()
+        kept = await asyncio.to_thread(
+            lambda: folder.keep_copy(self.key, text, label="merge", now=now)
+        )
+        self.aside.append(str(kept))
+
+    def combine(self, base: Base | None, local: Text, remote: Remote) -> Combined:
+        self._before = base.text if base is not None else remote.text
+        return combine(self.key, base, local, remote, changed=self.changed, gone=self.gone)
+
+    def _now(self) -> str:
+        return self.places.clock().isoformat(timespec="milliseconds")

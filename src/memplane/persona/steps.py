@@ -1,0 +1,311 @@
+"""How one document is brought into step, whatever fails on the way.
+
+Three notes carry it. A put is noted before it is tried, with a number that the object's lineage
+will hold: so it is known later whether it landed. A change of the local file is noted before it
+is made, with the name of a staged file: so it is known later whether it was made. And absence is
+never evidence: only a tombstone deletes.
+
+There is no I/O here: everything goes through `Ports`, and so the simulator can stop the world at
+every step, a million times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, Protocol
+
+from memplane.errors import ConcurrencyError
+from memplane.objects.lineage import Lineage, Stamp
+from memplane.persona.model import (
+    NO_LINEAGE,
+    Apply,
+    Base,
+    Combined,
+    Intent,
+    Remote,
+    State,
+    Text,
+)
+
+ATTEMPTS: Final = 8
+
+
+class Ports(Protocol):
+    """What the steps need of the world, for one document."""
+
+    @property
+    def device(self) -> str:
+        """The name of this machine in lineages; a new one whenever its memory is new."""
+        ...
+
+    async def read_local(self) -> Text:
+        """Return the file's bytes; None only when it is known that there is no file."""
+        ...
+
+    async def read_remote(self) -> Remote | None:
+        """Return the object; None when the container says that there is none."""
+        ...
+
+    async def put(self, text: Text, expected: str | None, lineage: Lineage, changed: str) -> str:
+        """Write a text or a tombstone if the object is still the expected one; return its version.
+
+        Raises:
+            ConcurrencyError: It is another one, or exists already where none was expected.
+            BackendUnavailable: No answer. It may have landed, or may land later.
+        """
+        ...
+
+    async def next_number(self) -> int:
+        """Return a number greater than any that this device used."""
+        ...
+
+    async def keep(self, state: State) -> None:
+        """Remember this, durably."""
+        ...
+
+    async def stage(self, text: bytes) -> str:
+        """Put a text beside the file, durably; return its name."""
+        ...
+
+    async def is_staged(self, name: str) -> bool:
+        """Say whether the staged text is still there."""
+        ...
+
+    async def clear(self, apply: Apply) -> None:
+        """Clear what lies under the name of a change that was settled or given up."""
+        ...
+
+    async def swap(self, name: str, expected: Text) -> bool:
+        """Put the staged text in the file's place, if the file is still as expected."""
+        ...
+
+    async def new_name(self) -> str:
+        """Return a name for a file that will be discarded."""
+        ...
+
+    async def discard(self, name: str, expected: bytes) -> bool:
+        """Move the file away under that name, if it is still as expected."""
+        ...
+
+    async def is_discarded(self, name: str) -> bool:
+        """Say whether a file was moved away under that name."""
+        ...
+
+    async def set_aside(self, text: bytes) -> None:
+        """Keep a text that goes nowhere else, durably, for a person to look at."""
+        ...
+
+    def combine(self, base: Base | None, local: Text, remote: Remote) -> Combined:
+        """Merge what is here and what is there over what they had in common."""
+        ...
+
+
+class Outcome(Enum):
+    """What became of a document."""
+
+    SETTLED = "settled"
+    CONTESTED = "contested"
+    """Others wrote all the time. Nothing is lost; it is tried again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How it ended, what is remembered now, and whether the object and the file were changed."""
+
+    outcome: Outcome
+    state: State
+    pushed: bool = False
+    pulled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """What a recent listing, or the last sync, says of the object; None says that there is none.
+
+    It saves a read. When it is wrong, the put that follows finds out.
+    """
+
+    remote: Remote | None
+
+
+async def sync_document(ports: Ports, state: State, believed: Believed | None = None) -> Done:
+    """Bring the file and the object into step.
+
+    Raises:
+        BackendUnavailable: The container did not answer; what was noted settles it next time.
+    """
+    state = await _recovered(ports, state)
+    done = Done(Outcome.CONTESTED, state)
+    for _ in range(ATTEMPTS):
+        done, again = await _attempt(ports, done, believed)
+        if not again:
+            return replace(done, outcome=Outcome.SETTLED)
+        believed = None
+    return done
+
+
+async def _recovered(ports: Ports, state: State) -> State:
+    """Find out whether the last change of the file was made before we were stopped."""
+    apply = state.apply
+    if apply is None:
+        return state
+    if await _was_made(ports, apply):
+        state = State(Base(apply.text, apply.etag, apply.lineage, apply.changed))
+    else:
+        state = replace(state, apply=None)
+    # First the note, then the evidence it is judged by.
+    await ports.keep(state)
+    await ports.clear(apply)
+    return state
+
+
+async def _was_made(ports: Ports, apply: Apply) -> bool:
+    if apply.text is None:
+        return await ports.is_discarded(apply.name)
+    return not await ports.is_staged(apply.name)
+
+
+async def _attempt(ports: Ports, done: Done, believed: Believed | None) -> tuple[Done, bool]:
+    """Try once; say whether to try again because the file or the object changed meanwhile."""
+    local = await ports.read_local()
+    remote = believed.remote if believed else await ports.read_remote()
+    if remote is None and local is None:
+        return done, False  # absence is no evidence: what is remembered stays
+    done, combined = await _combined(ports, done, local, remote)
+    if remote is None or _must_be_put(done.state, combined, remote):
+        done, remote = await _put(ports, done, local, combined, over=remote)
+        if remote is None or await ports.read_local() != local:
+            return done, True
+    elif believed:
+        return done, False  # nothing was written that would prove the belief
+    return await _brought(ports, done, local, remote)
+
+
+def _must_be_put(state: State, combined: Combined, remote: Remote) -> bool:
+    """Say whether to write: there is something to tell, or an earlier put could still land.
+
+    Such a put lands only on the version that it expected. Writing the same text again makes a new
+    version, and whatever is still on its way comes too late.
+    """
+    return combined.text != remote.text or any(
+        one.expected == remote.etag for one in state.pending
+    )
+
+
+async def _brought(ports: Ports, done: Done, local: Text, remote: Remote) -> tuple[Done, bool]:
+    """Bring the object's text to the file, and remember that they are in step."""
+    if remote.text != local:
+        done, made = await _apply(ports, done, local, remote)
+        if not made:
+            return done, True
+    state, apply = State(_base_of(remote)), done.state.apply
+    if state != done.state:
+        await ports.keep(state)
+    if apply is not None:
+        await ports.clear(apply)
+    return replace(done, state=state), False
+
+
+async def _combined(
+    ports: Ports, done: Done, local: Text, remote: Remote | None
+) -> tuple[Done, Combined]:
+    """Merge over what is known to be common; first of all keep what does not fit."""
+    if remote is None:
+        return done, Combined(local)
+    state = await _with_landed(ports, done.state, remote)
+    state = await _with_adopted(ports, state, remote)
+    combined = ports.combine(state.base, local, remote)
+    if combined.lost is not None:
+        await ports.set_aside(combined.lost)
+    return replace(done, state=state), combined
+
+
+async def _with_landed(ports: Ports, state: State, remote: Remote) -> State:
+    """Find out which of our puts are in the object: what they told is common knowledge."""
+    landed = [
+        one for one in state.pending if remote.lineage.includes(Stamp(ports.device, one.seq))
+    ]
+    if not landed:
+        return state
+    last = max(landed, key=lambda one: one.seq)
+    left = tuple(one for one in state.pending if one.seq > last.seq)
+    state = State(Base(last.text), left)
+    await ports.keep(state)
+    return state
+
+
+async def _with_adopted(ports: Ports, state: State, remote: Remote) -> State:
+    """Take the text found here for what was common, though the memory of it is gone.
+
+    What of it the container lacks was deleted elsewhere, or never left this machine: it goes from
+    the file and is set aside, and so neither comes back from the dead nor gets lost.
+    """
+    found = state.adopted
+    if found is None:
+        return state
+    if found != remote.text:
+        await ports.set_aside(found)
+    state = replace(state, base=Base(found), adopted=None)
+    await ports.keep(state)
+    return state
+
+
+async def _put(
+    ports: Ports,
+    done: Done,
+    local: Text,
+    combined: Combined,
+    *,
+    over: Remote | None,
+) -> tuple[Done, Remote | None]:
+    """Write the object over the one that was read; None when somebody else was quicker."""
+    expected = over.etag if over else None
+    state, intent = await _intended(ports, done.state, local, expected)
+    lineage = (over.lineage if over else NO_LINEAGE).plus(Stamp(ports.device, intent.seq))
+    try:
+        etag = await ports.put(combined.text, expected, lineage, combined.changed)
+    except ConcurrencyError:
+        return replace(done, state=state), None
+    remote = Remote(combined.text, etag, lineage, combined.changed)
+    # Earlier puts expected earlier versions, and so can land no more.
+    base = _base_of(remote) if combined.text == local else Base(local)
+    state = State(base)
+    await ports.keep(state)
+    return replace(done, state=state, pushed=True), remote
+
+
+async def _intended(
+    ports: Ports, state: State, text: Text, expected: str | None
+) -> tuple[State, Intent]:
+    """Note a put before it is tried. One that is tried again keeps its number."""
+    for one in state.pending:
+        if one.text == text and one.expected == expected:
+            return state, one
+    intent = Intent(await ports.next_number(), text, expected)
+    state = replace(state, pending=(*state.pending, intent))
+    await ports.keep(state)
+    return state, intent
+
+
+async def _apply(ports: Ports, done: Done, local: Text, remote: Remote) -> tuple[Done, bool]:
+    """Make the file what the object is, unless somebody types meanwhile."""
+    text = remote.text
+    name = await ports.stage(text) if text is not None else await ports.new_name()
+    apply = Apply(name, text, remote.etag, remote.lineage, remote.changed)
+    state = replace(done.state, apply=apply)
+    await ports.keep(state)
+    if text is not None:
+        made = await ports.swap(name, local)
+    else:
+        made = await ports.discard(name, local or b"")
+    if made:
+        return replace(done, state=state, pulled=True), True
+    state = replace(state, apply=None)
+    await ports.keep(state)
+    await ports.clear(apply)
+    return replace(done, state=state), False
+
+
+def _base_of(remote: Remote) -> Base:
+    return Base(remote.text, remote.etag, remote.lineage, remote.changed)

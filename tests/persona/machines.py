@@ -1,0 +1,89 @@
+"""Machines that share one container: each with a folder and a memory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from memplane.clock import Clock
+from memplane.objects.inmemory import InMemoryStore
+from memplane.objects.pacing import Pacing
+from memplane.objects.store import ObjectStore
+from memplane.persona.engine import Engine
+from memplane.persona.entering import Place, open_engine
+from memplane.persona.joining import Project
+from memplane.persona.report import PersonaReport
+
+NOW = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
+
+
+def clock() -> datetime:
+    return NOW
+
+
+def new_store() -> InMemoryStore:
+    return InMemoryStore(clock=clock, pacing=Pacing())
+
+
+def memory(
+    name: str, *lines: str, kind: str = "reference", description: str = "what it says"
+) -> str:
+    """A document with frontmatter and a few lines."""
+    head = f"---\nname: {name}\ndescription: {description}\ntype: {kind}\n---\n"
+    return head + "".join(f"{line}\n" for line in lines)
+
+
+def no_secrets(text: str) -> Mapping[str, int]:
+    return {"password": 1} if "hunter2" in text else {}
+
+
+@dataclass(slots=True)
+class Machine:
+    """One machine of one project."""
+
+    folder: Path
+    store: ObjectStore
+    state: Path
+    mine: Project = field(default_factory=lambda: Project("", "demo", "origin-1"))
+    prefix: str = "claude_memory"
+    limit: int = 256 * 1024
+    clock: Clock = clock
+
+    @asynccontextmanager
+    async def engine(self, *, join: bool = False, force: bool = False) -> AsyncGenerator[Engine]:
+        place = Place(self.folder, self.state, "box", self.prefix, self.mine, self.limit)
+        async with open_engine(
+            place,
+            self.store,
+            find_secrets=no_secrets,
+            clock=self.clock,
+            pacing=Pacing(),
+            join=join,
+            force=force,
+        ) as engine:
+            yield engine
+
+    async def sync(self, *, force: bool = False, join: bool = False) -> PersonaReport:
+        async with self.engine(join=join, force=force) as engine:
+            return await engine.sync(force=force)
+
+    def write(self, key: str, text: str) -> None:
+        path = self.folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+
+    def read(self, key: str) -> str | None:
+        path = self.folder / key
+        return path.read_bytes().decode() if path.exists() else None
+
+    def files(self) -> dict[str, str]:
+        """The documents, as a person sees them."""
+        found = (path for path in self.folder.rglob("*.md") if not path.name.startswith("."))
+        return {path.relative_to(self.folder).as_posix(): path.read_text() for path in found}
+
+
+def machine(tmp_path: Path, name: str, store: ObjectStore) -> Machine:
+    return Machine(tmp_path / name / "memory", store, tmp_path / name / "sync")

@@ -1,0 +1,390 @@
+"""Several devices, one object, and every fault there is, around the production steps.
+
+A history is a seed. Each device runs `sync_document`, stopped by hand at every await: there it may
+be killed, overtaken by a typing user or by other devices, lose its memory, get no answer, or get
+a lying one. Texts are sets of lines, each typed once in a history, so that the judge can say of
+every line whether it was rightly kept or rightly gone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import astuple, dataclass, field, fields, replace
+from types import ModuleType
+from typing import Any
+
+from memplane.errors import BackendUnavailable, ConcurrencyError
+from memplane.objects.lineage import Lineage
+from memplane.persona import steps as production
+from memplane.persona.model import NEW, Apply, Base, Combined, Remote, State, Text
+
+Combine = Callable[[Base | None, Text, Remote], Combined]
+
+
+class _Tick:
+    """One moment at which the world may do something else, or end."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+_TICK = _Tick()
+
+
+def lines_of(text: Text) -> frozenset[bytes]:
+    return frozenset(text.split()) if text else frozenset()
+
+
+def text_of(lines: frozenset[bytes]) -> bytes:
+    return b"\n".join(sorted(lines))
+
+
+def combine_lines(base: Base | None, local: Text, remote: Remote) -> Combined:
+    """Merge as sets of lines: what one side removed goes, what one side added stays."""
+    if local == remote.text:
+        return Combined(local)
+    before = lines_of(base.text) if base else frozenset()
+    ours, theirs = lines_of(local), lines_of(remote.text)
+    merged = (ours | theirs) - (before - ours) - (before - theirs)
+    if not merged and (local is None or remote.text is None):
+        return Combined(None)
+    return Combined(text_of(merged))
+
+
+@dataclass(slots=True)
+class Faults:
+    """How likely each misfortune is, at each occasion."""
+
+    lost_answer: float = 0.12
+    no_answer: float = 0.06
+    late: float = 0.06
+    storm: float = 0.08
+    own_conflict: float = 0.04
+    missing: float = 0.05
+    unreachable: float = 0.05
+    wrong_belief: float = 0.3
+
+
+@dataclass(slots=True)
+class Put:
+    """A put on its way."""
+
+    sender: str
+    text: Text
+    expected: str | None
+    lineage: Lineage
+
+
+@dataclass(slots=True)
+class World:
+    """The container, what still travels to it, and what users did."""
+
+    chance: random.Random
+    faults: Faults
+    combine: Combine
+    remote: Remote | None = None
+    versions: int = 0
+    travelling: list[Put] = field(default_factory=list[Put])
+    typed: set[bytes] = field(default_factory=set[bytes])
+    removed: set[bytes] = field(default_factory=set[bytes])
+    excused: set[bytes] = field(default_factory=set[bytes])
+    healed: bool = False
+
+    def misfortune(self, likely: float) -> bool:
+        return not self.healed and self.chance.random() < likely
+
+    def deliver(self, put: Put) -> str | None:
+        """Carry out a put if its condition holds; return the new version."""
+        found = self.remote.etag if self.remote else None
+        if put.expected != found:
+            return None
+        self.versions += 1
+        etag = f"v{self.versions}"
+        self.remote = Remote(put.text, etag, put.lineage)
+        return etag
+
+
+@dataclass(slots=True)
+class Device:
+    """One machine: a file, a memory of earlier syncs, and perhaps a sync under way."""
+
+    world: World
+    number: int
+    steps: ModuleType = production
+    file: Text = None
+    state: State = NEW
+    numbers: int = 0
+    epoch: int = 0
+    names: int = 0
+    staged: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    discarded: set[str] = field(default_factory=set[str])
+    aside: list[bytes] = field(default_factory=list[bytes])
+    removed: set[bytes] = field(default_factory=set[bytes])
+    running: Coroutine[Any, Any, Any] | None = None
+
+    # The ports, as the steps know them.
+
+    @property
+    def device(self) -> str:
+        return f"d{self.number}e{self.epoch}"
+
+    async def read_local(self) -> Text:
+        await _TICK
+        return self.file
+
+    async def read_remote(self) -> Remote | None:
+        await _TICK
+        world = self.world
+        if world.misfortune(world.faults.unreachable):
+            raise BackendUnavailable("no answer")
+        if world.misfortune(world.faults.missing):
+            return None
+        found = world.remote
+        await _TICK
+        return found
+
+    async def put(self, text: Text, expected: str | None, lineage: Lineage, changed: str) -> str:
+        world = self.world
+        await _TICK
+        put = Put(self.device, text, expected, lineage)
+        if world.misfortune(world.faults.no_answer):
+            raise BackendUnavailable("no answer")
+        if world.misfortune(world.faults.late):
+            world.travelling.append(put)
+            raise BackendUnavailable("no answer yet")
+        if world.misfortune(world.faults.storm):
+            raise ConcurrencyError("somebody else")
+        etag = world.deliver(put)
+        if world.misfortune(world.faults.lost_answer):
+            raise BackendUnavailable("the answer was lost")
+        if world.misfortune(world.faults.own_conflict):
+            raise ConcurrencyError("it landed, and its repetition met it")
+        await _TICK
+        if etag is None:
+            raise ConcurrencyError("somebody else was quicker")
+        return etag
+
+    async def next_number(self) -> int:
+        self.numbers += 1
+        return self.numbers
+
+    async def keep(self, state: State) -> None:
+        await _TICK
+        self.state = state
+        await _TICK
+
+    async def stage(self, text: bytes) -> str:
+        await _TICK
+        name = self._new_name()
+        self.staged[name] = text
+        await _TICK
+        return name
+
+    async def is_staged(self, name: str) -> bool:
+        return name in self.staged
+
+    async def clear(self, apply: Apply) -> None:
+        await _TICK
+        self.staged.pop(apply.name, None)
+        self.discarded.discard(apply.name)
+        await _TICK
+
+    async def swap(self, name: str, expected: Text) -> bool:
+        await _TICK
+        if self.file != expected:
+            return False
+        self.file = self.staged.pop(name)
+        await _TICK
+        return True
+
+    async def new_name(self) -> str:
+        return self._new_name()
+
+    async def discard(self, name: str, expected: bytes) -> bool:
+        await _TICK
+        if self.file != expected:
+            return False
+        self.file = None
+        self.discarded.add(name)
+        await _TICK
+        return True
+
+    async def is_discarded(self, name: str) -> bool:
+        return name in self.discarded
+
+    async def set_aside(self, text: bytes) -> None:
+        await _TICK
+        self.aside.append(text)
+
+    def combine(self, base: Base | None, local: Text, remote: Remote) -> Combined:
+        return self.world.combine(base, local, remote)
+
+    def _new_name(self) -> str:
+        self.names += 1
+        return f"n{self.names}"
+
+    # What happens to a device.
+
+    def start(self) -> None:
+        if self.running is None:
+            self.running = self.steps.sync_document(self, self.state, self._belief())
+
+    def _belief(self) -> Any:
+        """Begin as a push does, from what the last sync knew; or read."""
+        base = self.state.base
+        world = self.world
+        if base is None or base.etag is None or not world.misfortune(world.faults.wrong_belief):
+            return None
+        return self.steps.Believed(Remote(base.text, base.etag, base.lineage, base.changed))
+
+    def advance(self) -> None:
+        if self.running is None:
+            return
+        try:
+            self.running.send(None)
+        except (StopIteration, BackendUnavailable):
+            self.running = None
+
+    def kill(self) -> None:
+        if self.running is not None:
+            self.running.close()
+            self.running = None
+
+    def lose_memory(self) -> None:
+        """The sync database is gone: a new device name, and the file as it is found.
+
+        What this device had sent arrives at once or never: puts do not travel for days.
+        """
+        self.kill()
+        world = self.world
+        for put in [one for one in world.travelling if one.sender == self.device]:
+            world.travelling.remove(put)
+            if world.chance.random() < 0.5:
+                world.deliver(put)
+        there = lines_of(world.remote.text) if world.remote else frozenset[bytes]()
+        # What was deleted here and had not reached the container cannot be known any more.
+        world.excused |= self.removed & there
+        self.epoch += 1
+        self.state = replace(NEW, adopted=self.file)
+
+    def type_line(self, line: bytes) -> None:
+        self.world.typed.add(line)
+        self.file = text_of(lines_of(self.file) | {line})
+
+    def remove_line(self) -> None:
+        lines = sorted(lines_of(self.file))
+        if lines:
+            gone = self.world.chance.choice(lines)
+            self._note_removed(frozenset({gone}))
+            self.file = text_of(lines_of(self.file) - {gone})
+
+    def delete_file(self) -> None:
+        self._note_removed(lines_of(self.file))
+        self.file = None
+
+    def _note_removed(self, lines: frozenset[bytes]) -> None:
+        self.removed |= lines
+        self.world.removed |= lines
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a history showed; empty when all promises held."""
+
+    seed: int
+    lost: frozenset[bytes] = frozenset()
+    revived: frozenset[bytes] = frozenset()
+    apart: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.lost or self.revived or self.apart)
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How often things happen in a history, as weights; each history has its own mixture."""
+
+    type_line: float
+    remove_line: float
+    delete_file: float
+    kill: float
+    lose_memory: float
+    arrive_late: float
+    sync: float
+
+    @classmethod
+    def drawn(cls, chance: random.Random) -> Habits:
+        usual = (10.0, 4.0, 1.5, 5.0, 1.0, 4.0, 75.0)
+        return cls(*(weight * chance.choice((0.2, 1.0, 1.0, 4.0)) for weight in usual))
+
+
+def run_history(
+    seed: int,
+    *,
+    steps: ModuleType = production,
+    faults: Faults | None = None,
+    combine: Combine = combine_lines,
+) -> Verdict:
+    """Live through one history, let everything heal, and judge."""
+    chance = random.Random(seed)  # noqa: S311 - a history must be repeatable
+    world = World(chance, faults or Faults(), combine)
+    devices = [Device(world, number, steps) for number in range(chance.randint(2, 5))]
+    names = [one.name for one in fields(Habits)]
+    weights = list(itertools.accumulate(astuple(Habits.drawn(chance))))
+    for moment in range(chance.randint(30, 200)):
+        (what,) = chance.choices(names, cum_weights=weights)
+        _happen(what, world, chance.choice(devices), b"%d" % moment)
+    _heal(world, devices)
+    return _judge(seed, world, devices)
+
+
+def _happen(what: str, world: World, device: Device, line: bytes) -> None:
+    match what:
+        case "type_line":
+            device.type_line(line)
+        case "arrive_late":
+            if world.travelling:
+                at = world.chance.randrange(len(world.travelling))
+                world.deliver(world.travelling.pop(at))
+        case "sync":
+            device.start()
+            for _ in range(world.chance.randint(1, 14)):
+                device.advance()
+        case _:
+            getattr(device, what)()
+
+
+_ROUNDS = 4
+_LONG = 2_000
+
+
+def _heal(world: World, devices: list[Device]) -> None:
+    """Late puts arrive, processes end, and every device syncs until nothing changes."""
+    for put in world.travelling:
+        world.deliver(put)
+    world.travelling.clear()
+    world.healed = True
+    for device in devices:
+        if world.chance.random() < 0.5:
+            device.kill()
+    for _ in range(_ROUNDS):
+        for device in devices:
+            device.start()
+            for _ in range(_LONG):
+                if device.running is None:
+                    break
+                device.advance()
+
+
+def _judge(seed: int, world: World, devices: list[Device]) -> Verdict:
+    final = world.remote.text if world.remote else None
+    apart = any(device.file != final or device.running is not None for device in devices)
+    present = lines_of(final).union(*(lines_of(device.file) for device in devices))
+    aside = frozenset[bytes]().union(
+        *(lines_of(text) for device in devices for text in device.aside)
+    )
+    lost = world.typed - world.removed - present - aside
+    revived = (world.removed - world.excused) & present
+    return Verdict(seed, frozenset(lost), frozenset(revived), apart)

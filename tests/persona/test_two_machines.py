@@ -1,0 +1,80 @@
+"""Two machines and one container: what a person sees on each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memplane.errors import PersonaError
+from tests.persona.machines import Machine, machine, memory, new_store
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Machine, Machine]:
+    store = new_store()
+    return machine(tmp_path, "laptop", store), machine(tmp_path, "desktop", store)
+
+
+async def test_what_is_written_on_one_is_on_the_other(two: tuple[Machine, Machine]) -> None:
+    laptop, desktop = two
+    laptop.write("user_role.md", memory("Role", "Works on sync.", kind="user"))
+    sent = await laptop.sync()
+    assert (sent.copied, sent.keys) == (2, ["MEMORY.md", "user_role.md"])
+    brought = await desktop.sync()
+    assert brought.pulled == 2
+    assert desktop.files() == laptop.files()
+    assert "[Role](user_role.md)" in (desktop.read("MEMORY.md") or "")
+
+
+async def test_a_second_sync_does_nothing(two: tuple[Machine, Machine]) -> None:
+    laptop, _ = two
+    laptop.write("user_role.md", memory("Role", "Works on sync.", kind="user"))
+    await laptop.sync()
+    again = await laptop.sync()
+    assert (again.copied, again.pulled, again.skipped) == (0, 0, 2)
+
+
+async def test_edits_on_both_meet(two: tuple[Machine, Machine]) -> None:
+    laptop, desktop = two
+    laptop.write("feedback_tests.md", memory("Tests", "one", "two", "three", kind="feedback"))
+    await laptop.sync()
+    await desktop.sync()
+    text = laptop.read("feedback_tests.md") or ""
+    laptop.write("feedback_tests.md", text.replace("one", "ONE"))
+    desktop.write("feedback_tests.md", text.replace("three", "THREE"))
+    await laptop.sync()
+    assert (await desktop.sync()).merged == 1
+    await laptop.sync()
+    assert laptop.files() == desktop.files()
+    assert (laptop.read("feedback_tests.md") or "").endswith("ONE\ntwo\nTHREE\n")
+
+
+async def test_what_is_deleted_stays_deleted(two: tuple[Machine, Machine]) -> None:
+    laptop, desktop = two
+    laptop.write("reference_old.md", memory("Old", "x"))
+    laptop.write("reference_new.md", memory("New", "y"))
+    await laptop.sync()
+    await desktop.sync()
+    (laptop.folder / "reference_old.md").unlink()
+    await laptop.sync()
+    report = await desktop.sync()
+    assert desktop.read("reference_old.md") is None
+    assert report.deleted == 1
+    for one in (desktop, laptop, desktop):
+        await one.sync()
+    assert laptop.read("reference_old.md") is None
+    assert desktop.read("reference_old.md") is None
+
+
+async def test_another_project_is_refused(two: tuple[Machine, Machine], tmp_path: Path) -> None:
+    laptop, _ = two
+    laptop.write("user_role.md", memory("Role", "Works on sync.", kind="user"))
+    await laptop.sync()
+    other = machine(tmp_path, "other", laptop.store)
+    other.mine = type(other.mine)("", "elsewhere", "origin-2")
+    other.write("user_role.md", memory("Role", "Somebody else.", kind="user"))
+    with pytest.raises(PersonaError, match="--join"):
+        await other.sync()
+    assert await laptop.sync()
+    assert "Somebody" not in (laptop.read("user_role.md") or "")
