@@ -6,7 +6,6 @@ nothing raises, YAML is read within bounds, and what was not changed is written 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,8 +41,10 @@ Value: TypeAlias = "str | tuple[Value, ...] | Mapping[str, Value]"
 _BOM: Final = "\ufeff"
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
+_ENDING: Final = re.compile(rb"(?<!\r)\r++\n")
 _FENCE: Final = re.compile(r"---[ \t]*\r?\n?")
 _KEY: Final = re.compile(r"""([ ]*)(["']?)([\w.-]+)\2:(?=\s|\Z)""")
+_ESCAPES: Final = {'"': r"\"", "\\": r"\\", "\n": r"\n", "\t": r"\t"}
 _PLAIN: Final = re.compile(r"[A-Za-z0-9](?:[\w ./@+:-]*[\w./@+-])?")
 # Without libyaml the slow loader reads the same, within the same bounds.
 _LOADER: Final = cast("type[yaml.CSafeLoader]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -186,7 +187,9 @@ def with_value(document: Document, key: str, value: str) -> Document:
 def with_plain_lines(document: Document) -> Document:
     """Return the document with every line ending in a line feed alone."""
     text = render(document)
-    return parse(text.replace(b"\r\n", b"\n")) if b"\r\n" in text else document
+    if document.opaque is not None or b"\r\n" not in text:
+        return document
+    return parse(_ENDING.sub(b"\n", text))
 
 
 def semantic(data: bytes) -> bytes:
@@ -202,7 +205,7 @@ def meaning_of(document: Document) -> bytes:
     if document.opaque is not None:
         return document.opaque
     counting = replace(document, bom="", fields=unstamped(document.fields))
-    return render(counting).replace(b"\r\n", b"\n")
+    return _ENDING.sub(b"\n", render(counting))
 
 
 def same(one: bytes, other: bytes) -> bool:
@@ -219,8 +222,9 @@ def unstamped(fields: Sequence[Field]) -> tuple[Field, ...]:
 
 def scalar(value: str) -> str:
     """Write a text so that every reader of YAML reads that text."""
-    is_plain = _PLAIN.fullmatch(value) and ": " not in value and value not in _NULLS
-    return value if is_plain else json.dumps(value, ensure_ascii=False)
+    if _PLAIN.fullmatch(value) and ": " not in value and value not in _NULLS:
+        return value
+    return f'"{"".join(_ESCAPES.get(one) or _visible(one) for one in value)}"'
 
 
 def _fields(lines: Sequence[str], indent: str = "") -> tuple[Field, ...]:
@@ -251,6 +255,10 @@ def _set(one: Field, key: str, line: str) -> Field:
         return one
     indent = one.text[: len(one.text) - len(one.text.lstrip(" "))]
     return replace(one, text=indent + line)
+
+
+def _visible(letter: str) -> str:
+    return letter if letter.isprintable() else f"\\U{ord(letter):08x}"
 
 
 class _Flawed(ValueError):

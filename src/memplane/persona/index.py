@@ -23,12 +23,16 @@ MOST_LINES: Final = 200
 MOST_BYTES: Final = 25_000
 """What Claude Code loads of the index: so many lines or bytes, whichever comes first."""
 
+_LONGEST_TITLE: Final = 100
+_LONGEST_HOOK: Final = 150
+"""A hook says when to read a document. What is in it is written there."""
 _MORE: Final = "more of this index"
 _MOST_PARTS: Final = 50
 """An index that needs more was not written by anybody who wants it read."""
 # Bounded and without a way back, so that a hostile line takes no more time than any other.
 _LINK: Final = re.compile(
-    r"\[(?P<title>(?:\\.|[^\[\]\\]){0,200}+)\]\((?P<target><[^<>]{0,1100}+>|[^()\s]{0,1100}+)\)"
+    r"\[(?P<title>(?:\\.|[^\[\]\\]|\[[^\[\]]{0,100}+\]){0,200}+)\]"
+    r"\((?P<target><[^<>]{0,1100}+>|[^()\s]{0,1100}+)\)"
 )
 _ITEM: Final = re.compile(r"[ \t]*[-*+][ \t]+\[")
 _NO_PARTS: Final[Mapping[str, bytes]] = MappingProxyType({})
@@ -70,7 +74,7 @@ def with_link(index: bytes, key: str, title: str, hook: str) -> bytes:
     if any(one.key == key for one in links(index)):
         return index
     lines, eol = _lines(index), _eol(index)
-    line = _entry(key, one_line(title), one_line(hook)) + eol
+    line = _entry(key, title, hook) + eol
     place = _place_for(key, links(index), lines)
     return _joined([*_ended(lines[:place], eol), line, *lines[place:]])
 
@@ -155,7 +159,7 @@ def _links_by_kind(lines: Sequence[str]) -> Iterator[_Group]:
 
 def _group(title: str, numbers: Sequence[int], lines: Sequence[str]) -> _Group:
     size = sum(len(lines[number].encode()) for number in numbers)
-    return _Group(one_line(title), tuple(numbers), size)
+    return _Group(_short(title, _LONGEST_TITLE), tuple(numbers), size)
 
 
 def _part(existing: bytes | None, title: str, lines: Sequence[str]) -> bytes:
@@ -227,8 +231,14 @@ def _key_in(target: str) -> str | None:
 
 
 def _entry(key: str, title: str, hook: str) -> str:
-    escaped = re.sub(r"([\\\[\]])", r"\\\1", title)
-    return f"- [{escaped}]({key})" + (f" — {hook}" if hook else "")
+    escaped = re.sub(r"([\\\[\]])", r"\\\1", _short(title, _LONGEST_TITLE))
+    said = _short(hook, _LONGEST_HOOK)
+    return f"- [{escaped}]({key})" + (f" — {said}" if said else "")
+
+
+def _short(text: str, most: int) -> str:
+    line = one_line(text)
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
 def _is_text(data: bytes) -> bool:

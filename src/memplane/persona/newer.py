@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from memplane.persona.document import Document, parse
+from memplane.persona.document import Document, meaning_of, parse, with_plain_lines
 
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 """The instant of what nobody knows the time of."""
@@ -31,11 +31,17 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A side that was read. The instant is when it was written, as far as anybody knows."""
+    """A side that was read.
+
+    The instant is when it was written, as far as anybody knows. The document has plain line
+    endings; `meaning` is what counts when it is compared.
+    """
 
     side: Side
-    document: Document
     instant: datetime
+    original: Document
+    document: Document
+    meaning: bytes
 
     @property
     def rank(self) -> tuple[datetime, str]:
@@ -45,9 +51,10 @@ class Version:
 
 def read_version(side: Side) -> Version:
     """Read a side. Its instant is what its frontmatter says, else when it was first seen."""
-    document = parse(side.data)
-    instant = read_instant(document.modified) or read_instant(side.changed) or LONG_AGO
-    return Version(side, document, instant)
+    original = parse(side.data)
+    instant = read_instant(original.modified) or read_instant(side.changed) or LONG_AGO
+    document = with_plain_lines(original)
+    return Version(side, instant, original, document, meaning_of(document))
 
 
 def read_instant(text: str | None) -> datetime | None:

@@ -88,7 +88,7 @@ def _covers(document: Document, key: str, period: str) -> bool:
 
     One that lists its sources without this one was made before it came, from another machine.
     """
-    if document.flaw or not _says_something(document.body):
+    if not _says_something(document.body):
         return False
     sources = document.value("sources")
     if sources and isinstance(sources, tuple):

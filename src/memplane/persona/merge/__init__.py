@@ -11,14 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from memplane.persona.document import (
-    Document,
-    meaning_of,
-    parse,
-    render,
-    with_plain_lines,
-    with_value,
-)
+from memplane.persona.document import Document, parse, render, with_value
 from memplane.persona.kinds import Family
 from memplane.persona.merge.contest import Contest, Versions
 from memplane.persona.merge.dated import merge_calibration, merge_drafts
@@ -92,6 +85,9 @@ def merge(
         )
     known = None if base is None else read_version(Side(base))
     sides = read_version(ours), read_version(theirs)
+    unchanged = _without_conflict(known, *sides)
+    if unchanged is not None:
+        return Merged(unchanged.side.data)
     merged = _merge(family, known, *sides)
     changed = max(ours.changed, theirs.changed, key=lambda text: read_instant(text) or LONG_AGO)
     again = read_version(Side(merged.data, changed))
@@ -124,13 +120,12 @@ def _without_conflict(base: Version | None, ours: Version, theirs: Version) -> V
         return theirs
     if theirs.side.data == before:
         return ours
-    meant = base and meaning_of(base.document)
-    mine, other = meaning_of(ours.document), meaning_of(theirs.document)
-    if mine == other:
+    meant = base and base.meaning
+    if ours.meaning == theirs.meaning:
         return newer_first(ours, theirs)[0]
-    if mine == meant:
+    if ours.meaning == meant:
         return theirs
-    return ours if other == meant else None
+    return ours if theirs.meaning == meant else None
 
 
 def _cannot_join(family: Family, base: Version | None, ours: Version, theirs: Version) -> bool:
@@ -147,27 +142,26 @@ def _whole(base: Version | None, ours: Version, theirs: Version) -> Merged:
     newer, older = newer_first(ours, theirs)
     if base is None and _is_empty(newer.document) and not _is_empty(older.document):
         newer, older = older, newer
-    return Merged(newer.side.data, older.side.data if older.side.data.strip() else None)
+    lost = older.document
+    is_in = _is_empty(lost) and set(lost.fields) <= set(newer.document.fields)
+    return Merged(newer.side.data, None if is_in else older.side.data)
 
 
 def _joined(
     body_merge: BodyMerge, base: Version | None, newer: Version, older: Version
 ) -> tuple[bytes, Contest]:
     """Merge frontmatter and body with plain line endings, then set the text as it was set."""
-    known = base.document if base and base.document.opaque is None else None
-    versions = Versions(
-        known and with_plain_lines(known),
-        with_plain_lines(newer.document),
-        with_plain_lines(older.document),
-    )
+    known = base if base and base.document.opaque is None else None
+    versions = Versions(known.document if known else None, newer.document, older.document)
     contest = Contest(tied=newer.instant == older.instant)
     fields = merge_frontmatter(versions, contest)
     fence = "---\n" if fields or (versions.newer.opening and versions.older.opening) else ""
     body = body_merge(versions, contest)
     document = Document(opening=fence, fields=fields, closing=fence, body=body)
     text = render(_stamped(document, newer, older)).decode()
-    settings = _setting(newer.document), _setting(older.document)
-    setting = contest.three_way(_setting(known) if known else None, *settings, losing=False)
+    setting = contest.three_way(
+        _setting(known) if known else None, _setting(newer), _setting(older), losing=False
+    )
     bom, eol = setting.split(" ")
     return (bom + text.replace("\n", eol)).encode(), contest
 
@@ -185,9 +179,9 @@ def _stamped(document: Document, newer: Version, older: Version) -> Document:
     return with_value(document, "modified", stamp)
 
 
-def _setting(document: Document) -> str:
+def _setting(version: Version) -> str:
     """Return how a text is set: its byte order mark and its line ending."""
-    return f"{document.bom} {document.eol}"
+    return f"{version.original.bom} {version.original.eol}"
 
 
 def _is_empty(document: Document) -> bool:

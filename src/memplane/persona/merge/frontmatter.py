@@ -6,7 +6,6 @@ on either side is there, what was removed on either side is not. Of two values t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +16,15 @@ from memplane.persona.merge.contest import Contest, Versions
 from memplane.persona.merge.order import in_order
 
 _ITEM: Final = re.compile(r"(?P<dash>[ ]*-[ ]+)(?P<token>\S(?:.*\S)?)[ ]*")
+_REPLACED: Final = STAMPS | {"duration_hours"}
+"""What is written anew with every change: nothing is lost when one value gives way."""
 
 
 def merge_frontmatter(versions: Versions, contest: Contest) -> tuple[Field, ...]:
     """Return the keys that both versions have together."""
     base, newer, older = versions.base or Document(), versions.newer, versions.older
+    if newer.fields == older.fields:
+        return newer.fields
     keys = (_Keys(one.fields, one.values) for one in (base, newer, older))
     merged = _Level(contest, *keys).merged()
     if merged in (newer.fields, older.fields) or newer.flaw or older.flaw:
@@ -97,7 +100,7 @@ class _Level:
         """Choose when both sides changed a value."""
         ours, theirs = self.newer.texts(newer.key), self.older.texts(newer.key)
         if ours is None or theirs is None:
-            losing = newer.key not in STAMPS
+            losing = newer.key not in _REPLACED
             self.contest.decide(newer.written(), older.written(), losing=losing)
             return newer
         gone = set(self.base.texts(newer.key) or ()) - (set(ours) & set(theirs))
@@ -136,7 +139,8 @@ def _tokens(field: Field) -> dict[str, str]:
 
 
 def _flow_scalar(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False) if ":" in text else scalar(text)
+    written = scalar(text)
+    return f'"{text}"' if written == text and ":" in text else written
 
 
 def _keyed(fields: Iterable[Field]) -> dict[str, Field]:

@@ -61,7 +61,9 @@ def matches(one: Sequence[str], other: Sequence[str]) -> list[Pair]:
         while start < end and begin < stop and one[end - 1] == other[stop - 1]:
             end, stop = end - 1, stop - 1
             found.append((end, stop))
-        anchors = _anchors(one[start:end], other[begin:stop]) if level < _MOST_LEVELS else []
+        if start == end or begin == stop or level == _MOST_LEVELS:
+            continue
+        anchors = _anchors(one[start:end], other[begin:stop])
         placed = [(start + left, begin + right) for left, right in anchors]
         found += placed
         for (left, right), (to_left, to_right) in _gaps(placed, (start, begin), (end, stop)):

@@ -185,7 +185,8 @@ class _Fences:
 
     def end(self, at: int) -> int:
         """Return the line after the fenced code that begins here, else the next line."""
-        opening = _FENCE.match(self._lines[at])
+        line = self._lines[at]
+        opening = _FENCE.match(line) if "```" in line or "~~~" in line else None
         if not opening or len(opening[1]) >= self._hopeless[opening[1][0]]:
             return at + 1
         for number in range(at + 1, len(self._lines)):
@@ -224,10 +225,10 @@ class _Reader:
         return Section(self._once(f"{path}\n{name}"), section.level, text, is_whole=True)
 
     def _block(self, path: str, text: str) -> Block:
-        name = self._grammar.name_item(text) if is_bullet(text) else None
+        kind = "bullet" if is_bullet(text) else "text"
+        name = self._grammar.name_item(text) if kind == "bullet" else None
         if name is not None:
             return Block(self._once(f"{ITEM}{name}"), text)
-        kind = "bullet" if is_bullet(text) else "text"
         return Block(self._once(f"{path}\t{kind} {normalised(text)}"), text)
 
     def _once(self, key: str) -> str:

@@ -1,14 +1,15 @@
 """Relationships: what is known about a person, and what happened when (pure).
 
 Single values and lists are in the frontmatter, which is merged alike for all families. In the body
-every line counts, and lines that begin with a day stand in the order of the days.
+every line counts, and lines that begin with a day keep the order of the days.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
+from enum import Enum
 from typing import Final
 
 from memplane.persona.merge.contest import Contest, Versions
@@ -27,23 +28,38 @@ _DATE: Final = re.compile(r"[*_(\[]{0,3}(\d{4}-\d{2}-\d{2})")
 
 
 def merge_people(versions: Versions, contest: Contest) -> str:
-    """Merge all lines; dated ones by day, the way round that the documents have it."""
+    """Merge all lines. Dated ones stand in order when both sides keep one, and the same."""
     outlines = outlines_of(versions, read_outline)
-    falling = _fall(outlines.newer) + _fall(outlines.older) >= 0
-    merged = merge_outlines(outlines, contest)
+    ours, theirs = dict(_orders(outlines.newer)), dict(_orders(outlines.older))
 
-    def by_day(section: Section) -> Section:
-        blocks = sorted_in_place(section.blocks, _day, reverse=falling)
+    def in_order(section: Section) -> Section:
+        orders = {ours.get(section.key), theirs.get(section.key)} - {None}
+        if orders not in ({_Order.RISING}, {_Order.FALLING}):
+            return section
+        blocks = sorted_in_place(section.blocks, _day, reverse=orders == {_Order.FALLING})
         return replace(section, blocks=tuple(blocks))
 
-    return body_of(mapped(merged, by_day), versions, contest)
+    merged = merge_outlines(outlines, contest)
+    return body_of(mapped(merged, in_order), versions, contest)
 
 
-def _fall(section: Section) -> int:
-    """Count how often a later day stands above an earlier one, less the opposite."""
+class _Order(Enum):
+    """Which day stands first in a list."""
+
+    RISING = "the earliest"
+    FALLING = "the latest"
+    NONE = "any"
+
+
+def _orders(section: Section) -> Iterator[tuple[str, _Order]]:
+    """Yield the order of each section that has lines of different days."""
     days = [day for block in section.blocks if (day := _day(block))]
-    own = sum((above > below) - (above < below) for above, below in pairwise(days))
-    return own + sum(_fall(child) for child in section.children)
+    if len(set(days)) > 1:
+        rising, falling = days == sorted(days), days == sorted(days, reverse=True)
+        order = _Order.RISING if rising else _Order.FALLING if falling else _Order.NONE
+        yield section.key, order
+    for child in section.children:
+        yield from _orders(child)
 
 
 def _day(block: Block) -> str:

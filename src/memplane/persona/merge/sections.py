@@ -128,8 +128,10 @@ def _left(base: Base, section: Section, at: str) -> Section | None:
 
 def _text(base: Base, key: str, texts: tuple[str, str], contest: Contest) -> str:
     """Choose between two texts of one thing. To set the same words differently loses nothing."""
-    known = base.get(key)
     newer, older = texts
+    if newer == older:
+        return newer
+    known = base.get(key)
     losing = normalised(newer) != normalised(older)
     return contest.three_way(known.text if known else None, newer, older, losing=losing)
 
@@ -137,7 +139,9 @@ def _text(base: Base, key: str, texts: tuple[str, str], contest: Contest) -> str
 def _is_new(base: Base, key: str, text: str, at: str) -> bool:
     """Say whether a thing was added, edited or moved since the base."""
     known = base.get(key)
-    return known is None or known.at != at or normalised(known.text) != normalised(text)
+    if known is None or known.at != at:
+        return True
+    return known.text != text and normalised(known.text) != normalised(text)
 
 
 def _blank_lines(body: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from memplane.persona.merge.contest import Contest, Versions
@@ -78,22 +79,29 @@ def _by_rank(final: str) -> Agreement:
             at = place_of(known, newer, older, contest)
             return Placed(text_of(known, newer, older, contest), at, "")
         lead, other = (newer, older) if ranks[0] else (older, newer)
-        at = other.at if known and known.at == lead.at else lead.at
-        if known and _words(known.text) == _words(lead.text) != _words(other.text):
-            return Placed(_boxed(other.text, lead.text), at, "")
-        if _words(other.text) not in {_words(lead.text), _words(known.text) if known else None}:
-            contest.lose(newer=lead is older)
-        return Placed(lead.text, at, "")
+        if known == Known(lead.text, lead.at):
+            return other
+        text = _told(known, lead, other)
+        if _words(other.text) not in {_words(text), _words(known.text) if known else None}:
+            contest.lose(newer=other is newer)
+        return replace(lead, text=text)
 
     return agree
+
+
+def _told(known: Known | None, lead: Placed, other: Placed) -> str:
+    """Return what the leading side says, unless only the other one changed the words."""
+    if known and _words(known.text) == _words(lead.text) != _words(other.text):
+        return _boxed(other.text, lead.text)
+    return lead.text
 
 
 def _by_last_reference(
     known: Known | None, newer: Placed, older: Placed, contest: Contest
 ) -> Placed:
-    if known and not _is_edited(known, newer) and newer.at == known.at:
+    if known == Known(newer.text, newer.at):
         return older
-    if known and not _is_edited(known, older) and older.at == known.at:
+    if known == Known(older.text, older.at):
         return newer
     losing = _undated(newer) != _undated(older)
     dates = _last_date(newer), _last_date(older)
@@ -111,10 +119,6 @@ def _boxed(text: str, like: str) -> str:
     """Return an item's text, checked off as another one is."""
     box = _BOX.search(like)
     return _BOX.sub(box[0], text, count=1) if box else text
-
-
-def _is_edited(known: Known | None, item: Placed) -> bool:
-    return known is None or known.text != item.text
 
 
 def _last_date(item: Placed) -> str:

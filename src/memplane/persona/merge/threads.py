@@ -28,7 +28,7 @@ def merge_threads(versions: Versions, contest: Contest) -> str:
     """Merge threads by heading. A text that another one replaced becomes history, once."""
     outlines = outlines_of(versions, _read)
     merged = merge_outlines(_settled(outlines, contest), contest)
-    return body_of(merged, versions, contest)
+    return body_of(mapped(merged, _in_order), versions, contest)
 
 
 def _read(body: str) -> Section:
@@ -49,6 +49,13 @@ def _told_apart(thread: Section) -> Section:
     current = mapped(told, lambda section: _without(section, history))
     blocks = tuple(_history(thread, text) for text in sorted(history))
     return replace(thread, heading=write_outline(current).removesuffix("\n"), blocks=blocks)
+
+
+def _in_order(thread: Section) -> Section:
+    """Put the history of a thread in one order, whoever remembers it."""
+    if not thread.is_whole:
+        return thread
+    return replace(thread, blocks=tuple(sorted(thread.blocks, key=lambda one: one.text)))
 
 
 def _without(section: Section, texts: Collection[str]) -> Section:

@@ -1,0 +1,143 @@
+"""The laws of merging, for every family; and merges that break them, to see that we notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import Phase, find, given, settings
+from hypothesis import strategies as st
+
+from memplane.persona.kinds import Family
+from memplane.persona.merge import Merged, Side, merge
+from memplane.persona.newer import newer_first, read_version
+from tests.persona.merge.laws import (
+    SET_LIKE,
+    BrokenLawError,
+    Merge,
+    check_algebra,
+    check_association,
+    check_lines,
+    merge_of,
+)
+from tests.persona.merge.made import DISPUTED, Meeting, meetings, soup_meetings
+
+FEW = 300
+MANY = 2_000
+EXAMPLES = [FEW, pytest.param(MANY, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
+QUICK = settings(max_examples=FEW, phases=[Phase.generate])
+BY_WORDS = [family for family in SET_LIKE if family is not Family.ROLLUP]
+"""The families in which no two things can be in conflict, as they are made here."""
+
+
+@pytest.mark.parametrize("examples", EXAMPLES)
+@pytest.mark.parametrize("family", Family)
+def test_all_machines_agree_and_meeting_again_changes_nothing(
+    family: Family, examples: int
+) -> None:
+    @settings(max_examples=examples)
+    @given(meetings(family, conflicts=True))
+    def holds(meeting: Meeting) -> None:
+        check_algebra(merge_of(family), meeting.base, *meeting.sides)
+        if family in BY_WORDS:
+            # A conflict over one thing does not touch another.
+            check_lines(merge_of(family), meeting.base, *meeting.sides, disputed=DISPUTED)
+
+    holds()
+
+
+@pytest.mark.parametrize("examples", EXAMPLES)
+def test_whatever_the_bytes_are(examples: int) -> None:
+    @settings(max_examples=2 * examples)
+    @given(st.sampled_from(Family), soup_meetings())
+    def holds(family: Family, meeting: Meeting) -> None:
+        check_algebra(merge_of(family), meeting.base, *meeting.sides)
+
+    holds()
+
+
+@pytest.mark.parametrize("examples", EXAMPLES)
+@pytest.mark.parametrize("family", BY_WORDS)
+def test_no_line_is_dropped_and_none_returns(family: Family, examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(meetings(family))
+    def holds(meeting: Meeting) -> None:
+        check_lines(merge_of(family), meeting.base, *meeting.sides)
+
+    holds()
+
+
+@pytest.mark.parametrize("examples", [FEW // 5, EXAMPLES[1]])  # exhaustive in test_sections.py
+@pytest.mark.parametrize("family", BY_WORDS)
+def test_it_does_not_matter_who_meets_whom_first(family: Family, examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(meetings(family, sides=3))
+    def holds(meeting: Meeting) -> None:
+        check_association(merge_of(family), meeting.base, meeting.sides)
+
+    holds()
+
+
+def ours_wins(_base: bytes | None, ours: Side, _theirs: Side) -> Merged:
+    return Merged(ours.data)
+
+
+def drops_their_lines(base: bytes | None, ours: Side, theirs: Side) -> Merged:
+    """A log merge that keeps the newer side's new lines only."""
+    if base in {ours.data, theirs.data} or ours.data == theirs.data:
+        return merge(Family.SECTIONS, base, ours, theirs)
+    newer, _ = newer_first(read_version(ours), read_version(theirs))
+    return Merged(newer.side.data)
+
+
+def forgets_the_base(_base: bytes | None, ours: Side, theirs: Side) -> Merged:
+    return merge(Family.SECTIONS, None, ours, theirs)
+
+
+def sorts_by_side(base: bytes | None, ours: Side, theirs: Side) -> Merged:
+    """Puts our text first, as `git merge` does with its markers."""
+    merged = merge(Family.SECTIONS, base, ours, theirs)
+    return Merged(merged.data, ours.data if merged.data != ours.data else None)
+
+
+def grows_each_time(base: bytes | None, ours: Side, theirs: Side) -> Merged:
+    merged = merge(Family.SECTIONS, base, ours, theirs)
+    is_quiet = ours.data == theirs.data or base in {ours.data, theirs.data}
+    return merged if is_quiet else Merged(merged.data + b"\n<!-- merged -->\n")
+
+
+@pytest.mark.parametrize(
+    ("broken", "check"),
+    [
+        (ours_wins, check_algebra),
+        (ours_wins, check_lines),
+        (drops_their_lines, check_lines),
+        (forgets_the_base, check_algebra),
+        (forgets_the_base, check_lines),
+        (sorts_by_side, check_algebra),
+        (grows_each_time, check_algebra),
+        (grows_each_time, check_lines),
+    ],
+)
+def test_a_broken_merge_is_noticed(broken: Merge, check: Callable[..., None]) -> None:
+    def is_noticed(meeting: Meeting) -> bool:
+        try:
+            check(broken, meeting.base, *meeting.sides)
+        except BrokenLawError:
+            return True
+        return False
+
+    found = find(meetings(Family.SECTIONS), is_noticed, settings=QUICK)
+
+    assert is_noticed(found)
+
+
+def test_a_merge_that_depends_on_the_order_of_meetings_is_noticed() -> None:
+    def is_noticed(meeting: Meeting) -> bool:
+        try:
+            check_association(drops_their_lines, meeting.base, meeting.sides)
+        except BrokenLawError:
+            return True
+        return False
+
+    find(meetings(Family.SECTIONS, sides=3), is_noticed, settings=QUICK)
