@@ -11,6 +11,7 @@ from bench import (
     manifest,
     memories,
     memory,
+    persona,
     proxy,
     pull,
     recall,
@@ -29,6 +30,7 @@ BENCHES = {
     "pull": pull.run,
     "appends": appends.run,
     "manifest": manifest.run,
+    "persona": persona.run,
 }
 SHORTER = {"proxy": partial(proxy.run, short=True)}
 

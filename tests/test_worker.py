@@ -17,6 +17,7 @@ from memplane.home import Home
 from memplane.objects.outbox import Outbox
 from memplane.settings import Settings, load_settings
 from memplane.spool import Job, leave_job, waiting_jobs
+from tests.persona.machines import memory
 from tests.support.azurite import Azurite
 from tests.support.faulty import Quick
 from tests.support.running import memplane
@@ -121,3 +122,84 @@ def test_the_outbox_is_delivered_in_the_background(
     with BlobBackend(azurite.by_key(container), cache=home / "c") as backend:
         assert backend.read_text("log.txt") == "one\n"
     assert "Traceback" not in (home / "logs" / "worker.log").read_text()
+
+
+# Folders of documents
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    (folder / "user_role.md").write_text(memory("Role", "Works on sync.", kind="user"))
+    return folder
+
+
+@pytest.fixture
+def cloud(azurite: Azurite, container: str) -> dict[str, str]:
+    return {
+        "MEMPLANE_BLOB_CONNECTION_STRING": azurite.connection_string,
+        "MEMPLANE_BLOB_CONTAINER": container,
+    }
+
+
+def keys_in(azurite: Azurite, container: str, cache: Path) -> list[str]:
+    with BlobBackend(azurite.by_key(container), cache=cache) as backend:
+        return [key for key in backend.list("claude_memory/") if key.endswith(".md")]
+
+
+async def test_documents_are_synced_in_the_background(
+    settings: Settings,
+    documents: Path,
+    cloud: dict[str, str],
+    azurite: Azurite,
+    container: str,
+    tmp_path: Path,
+) -> None:
+    settings = load_settings({"home": str(settings.home)}, cloud)
+    spool = Home(settings.home).spool
+    details = {"folder": str(documents), "name": "shop", "origin": "abc"}
+    leave_job(spool, "persona", {**details, "keys": "user_role.md"}, now=system_clock())
+    leave_job(spool, "persona", details, now=system_clock())
+    await worker.work(settings, pacing=Quick().pacing(), quiet_seconds=1)
+    assert waiting_jobs(spool) == []
+    expected = ["claude_memory/MEMORY.md", "claude_memory/user_role.md"]
+    assert keys_in(azurite, container, tmp_path / "c") == expected
+
+    # Jobs that name documents send those alone.
+    for name in ("user_one.md", "user_two.md", "user_three.md"):
+        (documents / name).write_text(memory(name, "x", kind="user"))
+    for name in ("user_one.md", "user_two.md"):
+        leave_job(spool, "persona", {**details, "keys": name}, now=system_clock())
+    await worker.work(settings, pacing=Quick().pacing(), quiet_seconds=1)
+    expected = [*expected[:1], "claude_memory/user_one.md", *expected[1:]]
+    found = keys_in(azurite, container, tmp_path / "c")
+    assert found == [*expected, "claude_memory/user_two.md"]
+
+
+async def test_documents_wait_while_the_container_is_away(
+    settings: Settings, documents: Path, cloud: dict[str, str]
+) -> None:
+    away = {**cloud, "MEMPLANE_BLOB_CONNECTION_STRING": _NOBODY}
+    chosen = load_settings({"home": str(settings.home)}, away)
+    spool = Home(settings.home).spool
+    leave_job(spool, "persona", {"folder": str(documents)}, now=system_clock())
+    await worker.work(chosen, pacing=Quick().pacing(), quiet_seconds=0)
+    assert [job.kind for job in waiting_jobs(spool)] == ["persona"]
+
+
+@pytest.mark.parametrize("variables", [{}, {"MEMPLANE_PERSONA_SYNC": "off"}])
+async def test_what_no_later_try_would_mend_does_not_stay(
+    settings: Settings, documents: Path, cloud: dict[str, str], variables: dict[str, str]
+) -> None:
+    chosen = load_settings({"home": str(settings.home)}, {**(variables and cloud), **variables})
+    spool = Home(settings.home).spool
+    leave_job(spool, "persona", {"folder": str(documents)}, now=system_clock())
+    await worker.work(chosen, pacing=Quick().pacing(), quiet_seconds=0)
+    assert waiting_jobs(spool) == []
+
+
+_NOBODY = (
+    "DefaultEndpointsProtocol=http;AccountName=nobody;AccountKey=bm9ib2R5;"
+    "BlobEndpoint=http://127.0.0.1:9/nobody;"
+)

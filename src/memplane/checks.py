@@ -9,7 +9,6 @@ import stat
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -17,8 +16,10 @@ from typing import Final
 
 import aiohttp
 import apsw
+import msgspec
 
 from memplane.assemble import Choice, choose_storage, open_store
+from memplane.assemble_persona import sync_folder
 from memplane.clock import system_clock
 from memplane.errors import BackendMisconfigured, ConcurrencyError, MemplaneError
 from memplane.home import Home
@@ -29,6 +30,8 @@ from memplane.ledger.folder import AgentFolder, agents_in
 from memplane.objects.files import sync_data
 from memplane.objects.keys import collisions
 from memplane.objects.store import Absent, Anything, Matches, ObjectStore, Version
+from memplane.persona.scanning import scan
+from memplane.persona.standing import standings
 from memplane.pod.contexts import agents_below, read_proxied_agent
 from memplane.proxy.providers import read_providers
 from memplane.proxy.routing import upstreams
@@ -49,8 +52,7 @@ class Verdict(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """What one check found."""
 
     name: str
@@ -275,6 +277,45 @@ def _check_upstreams(settings: Settings) -> list[Finding]:
         f"keys for {', '.join(usable)}" if usable else "no keys of our own; clients bring theirs"
     )
     return [Finding("providers", Verdict.OK, found)]
+
+
+def examine_documents(settings: Settings, root: Path) -> list[Finding]:
+    """Look at the folder of documents, and at those that are not published."""
+    found = _check_documents(root)
+    return [found, *_check_syncs(settings)]
+
+
+def _check_documents(root: Path) -> Finding:
+    name = "memory directory"
+    try:
+        seen = scan(root)
+    except MemplaneError as error:
+        return Finding(name, Verdict.FAILED, f"{root}: {error}", "put its permissions right")
+    if seen.missing:
+        return Finding(name, Verdict.OK, f"{root} is not there yet; the first sync makes it")
+    if seen.refused:
+        which = "; ".join(f"{key}: {why}" for key, why in sorted(seen.refused.items())[:5])
+        return Finding(name, Verdict.WARNING, which, "memplane persona check tells what to do")
+    return Finding(name, Verdict.OK, f"{root} has {len(seen.documents)} documents")
+
+
+def _check_syncs(settings: Settings) -> list[Finding]:
+    """Look at what earlier syncs of all folders left to do."""
+    remedy = "memplane persona status tells why, and what to do"
+    try:
+        known = standings(sync_folder(settings))
+    except MemplaneError as error:
+        return [Finding("documents", Verdict.FAILED, str(error), "move the file away, and sync")]
+    held = [one.key for each in known for one in each.held]
+    dead = [one.key for each in known for one in each.waiting if one.dead]
+    if held:
+        shown = f"not published: {', '.join(held[:5])}"
+        return [Finding("documents", Verdict.WARNING, shown, remedy)]
+    if dead:
+        shown = f"the container will not take {', '.join(dead[:5])}"
+        return [Finding("documents", Verdict.FAILED, shown, remedy)]
+    count = sum(each.documents for each in known)
+    return [Finding("documents", Verdict.OK, f"{count} in step, none held")] if known else []
 
 
 def _check_configuration(settings: Settings) -> Finding:

@@ -9,9 +9,10 @@ import secrets
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
+
+import msgspec
 
 from memplane.errors import HomeError
 from memplane.ids import new_id
@@ -20,16 +21,14 @@ from memplane.secret import Secret
 _SOCKET_PATH_BYTES: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True):
     """The process that owns the home; `address` is empty when it does not listen on a port."""
 
     pid: int
     address: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(msgspec.Struct, frozen=True):
     """One home folder. Nothing is created before it is needed."""
 
     path: Path
@@ -204,8 +203,7 @@ class Home:
             return None
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     """The ownership of a home."""
 
     descriptor: int

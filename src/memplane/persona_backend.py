@@ -89,10 +89,12 @@ class PersonaBackend:
         return True, self._run(lambda engine: engine.put_if(key, text, expected_etag))
 
     def _key_of(self, path: Path) -> str:
-        whole = Path(os.path.normpath(path if path.is_absolute() else self._root / path))
-        if not whole.is_relative_to(self._root):
-            raise ValueError(f"{path} is outside the folder {self._root}")
-        return whole.relative_to(self._root).as_posix()
+        """Return a key; a path that is not absolute is meant from here, or from the folder."""
+        for start in (Path.cwd(), self._root):
+            whole = Path(os.path.normpath(start / path))
+            if whole.is_relative_to(self._root):
+                return whole.relative_to(self._root).as_posix()
+        raise ValueError(f"{path} is outside the folder {self._root}")
 
     def _run(self, work: Callable[[Engine], Awaitable[_T]]) -> _T:
         async def run() -> _T:

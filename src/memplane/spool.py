@@ -6,10 +6,11 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
+
+import msgspec
 
 from memplane.ids import new_id
 from memplane.objects.files import open_folder, replace_file, translated
@@ -17,8 +18,7 @@ from memplane.objects.files import open_folder, replace_file, translated
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """One thing to do: its kind, and what it needs to know."""
 
     kind: str

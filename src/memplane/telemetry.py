@@ -11,7 +11,6 @@ import os
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import accumulate
@@ -143,8 +142,7 @@ def event_line(event: MemoryOp | TurnEvent) -> bytes:
     return msgspec.json.encode(event) + b"\n"
 
 
-@dataclass(frozen=True, slots=True)
-class OperationFigures:
+class OperationFigures(msgspec.Struct, frozen=True):
     """What was counted of one operation since the start.
 
     `within` holds, for each end of a bucket and then for all, how many took at most that long;
@@ -161,8 +159,7 @@ class OperationFigures:
     within: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TelemetryFigures:
+class TelemetryFigures(msgspec.Struct, frozen=True):
     """What was counted since the start; `queue` is the outbox's depth as last told."""
 
     operations: Mapping[MemoryOperation, OperationFigures]

@@ -7,9 +7,10 @@ what went wrong. A client's own trace goes on in ours.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
 
 from memplane.errors import SettingsError
 from memplane.telemetry import MemoryOp, TurnEvent
@@ -24,8 +25,7 @@ _SECONDS: Final = 5.0
 _FAILED: Final = frozenset({"cut", "not recorded"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracedTurn:
+class TracedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """A turn that is over: when it began, how long it and its recall took, and what became of it.
 
     `carrier` has the headers by which a client tells of its own trace.

@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Final
 
 from memplane.assemble import choose_storage, open_store
+from memplane.assemble_persona import open_persona
 from memplane.clock import system_clock
-from memplane.errors import MemplaneError
+from memplane.errors import AuthError, BackendUnavailable, MemplaneError
 from memplane.home import Home
 from memplane.objects.cached import CachedStore
 from memplane.objects.pacing import Pacing
+from memplane.persona.joining import Project
+from memplane.persona.report import PersonaReport
+from memplane.persona.watching import summary_of
 from memplane.settings import Settings
 from memplane.spool import Job, finish_job, leave_job, waiting_jobs
 
@@ -39,7 +43,42 @@ async def _deliver(settings: Settings, _jobs: list[Job]) -> None:
             await store.flush()
 
 
-KINDS: Final[Mapping[str, DoJobs]] = {"deliver": _deliver}
+async def _sync_persona(settings: Settings, jobs: list[Job]) -> None:
+    """Sync the folders of documents that the jobs name, each once.
+
+    What no later try would mend is only logged: a later sync finds whatever is left to do.
+    """
+    unavailable: MemplaneError | None = None
+    for folder in sorted({job.details.get("folder", "") for job in jobs} - {""}):
+        alike = [job.details for job in jobs if job.details.get("folder") == folder]
+        try:
+            report = await _sync_folder(settings, folder, alike)
+        except (BackendUnavailable, AuthError) as error:
+            unavailable = error
+        except MemplaneError as error:
+            _log.warning("%s was not synced: %s", folder, error)
+        else:
+            _log.info("%s: %s", folder, summary_of(report))
+            for key, reason in (*report.held, *report.errors):
+                _log.warning("%s in %s: %s", key, folder, reason)
+    if unavailable is not None:
+        raise unavailable
+
+
+async def _sync_folder(
+    settings: Settings, folder: str, alike: list[Mapping[str, str]]
+) -> PersonaReport:
+    """Sync a folder, or send single documents when no job asks for more."""
+    first = alike[0]
+    mine = Project("", first.get("name", ""), first.get("origin", ""))
+    named = [one.get("keys", "") for one in alike]
+    async with open_persona(settings, Path(folder), mine) as engine:
+        if not all(named):
+            return await engine.sync()
+        return await engine.push({key for keys in named for key in keys.split("\n")})
+
+
+KINDS: Final[Mapping[str, DoJobs]] = {"deliver": _deliver, "persona": _sync_persona}
 
 
 def leave_and_wake(settings: Settings, kind: str, details: Mapping[str, str]) -> None:

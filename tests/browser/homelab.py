@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.browser.servers import Provider
 from tests.http.operating import Api, token_for
+from tests.persona.furnished import Furnished, furnish_persona
 from tests.support.running import Running
 
 AGENT = "homelab"
@@ -114,6 +115,7 @@ class Homelab:
 
     api: Api
     numbers: dict[str, int]
+    documents: Furnished
 
     def number(self, words: str) -> int:
         """Return the memory whose text begins so."""
@@ -130,7 +132,8 @@ def furnish(running: Running, provider: Provider) -> Homelab:
     told = api.post("/sessions", {"tier": 2, "prompt": "Is jellyfin well?", "trigger": "schedule"})
     api.post(f"/sessions/{told['session']}/end", {"exit_code": 0, "num_turns": 4})
     listed = api.get("/memories", state="any", limit=1000)["memories"]
-    return Homelab(api, {one["observation"]: one["id"] for one in listed})
+    documents = furnish_persona(running.home.parent / "memory", running.home / "state" / "sync")
+    return Homelab(api, {one["observation"]: one["id"] for one in listed}, documents)
 
 
 def _session(

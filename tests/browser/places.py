@@ -15,7 +15,7 @@ NAMES = (
     *("login", "overview", "memories", "memories-grouped", "memories-searched"),
     *("memories-trash", "memories-none", "memories-editing", "memories-adding", "memories-bulk"),
     *("memory", "memory-edit", "conflicts", "preview", "lab", "turns", "turn", "session"),
-    *("audit", "import", "missing", "keys"),
+    *("persona", "persona-document", "persona-snapshot", "audit", "import", "missing", "keys"),
 )
 
 
@@ -42,6 +42,8 @@ def places(homelab: Homelab) -> list[Place]:
     turn = homelab.api.get(f"/memories/{learned}/evidence")["evidence"][0]["ledger_entry_id"]
     question = quote("How long does jellyfin need after a restart?")
     listed = f"/memories?agent={AGENT}"
+    documents = homelab.documents
+    backups = f"/persona/document?folder={documents.id}&key=reference_backups.md"
     found = [
         Place("login", "/login", signed_in=False),
         Place("overview", f"/?agent={AGENT}"),
@@ -61,6 +63,13 @@ def places(homelab: Homelab) -> list[Place]:
         Place("turns", f"/turns?agent={AGENT}"),
         Place("turn", f"/turns/{AGENT}/{turn}"),
         Place("session", f"/sessions/{session}?line=4"),
+        Place("persona", f"/persona?folder={documents.id}"),
+        Place(
+            "persona-document",
+            f"/persona/document?folder={documents.id}&key=user_role.md",
+            _unfold,
+        ),
+        Place("persona-snapshot", f"{backups}&snapshot={documents.snapshot}"),
         Place("audit", f"/audit?agent={AGENT}&who="),
         Place("import", "/memories/import"),
         Place("missing", "/memories/99999999", status=404),

@@ -19,6 +19,7 @@ from tests.browser.homelab import AGENT, Homelab, talk
 from tests.browser.looking import Desk, Watch, edit_row, row_of
 from tests.browser.servers import Canary, Provider, Site, running_server
 from tests.http.operating import Api, token_for
+from tests.persona.furnished import furnish_hostile
 from tests.support.running import Running, environment
 
 FIRE = "window.fired=(window.fired||0)+1"
@@ -134,6 +135,8 @@ def hostile(running: Running, provider: Provider, canary: Canary) -> Api:
     asked = f"What does {HIDDEN} do? {whole}"
     provider.says["What does invoice"] = whole
     talk(running, api, asked)
+    folder = running.home.parent / "hostile" / "memory"
+    furnish_hostile(folder, running.home / "state" / "sync", [*found, HIDDEN])
     return api
 
 
@@ -141,7 +144,15 @@ def hostile_pages(api: Api) -> list[str]:
     """Every page on which the words of that agent are shown."""
     edited = api.get("/memories", q="opens", state="any")["memories"][0]
     question = quote(" ".join(_OTHERS)[:500])
+    sync = api.running.home / "state" / "sync"
+    snapshot = next(sync.glob("*/*/snapshots/hostile.md/*"))
+    folder = f"folder={snapshot.parents[2].name}"
     return [
+        f"/persona?{folder}",
+        f"/persona/document?{folder}&key=hostile.md",
+        f"/persona/document?{folder}&key=hostile.md&snapshot={snapshot.name}",
+        f"/persona/document?{folder}&key=held.md",
+        f"/persona/document?{folder}&key={quote('<script>alert(1)</script>')}",
         "/?agent=hostile",
         "/memories?agent=hostile",
         "/memories?agent=hostile&group=service&sort=observation",

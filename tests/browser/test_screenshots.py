@@ -32,6 +32,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 KEPT = {
     *("login", "overview", "memories", "memory"),
     *("conflicts", "preview", "lab", "turns", "turn", "session", "audit", "import"),
+    *("persona", "persona-document"),
 }
 
 

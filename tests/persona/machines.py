@@ -51,10 +51,11 @@ class Machine:
     prefix: str = "claude_memory"
     limit: int = 256 * 1024
     clock: Clock = clock
+    box: str = "box"
 
     @asynccontextmanager
     async def engine(self, *, join: bool = False, force: bool = False) -> AsyncGenerator[Engine]:
-        place = Place(self.folder, self.state, "box", self.prefix, self.mine, self.limit)
+        place = Place(self.folder, self.state, self.box, self.prefix, self.mine, self.limit)
         async with open_engine(
             place,
             self.store,
@@ -78,6 +79,26 @@ class Machine:
     def read(self, key: str) -> str | None:
         path = self.folder / key
         return path.read_bytes().decode() if path.exists() else None
+
+    def delete(self, *keys: str) -> None:
+        for key in keys:
+            (self.folder / key).unlink()
+
+    def conflicts(self) -> list[str]:
+        """The texts that wait for a person."""
+        return [path.read_bytes().decode() for path in self.state.rglob("conflicts/**/*.md")]
+
+    def trash(self) -> list[str]:
+        found = (path for path in self.state.rglob("trash/**/*.md") if path.is_file())
+        return [path.read_bytes().decode() for path in found]
+
+    async def waiting(self) -> list[str]:
+        async with self.engine() as engine:
+            return [row.key for row in engine.baseline.waiting()]
+
+    async def held(self) -> list[str]:
+        async with self.engine() as engine:
+            return [row.key for row in engine.baseline.held()]
 
     def files(self) -> dict[str, str]:
         """The documents, as a person sees them."""

@@ -2,25 +2,28 @@
 
 A history is a seed. Each device runs `sync_document`, stopped by hand at every await: there it may
 be killed, overtaken by a typing user or by other devices, lose its memory, get no answer, or get
-a lying one. Texts are sets of lines, each typed once in a history, so that the judge can say of
-every line whether it was rightly kept or rightly gone.
+a lying one. Every line is typed once in a history, so that the judge can say of each whether it
+was rightly kept or rightly gone.
+
+What a text is, and how two are merged, is a `Craft`: plain sets of lines, or real documents with
+the production merges (`tests.persona.crafts`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import random
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
+from datetime import UTC, datetime, timedelta
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from memplane.errors import BackendUnavailable, ConcurrencyError
 from memplane.objects.lineage import Lineage
 from memplane.persona import steps as production
 from memplane.persona.model import NEW, Apply, Base, Combined, Remote, State, Text
-
-Combine = Callable[[Base | None, Text, Remote], Combined]
 
 
 class _Tick:
@@ -53,6 +56,57 @@ def combine_lines(base: Base | None, local: Text, remote: Remote) -> Combined:
     return Combined(text_of(merged))
 
 
+class Craft(Protocol):
+    """How lines make a text, and how two texts become one."""
+
+    def lines_of(self, text: Text) -> frozenset[bytes]: ...
+    def typed(self, text: Text, line: bytes) -> bytes: ...
+    def without(self, text: bytes, line: bytes) -> bytes: ...
+    def combine(
+        self, base: Base | None, local: Text, remote: Remote, changed: str
+    ) -> Combined: ...
+    def may_return(self, removal: Deed, deeds: Sequence[Deed]) -> bool:
+        """Say whether a line may come back though somebody removed it so."""
+        ...
+
+
+class Lines:
+    """Texts are sets of lines."""
+
+    def lines_of(self, text: Text) -> frozenset[bytes]:
+        return lines_of(text)
+
+    def typed(self, text: Text, line: bytes) -> bytes:
+        return text_of(lines_of(text) | {line})
+
+    def without(self, text: bytes, line: bytes) -> bytes:
+        return text_of(lines_of(text) - {line})
+
+    def combine(self, base: Base | None, local: Text, remote: Remote, changed: str) -> Combined:
+        return combine_lines(base, local, remote)
+
+    def may_return(self, removal: Deed, deeds: Sequence[Deed]) -> bool:
+        return False
+
+
+LINES = Lines()
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something a user did to a file, and which deeds its text came from."""
+
+    number: int
+    lines: frozenset[bytes]
+    """Those that it removed."""
+    deletion: bool
+    seen: frozenset[int]
+
+    def is_beside(self, other: Deed) -> bool:
+        """Say whether neither knew of the other."""
+        return other.number not in self.seen and self.number not in other.seen
+
+
 @dataclass(slots=True)
 class Faults:
     """How likely each misfortune is, at each occasion."""
@@ -75,6 +129,8 @@ class Put:
     text: Text
     expected: str | None
     lineage: Lineage
+    changed: str
+    seen: frozenset[int]
 
 
 @dataclass(slots=True)
@@ -83,12 +139,16 @@ class World:
 
     chance: random.Random
     faults: Faults
-    combine: Combine
+    craft: Craft
+    moment: int = 0
     remote: Remote | None = None
     versions: int = 0
+    seen: dict[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
+    """The deeds that each version of the object came from: what the judge knows, and nobody
+    else."""
+    deeds: list[Deed] = field(default_factory=list["Deed"])
     travelling: list[Put] = field(default_factory=list[Put])
     typed: set[bytes] = field(default_factory=set[bytes])
-    removed: set[bytes] = field(default_factory=set[bytes])
     excused: set[bytes] = field(default_factory=set[bytes])
     healed: bool = False
 
@@ -102,7 +162,8 @@ class World:
             return None
         self.versions += 1
         etag = f"v{self.versions}"
-        self.remote = Remote(put.text, etag, put.lineage)
+        self.remote = Remote(put.text, etag, put.lineage, put.changed, _covered(self.remote))
+        self.seen[etag] = put.seen | self.seen.get(put.expected or "", frozenset())
         return etag
 
 
@@ -113,7 +174,10 @@ class Device:
     world: World
     number: int
     steps: ModuleType = production
+    skew: int = 0
     file: Text = None
+    changed: str = ""
+    seen: frozenset[int] = frozenset()
     state: State = NEW
     numbers: int = 0
     epoch: int = 0
@@ -123,6 +187,8 @@ class Device:
     aside: list[bytes] = field(default_factory=list[bytes])
     removed: set[bytes] = field(default_factory=set[bytes])
     running: Coroutine[Any, Any, Any] | None = None
+    _read: frozenset[int] = frozenset()
+    _looked: tuple[bytes, frozenset[int]] | None = None
 
     # The ports, as the steps know them.
 
@@ -131,7 +197,12 @@ class Device:
         return f"d{self.number}e{self.epoch}"
 
     async def read_local(self) -> Text:
+        looked, self._looked = self._looked, None
+        if looked is not None:
+            text, self._read = looked
+            return text
         await _TICK
+        self._read = self.seen
         return self.file
 
     async def read_remote(self) -> Remote | None:
@@ -148,7 +219,7 @@ class Device:
     async def put(self, text: Text, expected: str | None, lineage: Lineage, changed: str) -> str:
         world = self.world
         await _TICK
-        put = Put(self.device, text, expected, lineage)
+        put = Put(self.device, text, expected, lineage, changed, self._read)
         if world.misfortune(world.faults.no_answer):
             raise BackendUnavailable("no answer")
         if world.misfortune(world.faults.late):
@@ -195,7 +266,8 @@ class Device:
         await _TICK
         if self.file != expected:
             return False
-        self.file = self.staged.pop(name)
+        self._write(self.staged.pop(name))
+        self._learn()
         await _TICK
         return True
 
@@ -206,7 +278,8 @@ class Device:
         await _TICK
         if self.file != expected:
             return False
-        self.file = None
+        self._write(None)
+        self._learn()
         self.discarded.add(name)
         await _TICK
         return True
@@ -219,7 +292,17 @@ class Device:
         self.aside.append(text)
 
     def combine(self, base: Base | None, local: Text, remote: Remote) -> Combined:
-        return self.world.combine(base, local, remote)
+        return self.world.craft.combine(base, local, remote, self.changed)
+
+    def _learn(self) -> None:
+        """Remember, for the judge, where the file's text comes from."""
+        apply = self.state.apply
+        self.seen |= self.world.seen.get(apply.etag, frozenset()) if apply else frozenset()
+
+    def _write(self, text: Text) -> None:
+        self.file = text
+        now = datetime(2026, 3, 1, tzinfo=UTC) + timedelta(seconds=self.world.moment + self.skew)
+        self.changed = now.isoformat()
 
     def _new_name(self) -> str:
         self.names += 1
@@ -229,12 +312,17 @@ class Device:
 
     def start(self) -> None:
         if self.running is None:
+            # All files are read before any of them is dealt with: the first look may be old.
+            early = self.file is not None and self.world.chance.random() < 0.5
+            self._looked = (self.file, self.seen) if self.file is not None and early else None
             self.running = self.steps.sync_document(self, self.state, self._belief())
 
     def _belief(self) -> Any:
-        """Begin as a push does, from what the last sync knew; or read."""
+        """Begin as a push does, from what the last sync knew; or from a listing; or read."""
         base = self.state.base
         world = self.world
+        if not world.remote or world.misfortune(world.faults.missing):
+            return self.steps.Believed(None)
         if base is None or base.etag is None or not world.misfortune(world.faults.wrong_belief):
             return None
         return self.steps.Believed(Remote(base.text, base.etag, base.lineage, base.changed))
@@ -263,7 +351,7 @@ class Device:
             world.travelling.remove(put)
             if world.chance.random() < 0.5:
                 world.deliver(put)
-        there = lines_of(world.remote.text) if world.remote else frozenset[bytes]()
+        there = world.craft.lines_of(world.remote.text if world.remote else None)
         # What was deleted here and had not reached the container cannot be known any more.
         world.excused |= self.removed & there
         self.epoch += 1
@@ -271,22 +359,27 @@ class Device:
 
     def type_line(self, line: bytes) -> None:
         self.world.typed.add(line)
-        self.file = text_of(lines_of(self.file) | {line})
+        self._note()
+        self._write(self.world.craft.typed(self.file, line))
 
     def remove_line(self) -> None:
-        lines = sorted(lines_of(self.file))
-        if lines:
+        lines = sorted(self.world.craft.lines_of(self.file))
+        if self.file is not None and lines:
             gone = self.world.chance.choice(lines)
-            self._note_removed(frozenset({gone}))
-            self.file = text_of(lines_of(self.file) - {gone})
+            self._note(frozenset({gone}))
+            self._write(self.world.craft.without(self.file, gone))
 
     def delete_file(self) -> None:
-        self._note_removed(lines_of(self.file))
-        self.file = None
+        if self.file is not None:
+            self._note(self.world.craft.lines_of(self.file), deletion=True)
+            self._write(None)
 
-    def _note_removed(self, lines: frozenset[bytes]) -> None:
-        self.removed |= lines
-        self.world.removed |= lines
+    def _note(self, removed: frozenset[bytes] = frozenset(), *, deletion: bool = False) -> None:
+        world = self.world
+        deed = Deed(len(world.deeds), removed, deletion, self.seen)
+        world.deeds.append(deed)
+        self.seen |= {deed.number}
+        self.removed |= removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +387,7 @@ class Verdict:
     """What a history showed; empty when all promises held."""
 
     seed: int
+    final: Text = None
     lost: frozenset[bytes] = frozenset()
     revived: frozenset[bytes] = frozenset()
     apart: bool = False
@@ -325,15 +419,19 @@ def run_history(
     *,
     steps: ModuleType = production,
     faults: Faults | None = None,
-    combine: Combine = combine_lines,
+    craft: Craft = LINES,
 ) -> Verdict:
     """Live through one history, let everything heal, and judge."""
     chance = random.Random(seed)  # noqa: S311 - a history must be repeatable
-    world = World(chance, faults or Faults(), combine)
-    devices = [Device(world, number, steps) for number in range(chance.randint(2, 5))]
+    world = World(chance, faults or Faults(), craft)
+    devices = [
+        Device(world, number, steps, chance.choice((-1000, 0, 0, 1000)))
+        for number in range(chance.randint(2, 5))
+    ]
     names = [one.name for one in fields(Habits)]
     weights = list(itertools.accumulate(astuple(Habits.drawn(chance))))
     for moment in range(chance.randint(30, 200)):
+        world.moment = moment
         (what,) = chance.choices(names, cum_weights=weights)
         _happen(what, world, chance.choice(devices), b"%d" % moment)
     _heal(world, devices)
@@ -381,10 +479,21 @@ def _heal(world: World, devices: list[Device]) -> None:
 def _judge(seed: int, world: World, devices: list[Device]) -> Verdict:
     final = world.remote.text if world.remote else None
     apart = any(device.file != final or device.running is not None for device in devices)
-    present = lines_of(final).union(*(lines_of(device.file) for device in devices))
-    aside = frozenset[bytes]().union(
-        *(lines_of(text) for device in devices for text in device.aside)
-    )
-    lost = world.typed - world.removed - present - aside
-    revived = (world.removed - world.excused) & present
-    return Verdict(seed, frozenset(lost), frozenset(revived), apart)
+    read = world.craft.lines_of
+    present = read(final).union(*(read(device.file) for device in devices))
+    aside = frozenset[bytes]().union(*(read(text) for one in devices for text in one.aside))
+    removed = frozenset[bytes]().union(*(deed.lines for deed in world.deeds))
+    lost = world.typed - removed - present - aside
+    back = (removed - world.excused) & present
+    revived = frozenset(line for line in back if not _may_return(line, world))
+    return Verdict(seed, final, frozenset(lost), revived, apart)
+
+
+def _may_return(line: bytes, world: World) -> bool:
+    removals = [deed for deed in world.deeds if line in deed.lines]
+    return all(world.craft.may_return(removal, world.deeds) for removal in removals)
+
+
+def _covered(remote: Remote | None) -> str:
+    """Return which text a tombstone is about; the container has that from the sender."""
+    return hashlib.sha256((remote.text if remote else None) or b"").hexdigest()

@@ -76,5 +76,5 @@ async def test_another_project_is_refused(two: tuple[Machine, Machine], tmp_path
     other.write("user_role.md", memory("Role", "Somebody else.", kind="user"))
     with pytest.raises(PersonaError, match="--join"):
         await other.sync()
-    assert await laptop.sync()
+    await laptop.sync()
     assert "Somebody" not in (laptop.read("user_role.md") or "")

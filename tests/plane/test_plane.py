@@ -46,20 +46,16 @@ class TestRemotePlane(PlaneConformance):
                 yield opened
 
 
-class TestRemotePlaneInADeepHome(PlaneConformance):
-    """A socket's path has about 100 bytes; a home may lie deeper."""
-
-    @pytest.fixture
-    def home(self, tmp_path: Path) -> Path:
-        return tmp_path / ("deep" * 20) / ("er" * 30) / "home"
-
-    @pytest.fixture
-    async def plane(self, home: Path) -> AsyncIterator[Plane]:
-        home.parent.mkdir(parents=True)
-        with running_memplane(home):
-            async with open_plane(load_settings({"home": str(home)}, {})) as opened:
-                assert isinstance(opened, RemotePlane)
-                yield opened
+async def test_a_home_may_lie_deeper_than_the_path_of_a_socket_may_be_long(tmp_path: Path) -> None:
+    """A socket's path has about 100 bytes."""
+    home = tmp_path / ("deep" * 20) / ("er" * 30) / "home"
+    home.parent.mkdir(parents=True)
+    with running_memplane(home):
+        async with open_plane(load_settings({"home": str(home)}, {})) as opened:
+            assert isinstance(opened, RemotePlane)
+            assert (await opened.status()).home == str(home)
+            issued = await opened.issue_token(TokenWanted(admin=True))
+            assert await opened.tokens() == (issued.about,)
 
 
 class TestLocalMemories(MemoriesConformance):

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.errors import PodError
-from memplane.pod.yaml_text import MOST_ALIASES, MOST_BYTES, MOST_DEPTH, read_yaml, write_yaml
+from memplane.pod.places import MOST_BYTES
+from memplane.pod.yaml_text import MOST_ALIASES, MOST_DEPTH, read_yaml, write_yaml
 
 
 def bomb(levels: int, width: int) -> bytes:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 HISTORY_SERVICE: Final = "cllama-history"
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceToken:
+class ServiceToken(msgspec.Struct, frozen=True):
     """A token by which a service, and not the agent, asks."""
 
     service: str
@@ -18,8 +18,7 @@ class ServiceToken:
     token: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodContext:
+class PodContext(msgspec.Struct, frozen=True):
     """What a pod says about one agent; without a secret its metadata cannot be used."""
 
     agent: str

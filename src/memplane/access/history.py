@@ -7,9 +7,10 @@ see the ledger as it was recorded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
+
+import msgspec
 
 from memplane.access.contexts import HISTORY_SERVICE, PodContext
 from memplane.access.grants import Grant, Scope
@@ -23,8 +24,7 @@ class Role(StrEnum):
     REPLAY = "replay"
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(msgspec.Struct, frozen=True):
     """Somebody who may read the history of an agent."""
 
     agent: str
@@ -37,8 +37,7 @@ class Reader:
         return self.role is Role.REPLAY
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """Why not, as plain text with its status."""
 
     status: int
@@ -55,8 +54,7 @@ _FORBIDDEN: Final = Refused(403, "forbidden")
 _NOT_CONFIGURED: Final = Refused(404, "history not configured")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about one agent and about the token that was given.
 
     `grant` is what memplane's own tokens say of the token, `context` what a pod says of the agent.

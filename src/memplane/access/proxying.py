@@ -9,14 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from memplane.access.agents import is_agent_id
 from memplane.access.contexts import PodContext
 from memplane.access.grants import Grant, Scope
 from memplane.access.history import claimed_agent
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """An agent whose turn this is; `in_pod` says that a pod's compile step knows it."""
 
     agent: str
@@ -24,8 +25,7 @@ class Caller:
     in_pod: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """Why not, with its status."""
 
     status: int
@@ -50,8 +50,7 @@ class Shown:
     """It comes from this machine."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Here:
+class Here(msgspec.Struct, frozen=True, kw_only=True):
     """How this installation serves: a pod knows its agents, and somebody may be the default."""
 
     pod: bool

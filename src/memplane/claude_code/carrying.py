@@ -10,7 +10,6 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import msgspec
@@ -31,17 +30,16 @@ _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
 
 
-@dataclass(slots=True)
-class Learned:
+class Learned(msgspec.Struct):
     """What became of all that was heard in a session; each memory counts once."""
 
-    asserted: set[int] = field(default_factory=set[int])
-    reinforced: set[int] = field(default_factory=set[int])
-    contradicted: set[int] = field(default_factory=set[int])
-    echoed: set[int] = field(default_factory=set[int])
-    quarantined: set[int] = field(default_factory=set[int])
+    asserted: set[int] = msgspec.field(default_factory=set[int])
+    reinforced: set[int] = msgspec.field(default_factory=set[int])
+    contradicted: set[int] = msgspec.field(default_factory=set[int])
+    echoed: set[int] = msgspec.field(default_factory=set[int])
+    quarantined: set[int] = msgspec.field(default_factory=set[int])
     retracted: int = 0
-    rejects: Counter[str] = field(default_factory=Counter[str])
+    rejects: Counter[str] = msgspec.field(default_factory=Counter[str])
 
     def add(self, receipt: HeardReceipt) -> None:
         """Count what a receipt says."""
@@ -68,8 +66,7 @@ class Learned:
         return ", ".join(told)
 
 
-@dataclass(slots=True)
-class Carrier:
+class Carrier(msgspec.Struct):
     """Carries what was heard to memory, in order.
 
     Args:
@@ -83,10 +80,10 @@ class Carrier:
     wanted: SessionWanted
     session: int | None = None
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
-    learned: Learned = field(default_factory=Learned)
-    refused: list[str] = field(default_factory=list[str])
+    learned: Learned = msgspec.field(default_factory=Learned)
+    refused: list[str] = msgspec.field(default_factory=list[str])
     trouble: MemplaneError | OSError | None = None
-    _left: deque[Heard] = field(default_factory=deque[Heard])
+    _left: deque[Heard] = msgspec.field(default_factory=deque[Heard])
 
     @property
     def left(self) -> int:

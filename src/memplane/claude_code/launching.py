@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from memplane.errors import InvalidRequest
 
@@ -19,12 +20,11 @@ _SCHEMA: Final = "--json-schema"
 _NO_MORE_OPTIONS: Final = "--"
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True):
     """A program's arguments, and what its environment has besides ours."""
 
     arguments: tuple[str, ...]
-    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    variables: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
 def is_claude_code(command: Sequence[str]) -> bool:

@@ -9,8 +9,9 @@ import hashlib
 import re
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from memplane.claude_code.stream import (
     Compacted,
@@ -34,8 +35,7 @@ _MAY_BE_A_MARKER: Final = re.compile(r"\[\s{0,8}memory", re.IGNORECASE)
 _HIDING: Final = re.compile(r"(<!--)|<(pre|code)(?:\s[^>]{0,200})?>", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """A line of output, without its secrets and without its end.
 
     Args:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+import msgspec
 
 from memplane.claude_code.carrying import Carrier
 from memplane.claude_code.learning import Hearing, Line
@@ -35,8 +36,7 @@ async def learn_from(source: Source, listening: Listening, carrier: Carrier) -> 
     return code
 
 
-@dataclass(slots=True)
-class Listening:
+class Listening(msgspec.Struct):
     """Takes output as it comes; what is to be learned from it is in `queue`, and None at its end.
 
     Args:
@@ -48,7 +48,7 @@ class Listening:
     lines: Lines
     hearing: Hearing
     clock: Clock
-    queue: asyncio.Queue[Heard | None] = field(default_factory=asyncio.Queue[Heard | None])
+    queue: asyncio.Queue[Heard | None] = msgspec.field(default_factory=asyncio.Queue[Heard | None])
 
     def hear(self, data: bytes) -> None:
         """Take the next bytes."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+import msgspec
 
 from memplane.observations.model import Source
 from memplane.proxy.json_values import decoded, items, members, string
@@ -38,8 +39,7 @@ _KNOWN_TO_SAY_NOTHING: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where an event stands: the number of its line from 1, and of the line's first byte from 0.
 
     The digest is over the line's bytes up to its newline.
@@ -50,8 +50,7 @@ class Place:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class Started(msgspec.Struct, frozen=True, kw_only=True):
     """A session began, or a turn of it did; the newest one holds."""
 
     at: Place
@@ -67,8 +66,7 @@ class Started:
     plugins: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class Text(msgspec.Struct, frozen=True, kw_only=True):
     """What a model said; one that was aborted may end in the middle of a line."""
 
     at: Place
@@ -79,8 +77,7 @@ class Text:
     aborted: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResult:
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool gave: evidence for what a model said, and never its words."""
 
     at: Place
@@ -91,16 +88,14 @@ class ToolResult:
     is_error: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retracted:
+class Retracted(msgspec.Struct, frozen=True, kw_only=True):
     """The events with these uuids no longer count, nor does anything that came of them."""
 
     at: Place
     uuids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
+class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     """The conversation was replaced by a summary of itself; a number not told is None."""
 
     at: Place
@@ -109,8 +104,7 @@ class Compacted:
     tokens_after: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """How it went; a figure not told is None.
 
     `is_error` says whether it failed: the subtype may be `success` all the same. `result` was

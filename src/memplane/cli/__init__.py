@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "recall": "ask an agent's memory",
     "memories": "see and correct what was learned",
     "run": "run an agent with what was learned, and learn from it",
+    "persona": "keep a folder of documents the same on every machine",
     "rebuild": "derive all memory again from the ledgers, and compare",
     "backfill": "replay recorded turns into a memory service",
     "forget": "forget entries for good",

@@ -101,8 +101,8 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
 
 def _pod_folder(arguments: argparse.Namespace) -> Path | None:
     """Find the pod that is meant; without one, and without a log, it is the home."""
-    from memplane.pod.compile import COMPOSE_FILE
     from memplane.pod.contexts import pod_folder
+    from memplane.pod.places import COMPOSE_FILE
 
     if arguments.file:
         return pod_folder(Path(arguments.file))

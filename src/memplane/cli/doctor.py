@@ -16,18 +16,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run every check; exit 1 when one failed."""
-    from memplane.checks import Verdict, examine
-    from memplane.cli import FAILED, OK
-    from memplane.cli.show import coloured, print_json
+    import asyncio
 
-    findings = await examine(settings)
+    from memplane.checks import Verdict, examine, examine_documents
+    from memplane.cli import FAILED, OK
+    from memplane.cli.persona_asking import folder_here
+    from memplane.cli.show import coloured, harmless, print_json
+
+    root = folder_here(settings).root
+    documents = await asyncio.to_thread(examine_documents, settings, root)
+    findings = [*await examine(settings), *documents]
     if arguments.json:
         print_json(findings)
     else:
         colours = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAILED: "red"}
         for one in findings:
             print(
-                f"{coloured(one.verdict.ljust(7), colours[one.verdict])} {one.name}: {one.found}"
+                f"{coloured(one.verdict.ljust(7), colours[one.verdict])} {one.name}: "
+                f"{harmless(one.found)}"
             )
             if one.remedy:
                 print(f"        → {one.remedy}")

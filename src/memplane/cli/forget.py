@@ -71,7 +71,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     from memplane.errors import InvalidRequest, PodError
     from memplane.operate.targets import pod_of
-    from memplane.pod.compile import COMPOSE_FILE
+    from memplane.pod.places import COMPOSE_FILE
 
     if arguments.purge:
         raise InvalidRequest(

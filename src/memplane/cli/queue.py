@@ -1,4 +1,7 @@
-"""`memplane queue`: what has not reached the container, or another memory service."""
+"""`memplane queue`: what has not reached the container, or another memory service.
+
+Documents that wait have a module of their own, `queue_documents`.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
         case "retry":
             return await _retry(settings, cache, background=arguments.background)
         case _:
-            return _drop(settings, cache, arguments.name)
+            return await _drop(settings, cache, arguments.name)
 
 
 def _cache(settings: Settings) -> Path | None:
@@ -51,19 +54,23 @@ def _cache(settings: Settings) -> Path | None:
 
 def _list(settings: Settings, cache: Path | None, *, as_json: bool) -> int:
     from memplane.cli import OK
+    from memplane.cli.queue_documents import waiting_documents
     from memplane.cli.show import harmless, print_json
 
     writes = _writes(cache) if cache else []
     letters = _letters(settings)
+    documents = waiting_documents(settings)
     if as_json:
-        print_json([*writes, *letters])
+        print_json([*writes, *letters, *documents])
         return OK
     for row in writes:
         print("{state:<8} {what:<6} {bytes:>8} bytes  {key}  {name}".format(**row))
     for row in letters:
         shown = "{state:<8} {what:<6} of {agent} for {service}: {reason}  {name}".format(**row)
         print(harmless(shown))
-    print(f"{len(writes) + len(letters)} in all")
+    for row in documents:
+        print(harmless("{state:<8} {what:<6} {key} of {folder}: {reason}  {name}".format(**row)))
+    print(f"{len(writes) + len(letters) + len(documents)} in all")
     return OK
 
 
@@ -105,11 +112,14 @@ def _letters(settings: Settings) -> list[dict[str, object]]:
 
 async def _retry(settings: Settings, cache: Path | None, *, background: bool) -> int:
     from memplane.cli import FAILED, OK
+    from memplane.cli.queue_documents import folders_that_wait, send_documents
 
     if background:
         from memplane.worker import leave_and_wake
 
         leave_and_wake(settings, "deliver", {})
+        for folder in folders_that_wait(settings):
+            leave_and_wake(settings, "persona", {"folder": folder})
         print("left to the worker; `memplane status` shows what still waits")
         return OK
     sent = await _sent(settings, cache) if cache else True
@@ -117,7 +127,8 @@ async def _retry(settings: Settings, cache: Path | None, *, background: bool) ->
     if taken is not None:
         dropped = f", {taken.dropped} were forgotten meanwhile" if taken.dropped else ""
         print(f"{taken.delivered} turns were taken, {len(taken.left)} were not{dropped}")
-    return OK if sent and not (taken and taken.left) else FAILED
+    in_step = await send_documents(settings)
+    return OK if sent and in_step and not (taken and taken.left) else FAILED
 
 
 async def _sent(settings: Settings, cache: Path) -> bool:
@@ -151,9 +162,10 @@ async def _redriven(settings: Settings) -> Redriven:
         return await redrive(delivering(settings, client, redact, open_telemetry(settings).emit))
 
 
-def _drop(settings: Settings, cache: Path | None, name: str) -> int:
+async def _drop(settings: Settings, cache: Path | None, name: str) -> int:
     from memplane.assemble_proxy import outbox_folder
     from memplane.cli import FAILED, OK
+    from memplane.cli.queue_documents import drop_documents
     from memplane.proxy.outbox import dead_letters, settle_letter
 
     writes = (cache / "rejected").glob("*") if cache else ()
@@ -164,6 +176,6 @@ def _drop(settings: Settings, cache: Path | None, name: str) -> int:
     letters = [one for one in dead_letters(folder) if one.entry_id == name]
     for letter in letters:
         settle_letter(folder, letter)
-    found = bool(files or letters)
+    found = bool(files or letters) | await drop_documents(settings, name)
     print(f"dropped {name}" if found else f"nothing rejected is called {name}")
     return OK if found else FAILED

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memplane.plane.contract import LedgerStatus, Status
@@ -26,13 +27,53 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     async with open_plane(settings) as plane:
         status = await plane.status()
     running = status.pid != os.getpid()
+    documents = _documents(settings)
     if arguments.json:
         import msgspec
 
-        print_json({"running": running, **msgspec.structs.asdict(status)})
+        body = {"running": running, **msgspec.structs.asdict(status), "persona": documents}
+        print_json(body)
     else:
         _print(status, running=running)
+        _print_documents(documents)
     return OK
+
+
+def _documents(settings: Settings) -> list[dict[str, Any]]:
+    """Say how the folders of documents stand that were synced from this home."""
+    from memplane.assemble_persona import persona_post, sync_folder
+    from memplane.persona.standing import standings
+    from memplane.persona.watching import watched
+
+    told: list[dict[str, Any]] = []
+    for one in standings(sync_folder(settings)):
+        watcher = watched(persona_post(settings, Path(one.folder)))
+        told.append(
+            {
+                "folder": one.folder,
+                "project": one.project,
+                "documents": one.documents,
+                "waiting": len(one.waiting),
+                "held": len(one.held),
+                "conflicts": len(one.conflicts),
+                "last_sync": one.last_sync,
+                "watched_by": watcher.pid if watcher else None,
+                "trouble": watcher.trouble if watcher else "",
+            }
+        )
+    return told
+
+
+def _print_documents(documents: list[dict[str, Any]]) -> None:
+    from memplane.cli.show import coloured, harmless, print_rows
+
+    for one in documents:
+        counts = [f"{one[name]} {name}" for name in ("documents", "waiting", "held", "conflicts")]
+        last = one["last_sync"]
+        when = f"synced {last[:10]} {last[11:16]}" if last else "never synced"
+        print_rows([("persona  ", harmless(f"{', '.join(counts)}; {when}; {one['folder']}"))])
+        if one["trouble"]:
+            print(coloured(f"  {harmless(one['trouble'])}", "red"))
 
 
 def _print(status: Status, *, running: bool) -> None:

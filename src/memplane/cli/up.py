@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from memplane.home import Claim, Home
     from memplane.http.dashboard.browsers import Browsers
     from memplane.http.endpoints import Endpoint
+    from memplane.persona.desk import Desk
     from memplane.plane.contract import Status
     from memplane.plane.local import LocalPlane
     from memplane.proxy.turn import Proxy
@@ -62,6 +63,7 @@ async def _serve(settings: Settings, *, demo: bool = False) -> int:
     from memplane.assemble import filling, open_local_plane, open_telemetry, own_home
     from memplane.assemble_proxy import open_proxy
     from memplane.cli import OK
+    from memplane.cli.persona_watching import watching
     from memplane.clock import system_clock
     from memplane.home import Home
     from memplane.http.dashboard.browsers import Browsers
@@ -75,6 +77,7 @@ async def _serve(settings: Settings, *, demo: bool = False) -> int:
             open_local_plane(settings, admins=admins, serving=True) as plane,
             filling(settings, plane),
             open_proxy(settings, plane, telemetry) as proxy,
+            watching(settings),
         ):
             _settle_down()
             parts = _Parts(plane, proxy, telemetry, Browsers(system_clock))
@@ -150,6 +153,8 @@ async def _telling(telemetry: Telemetry) -> AsyncGenerator[Telemetry]:
 
 def _endpoints(settings: Settings, parts: _Parts) -> list[Endpoint]:
     """List what a server offers beside what every door has."""
+    from functools import cache
+
     from memplane.clock import system_clock
     from memplane.home import Home
     from memplane.http.changes_api import changes_endpoints
@@ -202,9 +207,23 @@ def _endpoints(settings: Settings, parts: _Parts) -> list[Endpoint]:
                     (home.tombstones, mirror_of(plane.recording.root)),
                 ),
                 telemetry=home.telemetry_file,
+                persona=cache(lambda: _desk(settings)),
             )
         ),
     ]
+
+
+def _desk(settings: Settings) -> Desk:
+    """Open what can be seen of folders of documents, with that of where we are first."""
+    from memplane.assemble_persona import persona_desk
+    from memplane.cli.persona_asking import folder_here
+
+    try:
+        root = folder_here(settings).root
+    except OSError:  # where we are is no more
+        return persona_desk(settings, None)
+    is_meant = settings.persona.dir is not None or root.is_dir()
+    return persona_desk(settings, root if is_meant else None)
 
 
 def _set_limits() -> None:

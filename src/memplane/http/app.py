@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -24,8 +25,7 @@ from memplane.http.openapi import describe
 from memplane.plane.contract import Plane
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How much the door takes; 0 requests a second is no limit."""
 
     requests_per_second: int = 1000
@@ -71,8 +71,13 @@ def create_app(
 def make_table(endpoints: Iterable[Endpoint]) -> Table:
     """Make the table, with the description of itself in it."""
 
+    @cache
+    def description() -> bytes:
+        # It takes some forty milliseconds to make, and few ever ask.
+        return describe(table)
+
     async def get_description(_request: Request) -> Response:
-        return Response(description, media_type="application/json")
+        return Response(description(), media_type="application/json")
 
     described = Endpoint(
         method="GET",
@@ -83,5 +88,4 @@ def make_table(endpoints: Iterable[Endpoint]) -> Table:
         summary="This description",
     )
     table = Table([*endpoints, described])
-    description = describe(table)
     return table

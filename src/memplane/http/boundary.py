@@ -7,9 +7,9 @@ anything is routed. A request over the owner's socket names the host `localhost`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -31,8 +31,7 @@ def loopback_hosts(port: int) -> frozenset[str]:
     return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Expected:
+class _Expected(msgspec.Struct, frozen=True):
     """The hosts that a request may name, and the origins of their own pages."""
 
     hosts: frozenset[str]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,8 +19,7 @@ from memplane.http.principals import grant_of
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(msgspec.Struct, frozen=True):
     """Answers from a table of endpoints; what is raised before an answer begins becomes one.
 
     It asks for the token again, so that a table without a gate before it lets nobody in.

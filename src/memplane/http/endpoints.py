@@ -20,25 +20,21 @@ from memplane.http.bodies import DEFAULT_LIMIT
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(msgspec.Struct, frozen=True):
     """Anybody may ask."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnyToken:
+class AnyToken(msgspec.Struct, frozen=True):
     """Whoever has a token may ask."""
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(msgspec.Struct, frozen=True):
     """Whoever has a token with this scope may ask."""
 
     scope: Scope
 
 
-@dataclass(frozen=True, slots=True)
-class OwnRules:
+class OwnRules(msgspec.Struct, frozen=True):
     """The handler decides, because a contract fixes its answers."""
 
     why: str

@@ -7,9 +7,9 @@ Wrong tokens are counted; a right one always works, from the same address too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -31,8 +31,7 @@ def path_in_table(scope: Scope) -> str:
     return str(scope.get(PATH_IN_TABLE) or "other")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
+class Gate(msgspec.Struct, frozen=True, kw_only=True):
     """Finds out what a request's token grants, and refuses those that grant nothing."""
 
     app: ASGIApp

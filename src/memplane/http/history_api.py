@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
@@ -68,8 +67,7 @@ class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Places:
+class _Places(msgspec.Struct, frozen=True):
     """Where histories lie, who may read them, what was forgotten, and how a replay is redacted."""
 
     ledger: Path
@@ -77,15 +75,14 @@ class _Places:
     tokens: TokenStore
     redact: Callable[[bytes], bytes]
     tombstones: tuple[Path, ...]
-    notes: dict[str, Notes] = field(default_factory=dict[str, Notes])
+    notes: dict[str, Notes] = msgspec.field(default_factory=dict[str, Notes])
 
     def notes_of(self, folder: AgentFolder) -> Notes:
         """Return what the recorder says about an agent's turns, read as far as before."""
         return self.notes.setdefault(folder.agent, Notes(folder))
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(msgspec.Struct, frozen=True):
     cursor: Cursor
     after: datetime | None
     limit: int

@@ -7,8 +7,9 @@ was not seen for longest is forgotten first.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 _MOST_KEPT: Final = 4096
 
@@ -33,8 +34,7 @@ class WrongTokens:
         return self._window - (now - times[0])
 
 
-@dataclass(slots=True)
-class _Bucket:
+class _Bucket(msgspec.Struct):
     left: float
     filled: float
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -82,8 +81,7 @@ class ForgetBody(msgspec.Struct, frozen=True, kw_only=True):
     pod: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(msgspec.Struct, frozen=True):
     """What an operation tells about itself besides how it ended."""
 
     blocks: int = 0
@@ -94,8 +92,7 @@ class _Told:
 _Work: TypeAlias = Callable[[], Awaitable[tuple[Response, _Told]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Telling:
+class Telling(msgspec.Struct, frozen=True):
     """Tells how each operation went."""
 
     telemetry: Telemetry

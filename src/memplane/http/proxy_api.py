@@ -6,12 +6,12 @@ Every path below `/v1` is passed on to a provider; a turn's is also recorded and
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -47,8 +47,7 @@ _BASE_URLS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProxyDoor:
+class ProxyDoor(msgspec.Struct, frozen=True, kw_only=True):
     """Lets requests through to the proxy."""
 
     proxy: Proxy

@@ -50,8 +50,7 @@ class Kind(StrEnum):
     """A line is to be erased for good, or was: an `Erasure`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """A position in the ledger: a segment's number and a byte in it."""
 
     segment: int
@@ -96,8 +95,7 @@ class Record:
         return Link(self.seq, self.hash, self.after)
 
 
-@dataclass(frozen=True, slots=True)
-class Erasure:
+class Erasure(msgspec.Struct, frozen=True):
     """Which line was erased: the number of its record, its place, and what is left of it.
 
     A segment that had been sealed has another hash since, which is `sha256`.

@@ -8,10 +8,11 @@ import hmac
 import os
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from memplane.ledger.chain import (
     ERASED_SALT,
@@ -38,8 +39,7 @@ _ERASED: Final = b'{"kind":"%s",' % Kind.ERASED.encode()
 _ATTEMPTS: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerFinding:
+class LedgerFinding(msgspec.Struct, frozen=True):
     """Something in a ledger that is not as it was recorded."""
 
     file: str
@@ -48,8 +48,7 @@ class LedgerFinding:
     found: str
 
 
-@dataclass(slots=True)
-class LedgerReport:
+class LedgerReport(msgspec.Struct):
     """What a check of one agent's ledger found.
 
     `unchained` entries were recorded just before a crash, or by another program, or a moment ago;
@@ -64,7 +63,7 @@ class LedgerReport:
     repeated: int = 0
     gaps: int = 0
     erased: int = 0
-    findings: list[LedgerFinding] = field(default_factory=list[LedgerFinding])
+    findings: list[LedgerFinding] = msgspec.field(default_factory=list[LedgerFinding])
 
 
 def verify_ledger(folder: AgentFolder, anchor: Link | None) -> LedgerReport:
@@ -89,8 +88,7 @@ def _checked(folder: AgentFolder, anchor: Link | None) -> tuple[LedgerReport, bo
         return report, _erased_since(ledger.chain)
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(msgspec.Struct, frozen=True):
     """A file as it was at one moment: what was added since is not looked at."""
 
     name: str
@@ -102,8 +100,7 @@ class _File:
         return (line for line in lines_of(self.file) if line.offset + line.size <= self.size)
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
+class _Opened(msgspec.Struct, frozen=True):
     """The files of a ledger, and what was erased.
 
     `erasures` are known by the number of the line's record, `hashes` since then by the segment's.
@@ -112,9 +109,9 @@ class _Opened:
 
     chain: _File | None
     segments: dict[int, _File]
-    erasures: dict[int, Erasure] = field(default_factory=dict[int, Erasure])
-    hashes: dict[int, str] = field(default_factory=dict[int, str])
-    unfinished: set[int] = field(default_factory=set[int])
+    erasures: dict[int, Erasure] = msgspec.field(default_factory=dict[int, Erasure])
+    hashes: dict[int, str] = msgspec.field(default_factory=dict[int, str])
+    unfinished: set[int] = msgspec.field(default_factory=set[int])
 
     def erasure_of(self, record: Record) -> Erasure | None:
         erasure = self.erasures.get(record.seq)

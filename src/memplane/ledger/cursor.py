@@ -10,9 +10,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, cast
+
+import msgspec
 
 from memplane.clock import moment, stamp
 from memplane.errors import InvalidCursor
@@ -21,8 +22,7 @@ _LONGEST: Final = 16_384
 _LARGEST: Final = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(msgspec.Struct, frozen=True):
     """The last entry that was read; an empty id is the beginning of the ledger."""
 
     segment: int

@@ -24,15 +24,13 @@ _EMPTY_STREAM: Final = b'{"format":"sse"}'
 _ID_MEMBER: Final = re.compile(rb'\{"version":\d+,("id":"hist1_[0-9a-f]{64}",)')
 
 
-@dataclass(frozen=True, slots=True)
-class JsonReply:
+class JsonReply(msgspec.Struct, frozen=True):
     """A reply in one piece; empty when the provider sent no body."""
 
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class StreamReply:
+class StreamReply(msgspec.Struct, frozen=True):
     """A reply as a stream of events, with the bytes as they came."""
 
     body: bytes
@@ -74,16 +72,14 @@ class Turn:
     """What is said about it beside the ledger; see `memplane.ledger.note`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """A turn with its id and its line, without the newline."""
 
     id: str
     line: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(msgspec.Struct, frozen=True):
     """An entry that another recorder made: its id is opaque, and its line is kept as it is."""
 
     agent: str

@@ -20,6 +20,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from memplane.access.agents import is_agent_id
 from memplane.errors import UnknownAgent
 
@@ -34,8 +36,7 @@ STATE: Final = ".memplane"
 _DIGITS: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True):
     """One file of the ledger. The open one has the number that it will be sealed under.
 
     `end` is set after a failed sync: what lies behind it was written again elsewhere.

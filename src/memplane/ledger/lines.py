@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import IO, Final
+
+import msgspec
 
 LONGEST: Final = 64 * 1024 * 1024
 """Longer lines are passed over, and said to be."""
@@ -12,8 +13,7 @@ LONGEST: Final = 64 * 1024 * 1024
 _PIECE: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """One line: where it begins, how long it is with its newline, and its bytes without it.
 
     `ended` is False for a last line without a newline. `data` is None for a line that is too long.

@@ -19,6 +19,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from memplane.clock import Clock
 from memplane.errors import LedgerError
 from memplane.ledger.agent_log import AgentLog
@@ -42,8 +44,7 @@ _ID_WITHIN: Final = re.compile(rb'"id"\s*:\s*"([^"\\]{1,256})"')
 _PLACE_WITHIN: Final = re.compile(rb'"segment":(\d{1,18}),"offset":(\d{1,18})\b')
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeReport:
+class PurgeReport(msgspec.Struct, frozen=True):
     """What a purge did.
 
     `erased` lines had one of the ids. `completed` ones an earlier purge had begun with and not
@@ -82,8 +83,7 @@ class _Doomed:
         return Erasure(record.seq, self.place, _plain_id(self.id), _plain_ts(self.ts), sha256)
 
 
-@dataclass(frozen=True, slots=True)
-class _Chained:
+class _Chained(msgspec.Struct, frozen=True):
     """What the chain knows: the records of lines, each with where its salt is, and the seals."""
 
     records: Mapping[Place, tuple[Record, int]]

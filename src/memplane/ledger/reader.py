@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from itertools import groupby
 from typing import Final
+
+import msgspec
 
 from memplane.errors import InvalidCursor
 from memplane.ledger.chain import Place
@@ -37,8 +38,7 @@ class _Passed(Enum):
     ERASED = "erased"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """An entry of a page: where it lies, and its head."""
 
     source: Source
@@ -57,14 +57,13 @@ class Found:
         return Cursor(self.segment, self.offset, _id_of(self))
 
 
-@dataclass(slots=True)
-class Page:
+class Page(msgspec.Struct):
     """Entries in the order they were recorded, and where to go on.
 
     `skipped` lines cannot be read; `erased` ones were purged.
     """
 
-    entries: list[Found] = field(default_factory=list[Found])
+    entries: list[Found] = msgspec.field(default_factory=list[Found])
     next: Cursor = BEGINNING
     has_more: bool = False
     skipped: int = 0

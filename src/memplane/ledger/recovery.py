@@ -14,10 +14,11 @@ import os
 from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BufferedRandom, BufferedReader
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from memplane.ledger.chain import Kind, Link
 from memplane.ledger.chain_file import ChainFile
@@ -39,8 +40,7 @@ _AT_ONCE: Final = 512
 _PIECE: Final = 1 << 20
 
 
-@dataclass(slots=True)
-class Recovered:
+class Recovered(msgspec.Struct):
     """What opening found; all zero for a ledger that was closed in order."""
 
     found: int = 0

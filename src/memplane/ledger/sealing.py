@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from memplane.home import make_private
 from memplane.ids import new_id
@@ -23,8 +24,7 @@ from memplane.ledger.folder import (
 from memplane.objects.files import open_folder, replace_file, sync_file, sync_folder
 
 
-@dataclass(frozen=True, slots=True)
-class Modes:
+class Modes(msgspec.Struct, frozen=True):
     """The permissions of what is made: for this user alone unless settings say otherwise."""
 
     file: int = 0o600

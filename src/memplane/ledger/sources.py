@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from io import BufferedReader
 from typing import Final
+
+import msgspec
 
 from memplane.errors import LedgerError
 from memplane.ledger.folder import SEGMENTS, AgentFolder, Segment, open_ordinary
@@ -16,8 +17,7 @@ from memplane.ledger.lines import Line, lines_of
 _ATTEMPTS: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """One file of a ledger. One that may be renamed is held open; sealed ones keep their names."""
 
     segment: Segment

@@ -18,7 +18,6 @@ import os
 import stat
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 from typing import Final
@@ -39,8 +38,7 @@ _LONGEST: Final = 1 << 20
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Tombstone:
+class Tombstone(msgspec.Struct, frozen=True):
     """An entry that was forgotten; `ts` is RFC 3339, and the service is who was told first."""
 
     ts: str
@@ -50,8 +48,7 @@ class Tombstone:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
+class Added(msgspec.Struct, frozen=True):
     """Tombstones behind an offset, the offset to go on from, and how many lines were no use."""
 
     tombstones: tuple[Tombstone, ...]

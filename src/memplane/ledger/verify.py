@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, cast
+
+import msgspec
 
 from memplane.ledger.entry import recomputed_id
 from memplane.ledger.heads import head_of, is_erased
@@ -26,8 +27,7 @@ class Problem(StrEnum):
     """It is to be erased, and is not yet; no damage."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """A line that is not as it should be."""
 
     line: int
@@ -36,8 +36,7 @@ class Finding:
     found: str
 
 
-@dataclass(slots=True)
-class FileReport:
+class FileReport(msgspec.Struct):
     """What a check of one file found. Legacy lines have no id that could be compared.
 
     `erased` lines say that they were; whether that is so, only the chain can tell.
@@ -46,7 +45,7 @@ class FileReport:
     entries: int = 0
     legacy: int = 0
     erased: int = 0
-    findings: list[Finding] = field(default_factory=list[Finding])
+    findings: list[Finding] = msgspec.field(default_factory=list[Finding])
 
 
 def verify_lines(lines: Iterable[Line]) -> FileReport:

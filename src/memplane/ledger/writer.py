@@ -17,11 +17,12 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from memplane.access.agents import is_agent_id
 from memplane.clock import Clock
@@ -58,14 +59,13 @@ class Syncing(StrEnum):
     """When the system likes; a power loss takes what it had not written."""
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerOptions:
+class LedgerOptions(msgspec.Struct, frozen=True):
     """What an operator can choose about a ledger."""
 
     syncing: Syncing = Syncing.GROUP
     max_bytes: int = 256 << 20
     queue_bytes: int = 64 << 20
-    modes: Modes = field(default_factory=Modes)
+    modes: Modes = msgspec.field(default_factory=Modes)
 
 
 _CHECKPOINT_SECONDS: Final[Mapping[Syncing, float | None]] = {
@@ -75,8 +75,7 @@ _CHECKPOINT_SECONDS: Final[Mapping[Syncing, float | None]] = {
 }
 
 
-@dataclass(slots=True)
-class LedgerFigures:
+class LedgerFigures(msgspec.Struct):
     """What a ledger has done since it was opened.
 
     `failing` says, for each agent whose last turns were not recorded, why; `degraded` is what an
@@ -94,7 +93,7 @@ class LedgerFigures:
     torn: int = 0
     damaged: int = 0
     broken: int = 0
-    failing: dict[str, str] = field(default_factory=dict[str, str])
+    failing: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     degraded: str = ""
 
 
@@ -105,8 +104,7 @@ Scrub = Callable[[Turn], Turn]
 _NO_ENTRY: Final = Entry("", b"")
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(msgspec.Struct):
     turn: Turn | Received
     size: int
     future: asyncio.Future[Entry]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from memplane.errors import MemplaneError
 from memplane.ledger.entry import Entry, Received
@@ -36,15 +37,13 @@ class Watching(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(msgspec.Struct):
     agent: str
     given: Given
     future: asyncio.Future[RetainReceipt]
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
+class _Prepared(msgspec.Struct, frozen=True):
     """An entry that waits, and what will become of it; `repeats` came before it in its batch."""
 
     waiting: _Waiting

@@ -7,9 +7,10 @@ about what.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from memplane.memory.episode import Episode
 from memplane.memory.feelings import Affect, feeling_of
@@ -43,8 +44,7 @@ class Kind(StrEnum):
     AFFECT = "affect_marker"
 
 
-@dataclass(frozen=True, slots=True)
-class Artefact:
+class Artefact(msgspec.Struct, frozen=True):
     """Something derived from turns.
 
     Args:

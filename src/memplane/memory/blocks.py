@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -33,8 +32,7 @@ _NAMED_SOURCES: Final = 12
 _ELLIPSIS: Final = "…"
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(msgspec.Struct, frozen=True):
     """How many bytes each part of an answer may have."""
 
     timeline: int = 1024
@@ -49,8 +47,7 @@ class Shares:
         return Shares(*(part * total // max(whole, 1) for part in parts))
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(msgspec.Struct, frozen=True):
     """A turn that answers the question: how well (0 to 1), and what each word added."""
 
     episode: Episode
@@ -58,19 +55,17 @@ class Match:
     terms: Mapping[str, float]
     coverage: float
     salience: int = 0
-    signals: Mapping[str, Added] = field(default_factory=dict[str, Added])
+    signals: Mapping[str, Added] = msgspec.field(default_factory=dict[str, Added])
 
 
-@dataclass(frozen=True, slots=True)
-class Weighty:
+class Weighty(msgspec.Struct, frozen=True):
     """Something that was said with weight, and how much of the question it has."""
 
     artefact: Artefact
     coverage: float
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+class Findings(msgspec.Struct, frozen=True):
     """Everything that an answer may be made of; the newest turn of the agent tells what is old."""
 
     matches: Sequence[Match] = ()
@@ -81,12 +76,11 @@ class Findings:
     newest: int = 0
 
 
-@dataclass(slots=True)
-class _Answer:
+class _Answer(msgspec.Struct):
     left: int
     explain: bool
-    blocks: list[Block] = field(default_factory=list[Block])
-    told: set[str] = field(default_factory=set[str])
+    blocks: list[Block] = msgspec.field(default_factory=list[Block])
+    told: set[str] = msgspec.field(default_factory=set[str])
 
     def room(self, share: int) -> int:
         """Say how many bytes the next block of a part may have."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import msgspec
@@ -33,8 +32,7 @@ _LONGEST_NAME: Final = 128
 _BYTE_ORDER_MARK: Final = "\ufeff"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """What a model answered, and the tools that it called, each named once."""
 
     text: str = ""
@@ -171,8 +169,7 @@ def _texts(content: object) -> Iterator[str]:
             yield _string(body.get("refusal"))
 
 
-@dataclass(slots=True)
-class _Assembly:
+class _Assembly(msgspec.Struct):
     """What the events of a stream add up to.
 
     Args:
@@ -184,11 +181,11 @@ class _Assembly:
         whole: The reply that the last event brings along in one piece.
     """
 
-    choices: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
-    refusals: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
-    parts: dict[Hashable, list[str]] = field(default_factory=dict[Hashable, list[str]])
-    names: dict[Hashable, str] = field(default_factory=dict[Hashable, str])
-    latest_calls: dict[Hashable, str] = field(default_factory=dict[Hashable, str])
+    choices: dict[int, list[str]] = msgspec.field(default_factory=dict[int, list[str]])
+    refusals: dict[int, list[str]] = msgspec.field(default_factory=dict[int, list[str]])
+    parts: dict[Hashable, list[str]] = msgspec.field(default_factory=dict[Hashable, list[str]])
+    names: dict[Hashable, str] = msgspec.field(default_factory=dict[Hashable, str])
+    latest_calls: dict[Hashable, str] = msgspec.field(default_factory=dict[Hashable, str])
     whole: Reply = Reply()
 
     def take(self, event: dict[str, Any]) -> None:

@@ -7,9 +7,10 @@ Mild ones are no feelings here: what a polite answer says, and what somebody den
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
+
+import msgspec
 
 from memplane.memory.sentences import Sentence, listed
 
@@ -125,8 +126,7 @@ _LOST: Final = listed("died dead lost")
 _GRIEF: Final[_Weight] = (-90, 65, "sadness")
 
 
-@dataclass(frozen=True, slots=True)
-class Affect:
+class Affect(msgspec.Struct, frozen=True):
     """A feeling.
 
     Args:

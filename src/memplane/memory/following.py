@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from memplane.errors import InvalidCursor
 from memplane.ledger.cursor import BEGINNING, Cursor, decode_cursor, encode_cursor
@@ -35,8 +36,7 @@ OWN: Final = "ledger"
 RECEIVED: Final = "received"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Places(msgspec.Struct, frozen=True, kw_only=True):
     """Where memory's sources lie: our own ledger, what others recorded, and tombstones.
 
     Our own ledger may hold secrets; `scrub` takes them out then.
@@ -46,7 +46,7 @@ class Places:
     received: Path
     tombstones: Path
     scrub: Scrub | None = None
-    notes: dict[str, Notes] = field(default_factory=dict[str, Notes])
+    notes: dict[str, Notes] = msgspec.field(default_factory=dict[str, Notes])
     """What the recorder says about each agent's turns, as far as it was read."""
 
     def leaves_out(self, folder: AgentFolder, entry_id: str) -> bool:
@@ -60,8 +60,7 @@ class Places:
         return AgentFolder(self.ledger if ledger == OWN else self.received, agent)
 
 
-@dataclass(frozen=True, slots=True)
-class Followed:
+class Followed(msgspec.Struct, frozen=True):
     """How many entries were taken in, and how many lines could not be read."""
 
     entries: int
@@ -125,9 +124,8 @@ async def follow(records: Records, places: Places, ledger: str, agent: str) -> F
     return Followed(entries, unreadable)
 
 
-@dataclass(slots=True)
-class _Page:
-    new: list[Stored] = field(default_factory=list[Stored])
+class _Page(msgspec.Struct):
+    new: list[Stored] = msgspec.field(default_factory=list[Stored])
     begin: str = ""
     end: str = ""
     has_more: bool = False

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from memplane.redaction.pattern import pattern
 
@@ -64,8 +65,7 @@ _NOT_SAID: Final = (
 """How texts begin that clients write in a user's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
+class _Mark(msgspec.Struct, frozen=True):
     start: int
     end: int
     begins: bool

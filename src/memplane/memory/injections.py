@@ -43,8 +43,7 @@ class Injection:
         return frozenset(entry for block in self.blocks for entry in block.entry_ids)
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(msgspec.Struct, frozen=True):
     """A turn that was recorded, the place of the prompt that it answers, and when."""
 
     agent: str

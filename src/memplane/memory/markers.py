@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Final
+
+import msgspec
 
 _NAME: Final = "MEMORY"
 _MEMORY: Final = f"[{_NAME}:"
@@ -54,8 +55,7 @@ _EMPHASIS: Final = "*_"
 _DASHES: Final = ("- ", "\u2013 ", "\u2014 ")
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(msgspec.Struct, frozen=True):
     """A `[MEMORY:category:service] text` line, as found; the service is empty when not said."""
 
     category: str
@@ -63,8 +63,7 @@ class Marker:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """What was meant to be a marker, be it one or not.
 
     Args:
@@ -85,8 +84,7 @@ class Attempt:
         return bool(self.category) and self.bracket == spelled(self.category, self.service)
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(msgspec.Struct, frozen=True):
     """The lines of an answer.
 
     Args:

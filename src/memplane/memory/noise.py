@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from memplane.memory.episode import Episode
 from memplane.memory.sentences import has_digit, is_stamp, is_time, listed
@@ -112,8 +113,7 @@ _CALENDAR: Final = _MONTHS | _DAYS | _HALVES
 _STAMPED: Final = listed("of time now date timestamp ts today utc gmt")
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """What of a turn is compared with earlier ones.
 
     Args:

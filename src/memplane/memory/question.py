@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+
+import msgspec
 
 from memplane.memory.conversation import said_backwards
 from memplane.memory.episode import capped
@@ -12,8 +13,7 @@ from memplane.memory.episode import capped
 _CONTEXT: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """What is asked, and what the user said before, the oldest last; empty when nobody asks."""
 
     text: str

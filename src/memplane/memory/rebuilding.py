@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from memplane.memory.contract import Rebuilt, RebuiltTable
 from memplane.memory.deriving import derive_some
@@ -45,8 +46,7 @@ _CONTENTS: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(msgspec.Struct, frozen=True):
     """What a table holds: how many rows, and a digest of them all."""
 
     rows: int

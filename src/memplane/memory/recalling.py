@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
 from typing import Final, Protocol
+
+import msgspec
 
 from memplane.memory import rows as table
 from memplane.memory.artefacts import Artefact, Kind
@@ -99,8 +101,7 @@ def asked_in(ask: Ask) -> Question:
     return Question(ask.text, ()) if ask.text else question_of(ask.messages)
 
 
-@dataclass(frozen=True, slots=True)
-class Now:
+class Now(msgspec.Struct, frozen=True):
     """When a question is asked, and what it means, where that is known."""
 
     at: int
@@ -115,8 +116,7 @@ class Meant(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Matched:
+class _Matched(msgspec.Struct, frozen=True):
     """A match, and the line of the timeline for the stretch that it is in."""
 
     match: Match
@@ -142,8 +142,7 @@ def _asked(question: Question, sought: _Sought, now: int) -> Asked:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Sought:
+class _Sought(msgspec.Struct, frozen=True):
     """The words that were looked for, what they are worth here, and the turns that have them.
 
     `held` is what was found of them in turns so far, by key.
@@ -178,8 +177,7 @@ def _terms_in(text: str) -> Mapping[str, int]:
     return question_terms(text)
 
 
-@dataclass(frozen=True, slots=True)
-class _Searching:
+class _Searching(msgspec.Struct, frozen=True):
     """Where an agent's episodes are looked for, and how many of them are scored.
 
     Those that were said `here` stand in the conversation that asks.
@@ -245,8 +243,7 @@ def _statistics(known: About, counted: dict[str, int], uncounted: Sequence[Turn]
     return Statistics(known.episodes, known.terms, counted)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ranking:
+class _Ranking(msgspec.Struct, frozen=True):
     """The turns that were found, and what the question means, where that is known."""
 
     rows: Connection

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import msgspec
@@ -23,8 +22,7 @@ Scrub = Callable[[bytes], Redacted[bytes]]
 """Takes secrets out of an entry's line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """An entry as it will be kept, and how many secrets were taken out of it."""
 
     entry: Entry

@@ -14,6 +14,8 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
+import msgspec
+
 from memplane.memory.artefacts import Affect, Artefact, Kind
 from memplane.memory.episode import Episode
 from memplane.memory.markers import Marker
@@ -70,8 +72,7 @@ class Outcome(IntEnum):
     FORGOTTEN = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True):
     """An episode with what search needs of it."""
 
     episode: Episode
@@ -79,8 +80,7 @@ class Stored:
     spoken: Spoken
 
 
-@dataclass(frozen=True, slots=True)
-class About:
+class About(msgspec.Struct, frozen=True):
     """What is known of an agent: its number, its searchable episodes, the terms in them, noise."""
 
     number: int
@@ -89,8 +89,7 @@ class About:
     noise: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(msgspec.Struct, frozen=True):
     """Where a group of turns begins and ends."""
 
     first: Key
@@ -542,8 +541,7 @@ def newest(rows: Connection, number: int, limit: int) -> list[Episode]:
     return [_episode(row) for row in rows.rows(sql, (number, limit))]
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
+class Noise(msgspec.Struct, frozen=True):
     """Turns that were folded: how many, and from when to when."""
 
     turns: int
@@ -591,8 +589,7 @@ def take_underived(rows: Connection, number: int, limit: int) -> list[Key]:
     return keys
 
 
-@dataclass(frozen=True, slots=True)
-class Unindexed:
+class Unindexed(msgspec.Struct, frozen=True):
     """An episode that the text index has to look at; without counts it is to be left out."""
 
     key: int
@@ -631,8 +628,7 @@ def mark_indexed(rows: Connection, seen: Sequence[Unindexed]) -> None:
         rows.run(_INDEXED.format(has="NOT EXISTS", keys=_marks(some)), some)
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(msgspec.Struct, frozen=True):
     """How much there is, of all agents, and how much of it is still to be worked on."""
 
     agents: int

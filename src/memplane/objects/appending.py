@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from memplane.errors import ConcurrencyError
 from memplane.objects.lineage import Lineage, Stamp
@@ -11,8 +12,7 @@ from memplane.objects.pacing import Pacing
 from memplane.objects.store import NO_METADATA, Absent, Matches, Object, ObjectStore, Version
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(msgspec.Struct, frozen=True):
     """What an append left at the key."""
 
     data: bytes

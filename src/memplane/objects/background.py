@@ -33,6 +33,14 @@ def run_in_background(work: Coroutine[Any, Any, _T], *, patience: float | None =
         raise TimeoutError from None
 
 
+def start_in_background(work: Coroutine[Any, Any, _T]) -> Future[_T]:
+    """Run a coroutine on the process's background loop, and do not wait for it.
+
+    When the process ends, it is cut short.
+    """
+    return asyncio.run_coroutine_threadsafe(work, _background.loop())
+
+
 class _Background:
     """The loop, made when it is first needed."""
 

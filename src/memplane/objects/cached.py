@@ -13,8 +13,9 @@ import hashlib
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from memplane.clock import Clock
 from memplane.errors import (
@@ -63,8 +64,7 @@ _AWAY: Final = (BackendUnavailable, AuthError)
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Pulled:
+class Pulled(msgspec.Struct, frozen=True):
     """What a pull brought."""
 
     changed: tuple[str, ...]

@@ -6,26 +6,27 @@ A write whose answer was lost may have landed. Its stamp in the object's lineage
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 LINEAGE: Final = "memplane_lineage"
 """The metadata name the lineage is kept under."""
 
 _MOST_WRITERS: Final = 64
 _MOST_DIGITS: Final = 20
+_LARGEST: Final = 2**64 - 1
+"""Larger numbers are not ours, and could not be stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(msgspec.Struct, frozen=True):
     """Names one write: its writer, and a number that only grows for that writer."""
 
     writer: str
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class Lineage:
+class Lineage(msgspec.Struct, frozen=True):
     """The writers known to have written, newest first, each with its highest number."""
 
     writers: tuple[Stamp, ...] = ()
@@ -53,4 +54,5 @@ class Lineage:
 
 
 def _is_number(text: str) -> bool:
-    return text.isdecimal() and text.isascii() and len(text) <= _MOST_DIGITS
+    is_number = text.isdecimal() and text.isascii() and len(text) <= _MOST_DIGITS
+    return is_number and int(text) <= _LARGEST

@@ -6,8 +6,9 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
+
+import msgspec
 
 from memplane.clock import Clock
 from memplane.clock import stamp as time_stamp
@@ -39,8 +40,7 @@ _PARALLEL: Final = 16
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestEntry:
+class ManifestEntry(msgspec.Struct, frozen=True):
     """What the manifest says of one key."""
 
     size: int
@@ -53,8 +53,7 @@ Entries = dict[str, ManifestEntry]
 Changes = Mapping[str, ManifestEntry | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """Where a manifest and a complete listing disagree."""
 
     missing: tuple[str, ...]

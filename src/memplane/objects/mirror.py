@@ -6,25 +6,24 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+import msgspec
 
 from memplane.clock import moment, stamp
 from memplane.objects.files import open_folder, replace_file, translated
 from memplane.objects.store import Object, ObjectInfo, Version
 
 
-@dataclass(frozen=True, slots=True)
-class KnownListing:
+class KnownListing(msgspec.Struct, frozen=True):
     """The last complete listing, and when it was taken."""
 
     taken: datetime
     entries: tuple[ObjectInfo, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Mirror:
+class Mirror(msgspec.Struct, frozen=True):
     """One file per object, named by the key's hash so that any key fits. Blocking."""
 
     root: Path

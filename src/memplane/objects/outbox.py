@@ -19,9 +19,10 @@ import threading
 import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from memplane.clock import Clock
 from memplane.home import make_private
@@ -41,8 +42,7 @@ _SUFFIXES: Final = frozenset({".open", ".append", ".write"})
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Parcel:
+class Parcel(msgspec.Struct, frozen=True):
     """One thing to send: an append, or a whole write with the version its writer had seen."""
 
     key: str
@@ -53,8 +53,7 @@ class Parcel:
     path: Path
 
 
-@dataclass(slots=True)
-class _Batch:
+class _Batch(msgspec.Struct):
     name: str
     size: int
 

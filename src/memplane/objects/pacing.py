@@ -8,6 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+import msgspec
+
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
@@ -26,8 +28,7 @@ class Pacing:
         return Attempts(self, until=self.elapsed() + 120.0, wait=0.2, longest=5.0, left=3)
 
 
-@dataclass(slots=True)
-class Attempts:
+class Attempts(msgspec.Struct):
     """The attempts at one thing."""
 
     pacing: Pacing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import msgspec
@@ -14,8 +13,7 @@ from memplane.observations.events import Event, Kind
 from memplane.observations.folding import Observation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict:
+class Conflict(msgspec.Struct, frozen=True, kw_only=True):
     """Two observations that do not go together; without a second one it was said again."""
 
     key: str

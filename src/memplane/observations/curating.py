@@ -7,7 +7,6 @@ sense for an observation as it is now is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -28,8 +27,7 @@ NOT_UNDONE: Final = frozenset({Kind.PURGED})
 """What nobody can take back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operator:
+class Operator(msgspec.Struct, frozen=True, kw_only=True):
     """Who does it, and when."""
 
     name: str
@@ -56,8 +54,7 @@ class Operator:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class Edit(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be different; what is None stays as it is, and an empty service is none."""
 
     text: str | None = None

@@ -38,8 +38,7 @@ _OWN_BLOCK: Final = "## Operational Memory ("
 _NOT_A_WORD: Final = r"[^A-Za-z0-9_-]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(msgspec.Struct, frozen=True, kw_only=True):
     """An observation that something new may have to do with; all of one service and category.
 
     Args:

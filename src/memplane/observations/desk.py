@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
 import msgspec
@@ -43,8 +42,7 @@ _HIGHEST_TIER: Final = 3
 _Do: TypeAlias = Callable[[int], list[Event]]
 
 
-@dataclass(frozen=True, slots=True)
-class Desk:
+class Desk(msgspec.Struct, frozen=True):
     """An operator who looks at the memories of an agent, or of all; every method drafts."""
 
     on: Connection

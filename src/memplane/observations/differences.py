@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from memplane.observations import vocabulary
 from memplane.observations.aspects import Aspects
@@ -36,8 +37,7 @@ class Finding(StrEnum):
     TURNED_TWICE = "turned_twice"
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(msgspec.Struct, frozen=True):
     """Something that was found, and what each side has of it."""
 
     finding: Finding

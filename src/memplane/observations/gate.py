@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+import msgspec
+
 from memplane.memory.sanitising import sanitised
 from memplane.observations.instructions import is_instruction, is_order
 from memplane.observations.model import LONGEST, LONGEST_SHOWN, Assertion, Category, Source
@@ -63,8 +65,7 @@ class Rules:
         return bool(service) and knows and service not in self.services
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """May be remembered. A service of `None` is none in particular."""
 
     text: str
@@ -73,8 +74,7 @@ class Accepted:
     flags: frozenset[Flag] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quarantined:
+class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
     """Is kept, but shown to no agent until somebody has looked at it.
 
     If category and service were swapped, they are as they should be here; `said` has them as

@@ -7,7 +7,7 @@ operator.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 import msgspec
@@ -38,8 +38,7 @@ _IN_PLACE: Category = Category.BEHAVIOR
 """What a memory of another category is kept as until somebody has looked at it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Importing:
+class Importing(msgspec.Struct, frozen=True):
     """Takes in memories for an agent."""
 
     agent: str

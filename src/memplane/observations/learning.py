@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 
 import msgspec
@@ -22,8 +22,7 @@ from memplane.observations.views import reject_view
 from memplane.records.store import Connection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listening:
+class Listening(msgspec.Struct, frozen=True, kw_only=True):
     """What everything that is said is judged by.
 
     Args:
@@ -73,8 +72,7 @@ class Listening:
         return [refusal(verdict, saying)]
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(msgspec.Struct, frozen=True):
     """One thing that was said, and where."""
 
     said: Said
@@ -112,11 +110,10 @@ def _statement(said: Said, text: HeardText, redact: Redact) -> Statement:
     return Statement(said, evidence, instant(text.at) if text.at else None)
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(msgspec.Struct):
     """What became of all that was heard, gathered while it is learned."""
 
-    events: list[Event] = field(default_factory=list[Event])
+    events: list[Event] = msgspec.field(default_factory=list[Event])
 
     def receipt(self) -> HeardReceipt:
         """Put it together."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -82,12 +81,11 @@ class _Cursor(msgspec.Struct, frozen=True, array_like=True):
     at: int
 
 
-@dataclass(slots=True)
-class Where:
+class Where(msgspec.Struct):
     """Conditions, and what stands for their `?`."""
 
-    conditions: list[str] = field(default_factory=list[str])
-    values: list[Value] = field(default_factory=list[Value])
+    conditions: list[str] = msgspec.field(default_factory=list[str])
+    values: list[Value] = msgspec.field(default_factory=list[Value])
 
     def add(self, condition: str, *values: Value) -> None:
         self.conditions.append(condition)

@@ -8,9 +8,10 @@ sides are treated alike: exchanged, they get the same verdict.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from memplane.observations.aspects import Aspects, aspects_of
 from memplane.observations.differences import CONFLICTING, Finding, Signal, differences
@@ -28,8 +29,7 @@ class Verdict(StrEnum):
     DISTINCT = "distinct"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thresholds:
+class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """From which likeness on what is said of two statements, in hundredths.
 
     Args:
@@ -49,8 +49,7 @@ class Thresholds:
 DEFAULT: Final = Thresholds()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """What came out of comparing two statements.
 
     Args:
@@ -68,8 +67,7 @@ class Comparison:
     signals: tuple[Signal, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """A memory that a new statement may match; the confidence is in hundredths."""
 
     id: int
@@ -77,8 +75,7 @@ class Candidate:
     confidence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(msgspec.Struct, frozen=True):
     """A memory with what came out of comparing it."""
 
     candidate: Candidate

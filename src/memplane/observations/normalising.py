@@ -14,6 +14,8 @@ from enum import Enum, auto
 from functools import cache, lru_cache
 from typing import Final
 
+import msgspec
+
 from memplane.observations import vocabulary
 from memplane.observations.quantities import Quantity, Word, quantities_at
 from memplane.observations.units import pieces
@@ -67,8 +69,7 @@ class Token:
     quantity: Quantity | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(msgspec.Struct, frozen=True):
     """A statement as it is compared.
 
     Args:

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+import msgspec
+
 from memplane.errors import InvalidRequest
 from memplane.memory.sanitising import sanitised
 from memplane.observations.model import LONGEST_SERVICE, LONGEST_SHOWN, Category
@@ -91,8 +93,7 @@ class Dropped(NamedTuple):
     reason: Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(msgspec.Struct, frozen=True):
     """A block, or an empty text when there is nothing to tell.
 
     Args:
@@ -146,8 +147,7 @@ def prompt_of(
     return _written(taken, len(wanted), tuple(left_out))
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(msgspec.Struct, frozen=True):
     """A candidate as it would be told; without a line there is nothing to tell."""
 
     candidate: Candidate

@@ -8,9 +8,10 @@ it takes grows with the length alone. Values are fractions, never floats.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from memplane.observations.units import (
     DAY,
@@ -37,8 +38,7 @@ class Word(NamedTuple):
         return self.written.casefold()
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(msgspec.Struct, frozen=True):
     """A value, or a range of values, in the smallest unit of what is counted."""
 
     measure: Measure

@@ -45,8 +45,7 @@ _FENCE: Final = 12
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]{2,64}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
+class Telling(msgspec.Struct, frozen=True, kw_only=True):
     """How prompts are told what is known.
 
     Args:
@@ -76,8 +75,7 @@ class Turn:
     told: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Sessions:
+class Sessions(msgspec.Struct, frozen=True):
     """Begins, hears and ends sessions."""
 
     writer: Writer

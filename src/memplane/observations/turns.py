@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.note import Note
@@ -32,21 +34,19 @@ _RETRY_SECONDS: Final = 5.0
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
+class _Page(msgspec.Struct, frozen=True):
     turns: list[tuple[str, str, int, str]]
     end: int
     has_more: bool
 
 
-@dataclass(slots=True)
-class TurnLearner:
+class TurnLearner(msgspec.Struct):
     """Looks at new turns whenever it is woken."""
 
     records: Records
     curator: Curator
     ledger: Path
-    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _woken: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
     def wake(self) -> None:
         """Be told that memory took turns in."""

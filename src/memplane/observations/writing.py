@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -41,8 +40,7 @@ Decide = Callable[[Connection, datetime], list[Event]]
 """Drafts events out of what is known at a moment."""
 
 
-@dataclass(slots=True)
-class Writer:
+class Writer(msgspec.Struct):
     """Writes events of every agent; `open` first."""
 
     records: Records
@@ -51,12 +49,12 @@ class Writer:
     profile: Profile
     clock: Clock
     modes: Modes
-    _deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _deciding: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     _last: datetime | None = None
     _count: int = 0
     _memories: int = 0
     _sessions: int = 0
-    _watching: set[asyncio.Event] = field(default_factory=set[asyncio.Event])
+    _watching: set[asyncio.Event] = msgspec.field(default_factory=set[asyncio.Event])
 
     async def open(self) -> None:
         """Take in what the ledgers have and the rows do not."""
@@ -189,12 +187,11 @@ class Writer:
             watcher.set()
 
 
-@dataclass(slots=True)
-class Page:
+class Page(msgspec.Struct):
     """Some events of a ledger, and how far it was read with them."""
 
     agent: str
-    events: list[Event] = field(default_factory=list[Event])
+    events: list[Event] = msgspec.field(default_factory=list[Event])
     end: str = ""
     has_more: bool = False
 

@@ -179,8 +179,7 @@ def _whole(given: object) -> int | None:
     return int(value) if isinstance(value, int | float) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """Which events are looked at; what is empty does not choose."""
 
     since: datetime | None = None

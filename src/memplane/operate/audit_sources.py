@@ -13,10 +13,12 @@ import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import IO, Final, TypeAlias
+
+import msgspec
 
 from memplane.errors import InvalidRequest, PodError
 from memplane.ledger.cursor import BEGINNING
@@ -129,8 +131,7 @@ def ledger_events(root: Path, since: datetime | None = None) -> Iterator[Found]:
 # Docker
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(msgspec.Struct, frozen=True):
     """A proxy's container, and which service of the pod it is."""
 
     id: str

@@ -150,11 +150,10 @@ class Tally:
         )
 
 
-@dataclass(slots=True)
-class _MemorySums:
-    counted: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    latencies: Counter[int] = field(default_factory=Counter[int])
-    queued: dict[str, tuple[datetime, int]] = field(
+class _MemorySums(msgspec.Struct):
+    counted: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter[tuple[str, str]])
+    latencies: Counter[int] = msgspec.field(default_factory=Counter[int])
+    queued: dict[str, tuple[datetime, int]] = msgspec.field(
         default_factory=dict[str, tuple[datetime, int]]
     )
 

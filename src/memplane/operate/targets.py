@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 from memplane.errors import PodError
 from memplane.ledger.folder import STATE, AgentFolder, agents_in
 from memplane.ledger.tombstones import mirror_of
-from memplane.pod.compile import COMPOSE_FILE
 from memplane.pod.contexts import (
     AgentContext,
     Contexts,
@@ -25,6 +24,7 @@ from memplane.pod.contexts import (
     targets,
 )
 from memplane.pod.manifest import Operation
+from memplane.pod.places import COMPOSE_FILE
 from memplane.secret import Secret
 from memplane.services.client import Address
 

@@ -11,7 +11,7 @@ import asyncio
 import fcntl
 import os
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import apsw
 import msgspec
 
-from memplane.errors import PersonaError
+from memplane.errors import BackendUnavailable, PersonaError
 from memplane.home import make_private
 from memplane.ids import new_id
 from memplane.objects.pacing import Pacing
@@ -39,6 +39,13 @@ CREATE TABLE IF NOT EXISTS held (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS allowed (key TEXT PRIMARY KEY) WITHOUT ROWID;
 """
+# Who only looks may be just opening the file, and then this waits for a moment.
+_PRAGMAS: Final = (
+    "busy_timeout=5000",
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "secure_delete=ON",
+)
 _LOCK_PAUSE: Final = 0.05
 
 Value: TypeAlias = str | bytes | int
@@ -71,8 +78,10 @@ class Held:
 class _Library(Protocol):
     """What is used of the library's connection, whose own types are not complete."""
 
-    def execute(self, sql: str, bindings: Sequence[Value] = ()) -> Iterator[tuple[Any, ...]]: ...
-    def executemany(self, sql: str, bindings: Sequence[Sequence[Value]]) -> object: ...
+    def execute(
+        self, sql: str, bindings: Sequence[Value] = (), /
+    ) -> Iterator[tuple[Any, ...]]: ...
+    def executemany(self, sql: str, bindings: Sequence[Sequence[Value]], /) -> object: ...
     def close(self) -> None: ...
 
 
@@ -95,6 +104,8 @@ class Baseline:
         self._next: _Batch | None = None
         self._turn = asyncio.Lock()
         self.device = self.fact("device") or ""
+        self._troubled = {one.key for one in self.waiting()}
+        self._troubled |= {one.key for one in self.held()}
 
     def states(self) -> Mapping[str, State]:
         """Return all that is remembered, by key."""
@@ -133,14 +144,22 @@ class Baseline:
 
     def _write(self, batch: Mapping[str, State]) -> None:
         rows = [(key, msgspec.msgpack.encode(state)) for key, state in batch.items()]
-        self._database.execute("BEGIN IMMEDIATE")
-        self._database.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?)", rows)
-        self.note("last_number", str(self._numbers))
-        self._database.execute("COMMIT")
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?)", rows)
+            self.note("last_number", str(self._numbers))
+            self._database.execute("COMMIT")
+        except apsw.Error as error:
+            with suppress(apsw.Error):  # it may have ended by itself
+                self._database.execute("ROLLBACK")
+            raise BackendUnavailable(
+                f"what was synced could not be noted ({error}). Is the disk full?"
+            ) from error
 
     def adopt(self, files: Mapping[str, bytes]) -> None:
-        """Note the files that were found where an earlier memory is lost."""
-        states = {key: State(adopted=text) for key, text in files.items()}
+        """Begin anew with the files that were found where an earlier memory is lost."""
+        states = dict.fromkeys(self._states, NEW)
+        states |= {key: State(adopted=text) for key, text in files.items()}
         self._write(states)
         self._states |= states
 
@@ -165,15 +184,23 @@ class Baseline:
 
     def wait(self, row: Waiting) -> None:
         """Put a document in the queue; one row for each, the latest."""
+        self._troubled.add(row.key)
         values = (row.key, row.sha256, row.since, row.attempts, row.error, row.next_try, row.dead)
         self._database.execute(
             "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?)", values
         )
 
+    def sent(self, key: str) -> None:
+        """Take a document out of the queue."""
+        self._database.execute("DELETE FROM waiting WHERE key = ?", (key,))
+
     def settled(self, key: str) -> None:
         """Take a document out of the queue, and out of what is held."""
-        self._database.execute("DELETE FROM waiting WHERE key = ?", (key,))
+        if key not in self._troubled:
+            return
+        self.sent(key)
         self._database.execute("DELETE FROM held WHERE key = ?", (key,))
+        self._troubled.discard(key)
 
     def held(self) -> list[Held]:
         """Return what is not published, by key."""
@@ -182,6 +209,7 @@ class Baseline:
 
     def hold(self, row: Held) -> None:
         """Note that a document is not published."""
+        self._troubled.add(row.key)
         values = (row.key, row.sha256, row.reason, row.since, row.saved)
         self._database.execute("INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?, ?)", values)
 
@@ -211,7 +239,7 @@ async def open_baseline(
     make_private(folder)
     lock = await _locked(folder / "lock", pacing, patience)
     try:
-        baseline = Baseline(_opened(folder / "baseline.db"))
+        baseline = _opened(folder / "baseline.db")
         try:
             yield baseline
         finally:
@@ -239,20 +267,25 @@ async def _locked(path: Path, pacing: Pacing, patience: float) -> int:
             return lock
 
 
-def _opened(path: Path) -> _Library:
+def _opened(path: Path) -> Baseline:
     try:
-        database: _Library = apsw.Connection(str(path))
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
+        database = _connected(path)
+        for pragma in _PRAGMAS:
             database.execute(f"PRAGMA {pragma}")
         database.execute(_SCHEMA)
         _mint(database)
-    except apsw.Error as error:
+        baseline = Baseline(database)
+    except (apsw.Error, msgspec.DecodeError) as error:
         raise PersonaError(
             f"the memory of earlier syncs in {path} cannot be used ({error}). Move the file away: "
             "documents that differ from the container's are then kept as conflict copies"
         ) from error
     path.chmod(0o600)
-    return database
+    return baseline
+
+
+def _connected(path: Path) -> _Library:
+    return apsw.Connection(str(path))
 
 
 def _mint(database: _Library) -> None:

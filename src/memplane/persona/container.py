@@ -150,7 +150,8 @@ def tombstone(text: Text, *, device: str, at: str, moved_to: str | None) -> Tomb
 
 
 def _listed(one: ObjectInfo) -> Listed:
-    return Listed(one.version, one.size, DELETED in one.metadata)
+    covers = one.metadata.get(DELETED)
+    return Listed(one.version, one.size, covers is not None, covers or "")
 
 
 def _remote(found: Object) -> Remote:

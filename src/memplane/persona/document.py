@@ -42,7 +42,7 @@ _BOM: Final = "\ufeff"
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _ENDING: Final = re.compile(rb"(?<!\r)\r++\n")
-_FENCE: Final = re.compile(r"---[ \t]*\r?\n?")
+_FENCE: Final = re.compile(r"---[ \t]*\r*\n?")
 _KEY: Final = re.compile(r"""([ ]*)(["']?)([\w.-]+)\2:(?=\s|\Z)""")
 _ESCAPES: Final = {'"': r"\"", "\\": r"\\", "\n": r"\n", "\t": r"\t"}
 _PLAIN: Final = re.compile(r"[A-Za-z0-9](?:[\w ./@+:-]*[\w./@+-])?")

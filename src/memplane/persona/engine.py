@@ -11,6 +11,7 @@ from typing import Final
 
 from memplane.clock import Clock, milli_stamp
 from memplane.errors import (
+    AuthError,
     BackendUnavailable,
     ConcurrencyError,
     InvalidKey,
@@ -23,12 +24,14 @@ from memplane.errors import (
 )
 from memplane.objects.parallel import for_each
 from memplane.persona.baseline import Baseline, Held, Waiting
+from memplane.persona.belonging import Belonging
 from memplane.persona.container import Container, Survey, tombstone
 from memplane.persona.folder import Folder
 from memplane.persona.gate import Gate
 from memplane.persona.index import is_part
+from memplane.persona.joining import Project
 from memplane.persona.kinds import INDEX_KEY
-from memplane.persona.model import NO_LINEAGE, sha256_of
+from memplane.persona.model import NEW, NO_LINEAGE, sha256_of
 from memplane.persona.plan import (
     BRINGS,
     SENDS,
@@ -37,18 +40,22 @@ from memplane.persona.plan import (
     plan,
     remembered,
     too_many_deletions,
+    unwelcome,
 )
 from memplane.persona.ports import DocumentPorts
 from memplane.persona.report import PersonaReport
 from memplane.persona.steps import Believed, Outcome, sync_document
-from memplane.persona.tidying import link_new_documents, rename_rivals
+from memplane.persona.tidying import rename_rivals, update_index
 
 MOST_DOCUMENTS: Final = 2_000
-_AT_ONCE: Final = 16
+_AT_ONCE: Final = 64
 _NEVER: Final = (InvalidKey, TooLarge, RequestRefused)
 """Errors that trying again does not mend."""
+_MINUTE: Final = len("2026-03-01T09:30")
 _WAIT: Final = timedelta(seconds=30)
 _LONGEST_WAIT: Final = timedelta(hours=1)
+_LAST_MOMENT: Final = 253_402_300_799_000
+"""The end of the year 9999 in milliseconds: a file may claim to be of later."""
 
 _log = logging.getLogger(__name__)
 
@@ -72,16 +79,25 @@ class View:
     def gone(self) -> frozenset[str]:
         """Documents that were deleted: nothing should link to them."""
         there = {key for key, one in self.survey.listed.items() if one.tombstone}
-        going = {row.key for row in self.rows if row.action is Action.DELETE}
-        return frozenset((there | going) - set(self.files))
+        going = {row.key for row in self.rows if row.action in {Action.DELETE, Action.REMOVE}}
+        return frozenset((there - set(self.files)) | going)
 
 
 class Engine:
     """Syncs one folder with one container. Open it with `memplane.persona.entering`."""
 
     def __init__(
-        self, folder: Folder, baseline: Baseline, container: Container, gate: Gate, *, clock: Clock
+        self,
+        folder: Folder,
+        baseline: Baseline,
+        container: Container,
+        gate: Gate,
+        *,
+        mine: Project,
+        clock: Clock,
     ) -> None:
+        self._belonging = Belonging(container, baseline, mine)
+        self.make_sure = self._belonging.make_sure
         self.folder = folder
         self.baseline = baseline
         self.container = container
@@ -93,22 +109,35 @@ class Engine:
 
         Raises:
             BackendUnavailable: The container does not answer. Changed documents wait in the queue.
-            PersonaError: The folder is not there, or has too many documents.
+            PersonaError: The folder is not there, or has too many documents, or the container has
+                those of something else.
         """
         files, changed, refused = await asyncio.to_thread(self._read_folder)
         try:
             survey = await self.container.survey()
-        except BackendUnavailable as error:
+        except (StorageError, AuthError) as error:
             self._queue_changes(files, error)
             raise
-        await self._check_project(survey)
-        if len(survey.listed) > MOST_DOCUMENTS or len(files) > MOST_DOCUMENTS:
+        await self._belonging.make_sure_of(survey)
+        alive = sum(not one.tombstone for one in survey.listed.values())
+        if max(alive, len(files)) > MOST_DOCUMENTS:
             raise PersonaError(
                 f"there are more than {MOST_DOCUMENTS} documents, and so nothing was done. Is "
                 "this the right folder, and the right prefix?"
             )
-        rows = plan(self.baseline.states(), files, survey.listed)
-        return View(files, changed, refused, survey, rows)
+        return self._planned(files, changed, refused, survey)
+
+    def _planned(
+        self,
+        files: Mapping[str, bytes],
+        changed: Mapping[str, str],
+        refused: Mapping[str, str],
+        survey: Survey,
+    ) -> View:
+        states = self.baseline.states()
+        unclear = {**unwelcome(survey.listed, states, limit=self.gate.limit), **refused}
+        rows = plan(states, files, survey.listed, unclear=unclear)
+        return View(files, changed, unclear, survey, rows)
 
     async def sync(
         self,
@@ -124,14 +153,23 @@ class Engine:
                 that was synced before; `force` says that this is meant.
         """
         view = await self.look()
-        self._refuse_accidents(view, force=force)
+        self.refuse_accidents(view, force=force)
         report = PersonaReport(errors=[*view.refused.items(), *view.survey.refused.items()])
         if Action.CREATE in wanted:
+            await self._belonging.claim_again(view.survey)
             view = await self._tidied(view, report)
         rows = [row for row in view.rows if row.action in wanted]
         self._note_unchanged(view, report)
         await self._carry_out(rows, view, report, progress)
+        self._forget_settled(view)
+        self._note_end(did_something=bool(rows))
         return report.sorted()
+
+    def _note_end(self, *, did_something: bool) -> None:
+        """Note when a sync ended; one that found nothing to do, once a minute: a note is slow."""
+        now, last = self._now(), self.baseline.fact("last_sync") or ""
+        if did_something or now[:_MINUTE] != last[:_MINUTE]:
+            self.baseline.note("last_sync", now)
 
     async def push(self, keys: Collection[str]) -> PersonaReport:
         """Send single documents. One that only changed here takes one request.
@@ -141,12 +179,17 @@ class Engine:
         files, changed, _ = await asyncio.to_thread(self._read_folder)
         report = PersonaReport()
         rows = [self._believing(key) for key in sorted(keys) if key in files]
+        if any(row.action is Action.CREATE for row in rows):
+            await self.make_sure()
         await self._carry_out(rows, View(files, changed, {}, Survey(), ()), report, None)
         return report.sorted()
 
     def _believing(self, key: str) -> Planned:
         """Plan a put that takes the object to be what it was at the last sync."""
-        base = self.baseline.known(key).base
+        state = self.baseline.known(key)
+        base = state.base
+        if state == NEW:
+            return Planned(key, Action.CREATE, Believed(None))
         if base is None or base.etag is None:
             return Planned(key, Action.SETTLE)
         return Planned(key, Action.PUT, Believed(remembered(base, base.etag)))
@@ -161,31 +204,24 @@ class Engine:
         refusal = self.gate.refusal(key, text)
         if refusal is not None:
             raise PersonaError(f"{key} is not published: {refusal.reason}")
+        await self.make_sure()
         there = await self.container.read(key)
-        if (there.etag if there else None) != expected:
+        if (there.etag if there and there.text is not None else None) != expected:
             raise ConcurrencyError("is at another version", key=key)
         now = milli_stamp(self.clock())
         about = tombstone(None, device=self.baseline.device, at=now, moved_to=None)
         lineage = there.lineage if there else NO_LINEAGE
-        return await self.container.put(key, text, expected, lineage, about=about)
+        over = there.etag if there else None
+        return await self.container.put(key, text, over, lineage, about=about)
 
     # Guards.
 
-    async def _check_project(self, survey: Survey) -> None:
-        """Make sure that the container still holds the documents of this project."""
-        if survey.project is not None and survey.project == self.baseline.fact("project_version"):
-            return
-        there = await self.container.read_project()
-        if there is not None and there.project != self.baseline.fact("project"):
-            raise PersonaError(
-                "the container has the documents of another project here by now "
-                f"({there.name or there.project}), and so nothing was done. Choose another place "
-                "with persona.prefix"
-            )
-        if survey.project is not None:
-            self.baseline.note("project_version", survey.project)
+    def refuse_accidents(self, view: View, *, force: bool) -> None:
+        """Refuse a plan that looks like an accident.
 
-    def _refuse_accidents(self, view: View, *, force: bool) -> None:
+        Raises:
+            PersonaError: It would delete too much, or the container was emptied.
+        """
         if force:
             return
         known = [key for key, one in self.baseline.states().items() if one.base and one.base.text]
@@ -197,7 +233,8 @@ class Engine:
         self._refuse_deletions(view.rows)
 
     def _refuse_deletions(self, rows: tuple[Planned, ...]) -> None:
-        known = sum(1 for one in self.baseline.states().values() if one.base and one.base.text)
+        states = self.baseline.states().values()
+        known = sum(1 for one in states if one.adopted or (one.base and one.base.text))
         reason = too_many_deletions(rows, known)
         if reason is not None:
             raise PersonaError(
@@ -231,18 +268,27 @@ class Engine:
         """Put the folder in order before new documents are published, and look again."""
         new = self._new_here(view)
         taken = set(view.survey.listed) - set(view.files)
-        told = await asyncio.to_thread(rename_rivals, self.folder, view.files, new, taken)
-        if told:
-            view = await self._looked_again(view)
-            new = self._new_here(view)
-        told += await asyncio.to_thread(link_new_documents, self.folder, view.files, new)
+        try:
+            told = await asyncio.to_thread(rename_rivals, self.folder, view.files, new, taken)
+            if told:
+                view = await self._looked_again(view)
+                new = self._new_here(view)
+            told += await asyncio.to_thread(
+                update_index, self.folder, view.files, new, self._deleted_here(view)
+            )
+        except StorageError as error:  # the documents themselves can go all the same
+            report.errors.append((INDEX_KEY, f"it could not be brought up to date: {error}"))
+            return await self._looked_again(view)
         report.warnings += told
         return await self._looked_again(view) if told else view
 
     async def _looked_again(self, view: View) -> View:
         files, changed, refused = await asyncio.to_thread(self._read_folder)
-        rows = plan(self.baseline.states(), files, view.survey.listed)
-        return View(files, changed, refused, view.survey, rows)
+        return self._planned(files, changed, refused, view.survey)
+
+    @staticmethod
+    def _deleted_here(view: View) -> set[str]:
+        return {row.key for row in view.rows if row.action is Action.DELETE and not row.moved_to}
 
     def _new_here(self, view: View) -> dict[str, str | None]:
         """Name the documents that are published for the first time, with their earlier names."""
@@ -266,36 +312,40 @@ class Engine:
         report: PersonaReport,
         progress: Progress | None,
     ) -> None:
-        """Do all of it, several at a time; the index last, so that it links to nothing missing."""
-        done = 0
+        """Do all of it, many at a time; the index last, so that it links to nothing missing."""
+        done, gone = 0, view.gone
 
         async def one(row: Planned) -> None:
             nonlocal done
-            await self._do(row, view, report)
+            await self._do(row, view, gone, report)
             done += 1
             if progress is not None:
                 progress(done, len(rows))
 
         waiting = {one.key for one in self.baseline.waiting()}
-        documents = [row for row in rows if not _is_index(row.key)]
-        documents.sort(key=lambda row: row.key not in waiting)  # what waits goes first
-        await for_each(documents, one, at_once=_AT_ONCE)
-        await for_each([row for row in rows if _is_index(row.key)], one, at_once=_AT_ONCE)
+        has_order = not _all_stay(rows, view)
+        last = [row for row in rows if has_order and _is_index(row.key)]
+        first = [row for row in rows if not has_order or not _is_index(row.key)]
+        first.sort(key=lambda row: row.key not in waiting)  # what waits goes first
+        await for_each(first, one, at_once=_AT_ONCE)
+        await for_each(last, one, at_once=_AT_ONCE)
 
-    async def _do(self, row: Planned, view: View, report: PersonaReport) -> None:
+    async def _do(
+        self, row: Planned, view: View, gone: frozenset[str], report: PersonaReport
+    ) -> None:
         """Bring one document into step; whatever goes wrong with it stops no other."""
         key = row.key
         changed = view.changed.get(key) or self._now()
-        ports = DocumentPorts(self, key, changed, view.gone, row.moved_to)
+        ports = DocumentPorts(self, key, changed, gone, row.moved_to, view.files.get(key))
         try:
             done = await sync_document(ports, self.baseline.known(key), row.believed)
-        except NotPublished as refused:
-            await self._hold(key, refused, report)
+        except NotPublished:
+            await self._hold(key, report)
         except BackendUnavailable as error:
             self._queue(key, view.files.get(key), error, dead=False)
             report.waiting.append(key)
             report.errors.append((key, str(error)))
-        except StorageError as error:
+        except (StorageError, AuthError) as error:
             self._queue(key, view.files.get(key), error, dead=isinstance(error, _NEVER))
             report.errors.append((key, str(error)))
         else:
@@ -308,19 +358,22 @@ class Engine:
                 report.waiting.append(key)
         report.conflicts += ports.aside
 
-    async def _hold(self, key: str, refused: NotPublished, report: PersonaReport) -> None:
+    async def _hold(self, key: str, report: PersonaReport) -> None:
         """Keep a document that may not be published, and say so."""
-        reason = str(refused)
-        report.held.append((key, reason))
         text = await asyncio.to_thread(self.folder.read, key)
-        if text is None:
-            return
-        content = sha256_of(text)
+        # It is judged again: what is put into safety must be the very text that is harmless.
+        refusal = None if text is None else self.gate.refusal(key, text)
+        if text is None or refusal is None:
+            return  # somebody just mended it: next time
+        reason, content = refusal.reason, sha256_of(text)
+        report.held.append((key, reason))
+        self.baseline.sent(key)
         known = self.baseline.holds(key)
-        if known is not None and known.sha256 == content and known.reason == reason:
+        saved = not refusal.harmless
+        if known and (known.sha256, known.reason) == (content, reason) and (saved or known.saved):
             return
         saved = False
-        if refused.harmless:
+        if refusal.harmless:
             try:
                 await self.container.save_held(key, text)
             except MemplaneError as error:
@@ -331,12 +384,20 @@ class Engine:
 
     # What could not be sent.
 
-    def _queue_changes(self, files: Mapping[str, bytes], error: BackendUnavailable) -> None:
+    def _queue_changes(self, files: Mapping[str, bytes], error: Exception) -> None:
         states = self.baseline.states()
         for key in {*files, *states}:
             base = states[key].base if key in states else None
             if files.get(key) != (base.text if base is not None else None):
                 self._queue(key, files.get(key), error, dead=False)
+
+    def _forget_settled(self, view: View) -> None:
+        """Let go of rows about documents with which there is nothing left to do."""
+        busy = {row.key for row in view.rows if row.action is not Action.NOTHING}
+        noted = {one.key for one in self.baseline.waiting()}
+        noted |= {one.key for one in self.baseline.held()}
+        for key in noted - busy - set(view.refused):
+            self.baseline.settled(key)
 
     def _queue(self, key: str, text: bytes | None, error: Exception, *, dead: bool) -> None:
         known = self.baseline.waits_for(key)
@@ -358,9 +419,16 @@ class Engine:
         return milli_stamp(self.clock())
 
 
+def _all_stay(rows: Collection[Planned], view: View) -> bool:
+    """Say whether every document is on both sides, before and after: no link can be dead."""
+    there = {key for key, one in view.survey.listed.items() if not one.tombstone}
+    return all(row.key in view.files and row.key in there for row in rows)
+
+
 def _is_index(key: str) -> bool:
     return key == INDEX_KEY or is_part(key)
 
 
 def _time(nanoseconds: int) -> str:
-    return milli_stamp(datetime.fromtimestamp(nanoseconds / 1e9, UTC))
+    seconds = min(max(nanoseconds // 1_000_000, 0), _LAST_MOMENT) / 1e3
+    return milli_stamp(datetime.fromtimestamp(seconds, UTC))

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memplane.clock import Clock
@@ -27,7 +27,8 @@ from memplane.persona.marking import Marker, read_marker
 class Place:
     """A folder, the container it is synced with, and where sync keeps its own things.
 
-    `container` names the container on this machine, `mine` is what is known of the project here.
+    `container` names the container on this machine, `mine` is what is known of the project here,
+    `address` is the container's for people to read.
     """
 
     root: Path
@@ -36,6 +37,7 @@ class Place:
     prefix: str
     mine: Project
     limit: int
+    address: str = ""
 
     def memory(self, project: str) -> Path:
         """Return where earlier syncs of this folder are remembered."""
@@ -66,15 +68,19 @@ async def open_engine(
     memory = place.memory(project)
     folder = Folder(place.root, memory)
     async with open_baseline(memory, pacing=pacing) as baseline:
-        if marker is None:
-            _refuse_strange_folder(baseline, force=force)
-            await asyncio.to_thread(_mark, folder, project, baseline)
-        elif baseline.fact("project") is None:
-            await asyncio.to_thread(_adopt, folder, baseline)
-        if baseline.fact("project") is None:
-            baseline.note("project", project)
+        await asyncio.to_thread(_enter, folder, baseline, project, marker, force=force)
+        _note_place(baseline, place)
         gate = Gate(find_secrets, allowed=baseline.allowed(), limit=place.limit)
-        yield Engine(folder, baseline, container, gate, clock=clock)
+        mine = replace(place.mine, project=project)
+        yield Engine(folder, baseline, container, gate, mine=mine, clock=clock)
+
+
+def _note_place(baseline: Baseline, place: Place) -> None:
+    """Note what a name that is a digest does not tell, for those who only look."""
+    told = {"folder": str(place.root), "prefix": place.prefix, "address": place.address}
+    for name, value in (told | {"name": place.mine.name}).items():
+        if value and baseline.fact(name) != value:
+            baseline.note(name, value)
 
 
 def _marker_of(place: Place) -> Marker | None:
@@ -95,18 +101,32 @@ async def _joined(place: Place, container: Container, *, join: bool) -> str:
     return found.project
 
 
-def _refuse_strange_folder(baseline: Baseline, *, force: bool) -> None:
-    """Refuse a folder without a marker where there was one: it may be an empty mount point."""
-    if baseline.fact("project") is not None and not force:
-        raise PersonaError(
-            "the folder was synced before, and now its marker is missing: it may be another "
-            "folder, or its disk is not mounted. If it is the right one, say --force"
-        )
+def _enter(
+    folder: Folder, baseline: Baseline, project: str, marker: Marker | None, *, force: bool
+) -> None:
+    """See whether the folder and what is remembered of it belong together, and mark them.
 
-
-def _mark(folder: Folder, project: str, baseline: Baseline) -> None:
-    folder.create()
-    folder.mark(Marker(project, baseline.device))
+    Raises:
+        PersonaError: The folder has no marker, though it was synced before.
+    """
+    synced = baseline.fact("project") is not None
+    if marker is None:
+        if synced and not force:
+            raise PersonaError(
+                "the folder was synced before, and now its marker is missing: it may be another "
+                "folder, or its disk is not mounted. If it is the right one, say --force"
+            )
+        folder.create()
+        if synced:
+            # What is not in it was not deleted, as far as anybody knows.
+            _adopt(folder, baseline)
+        else:
+            baseline.note("first_time", project)
+        folder.mark(Marker(project, baseline.device))
+    elif not synced and baseline.fact("first_time") is None:
+        _adopt(folder, baseline)
+    if not synced:
+        baseline.note("project", project)
 
 
 def _adopt(folder: Folder, baseline: Baseline) -> None:

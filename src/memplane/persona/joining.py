@@ -37,11 +37,7 @@ def project_to_join(
     """
     if there is None:
         return Project(mine.project or new_id, mine.name, mine.origin, mine.owner)
-    if mine.owner and there.owner and mine.owner != there.owner:
-        raise PersonaError(
-            f"these documents belong to another agent user ({there.owner}). One container is for "
-            "one agent user: choose another container"
-        )
+    refuse_other_owner(mine, there)
     if mine.project == there.project:
         return there
     if not mine.project:
@@ -56,3 +52,16 @@ def project_to_join(
         "merged. Otherwise choose another place with persona.prefix (MEMPLANE_PERSONA_PREFIX)"
     )
     raise PersonaError(f"the container has documents of {named} here already. {advice}")
+
+
+def refuse_other_owner(mine: Project, there: Project) -> None:
+    """Refuse the documents of another agent user.
+
+    Raises:
+        PersonaError: They are.
+    """
+    if mine.owner and there.owner and mine.owner != there.owner:
+        raise PersonaError(
+            f"these documents belong to another agent user ({there.owner}). One container is for "
+            "one agent user: choose another container"
+        )

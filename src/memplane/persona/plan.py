@@ -6,11 +6,13 @@ What really becomes of each is decided by the steps, which look again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from memplane.objects.keys import collisions
 from memplane.persona.model import Base, Remote, State
 from memplane.persona.steps import Believed
 
@@ -51,6 +53,8 @@ class Listed:
     etag: str
     size: int
     tombstone: bool
+    covers: str = ""
+    """Of a tombstone: the SHA-256 of the text that was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +68,46 @@ class Planned:
 
 
 def plan(
-    states: Mapping[str, State], local: Mapping[str, bytes], listing: Mapping[str, Listed]
+    states: Mapping[str, State],
+    local: Mapping[str, bytes],
+    listing: Mapping[str, Listed],
+    *,
+    unclear: Collection[str] = (),
 ) -> tuple[Planned, ...]:
-    """Say what is to do for every document that is remembered, here or there."""
+    """Say what is to do for every document that is remembered, here or there.
+
+    Nothing is done about what is `unclear`: documents, and folders of them, of which it is not
+    known what they are here or there.
+    """
     keys = sorted({*states, *local, *listing})
-    rows = (_planned(key, states.get(key, State()), local, listing) for key in keys)
+    rows = (
+        _planned(key, states.get(key, State()), local, listing)
+        for key in keys
+        if not _is_any_of(key, unclear)
+    )
     return _with_moves(tuple(rows), states, local)
+
+
+def _is_any_of(key: str, unclear: Collection[str]) -> bool:
+    parts = key.split("/")
+    return any("/".join(parts[:end]) in unclear for end in range(1, len(parts) + 1))
 
 
 def _planned(
     key: str, state: State, local: Mapping[str, bytes], listing: Mapping[str, Listed]
 ) -> Planned:
     listed = listing.get(key)
-    if state.apply is not None or state.adopted is not None:
-        return Planned(key, Action.SETTLE)
-    if listed is None:
-        return Planned(key, _without_object(state.base, here=key in local), Believed(None))
     text = local.get(key)
+    if state.apply is not None or state.adopted is not None:
+        kept = text is None or text != state.adopted or listed is None or not listed.tombstone
+        return Planned(key, Action.SETTLE if kept else Action.REMOVE)
+    if listed is None:
+        return Planned(key, _without_object(state.base, here=text is not None), Believed(None))
     base = state.base
     if base is not None and base.etag == listed.etag:
         action = _unless_changed_there(base, text)
         return Planned(key, action, Believed(remembered(base, listed.etag)))
-    return Planned(key, _changed_there(base, text, tombstone=listed.tombstone))
+    return Planned(key, _changed_there(base, text, listed))
 
 
 def remembered(base: Base, etag: str) -> Remote:
@@ -107,28 +129,65 @@ def _unless_changed_there(base: Base, text: bytes | None) -> Action:
     return Action.CREATE if base.text is None else Action.PUT
 
 
-def _changed_there(base: Base | None, text: bytes | None, *, tombstone: bool) -> Action:
+def _changed_there(base: Base | None, text: bytes | None, listed: Listed) -> Action:
     if text is None:
-        if tombstone:
+        if listed.tombstone:
             return Action.SETTLE
-        return Action.PULL if base is None else Action.RESTORE
-    if base is not None and text == base.text:
-        return Action.REMOVE if tombstone else Action.PULL
+        return Action.PULL if base is None or base.text is None else Action.RESTORE
+    if base is None:
+        same = listed.tombstone and hashlib.sha256(text).hexdigest() == listed.covers
+        return Action.REMOVE if same else Action.MERGE
+    if text == base.text:
+        return Action.REMOVE if listed.tombstone else Action.PULL
     return Action.MERGE
 
 
 def _with_moves(
     rows: tuple[Planned, ...], states: Mapping[str, State], local: Mapping[str, bytes]
 ) -> tuple[Planned, ...]:
-    """Recognise a document that was deleted here and appears under another name."""
-    created = {local[row.key]: row.key for row in rows if row.action is Action.CREATE}
+    """Recognise a document that was deleted here and appears under another name.
+
+    Of several with the same text each goes to one place, so that a deletion stays one.
+    """
+    created: dict[bytes, list[str]] = {}
+    for row in reversed(rows):
+        if row.action is Action.CREATE:
+            created.setdefault(local[row.key], []).append(row.key)
 
     def moved(row: Planned) -> Planned:
         base = states[row.key].base if row.action is Action.DELETE else None
-        to = created.get(base.text) if base is not None and base.text else None
-        return row if to is None else Planned(row.key, row.action, row.believed, to)
+        places = created.get(base.text) if base is not None and base.text else None
+        return replace(row, moved_to=places.pop()) if places else row
 
     return tuple(moved(row) for row in rows)
+
+
+def unwelcome(
+    listing: Mapping[str, Listed], states: Mapping[str, State], *, limit: int
+) -> dict[str, str]:
+    """Say which objects are not brought here, and why: too large, or one name twice.
+
+    Of two names that differ only by case, the one stays that this machine knows.
+    """
+    found = {
+        key: f"it has {one.size} bytes in the container, which is more than {limit}"
+        for key, one in listing.items()
+        if one.size > limit and not _has(states, key, one.etag)
+    }
+    for keys in collisions(listing):
+        alive = [key for key in keys if not listing[key].tombstone]
+        first, *others = sorted(alive or keys, key=lambda key: (key not in states, key))
+        found |= {
+            key: f"on some machines it is the same file as {first}, and so it was not brought"
+            for key in others
+            if key not in states
+        }
+    return found
+
+
+def _has(states: Mapping[str, State], key: str, etag: str) -> bool:
+    base = states[key].base if key in states else None
+    return base is not None and base.etag == etag
 
 
 def too_many_deletions(rows: tuple[Planned, ...], known: int) -> str | None:

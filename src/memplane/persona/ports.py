@@ -27,13 +27,18 @@ class Places(Protocol):
     gate: Gate
     clock: Clock
 
+    async def make_sure(self) -> None:
+        """Make sure that the container still holds the documents of this project."""
+        ...
+
 
 @dataclass(slots=True)
 class DocumentPorts:
     """Keeps the steps' contract for one document.
 
     `changed` is when the file was last changed, `gone` names documents that were deleted,
-    `moved_to` is this document's new name if it has one. `aside` collects the conflict copies.
+    `moved_to` is this document's new name if it has one. `seen` is the text that was just read
+    with all the others: the first look need not be another. `aside` collects the conflict copies.
     """
 
     places: Places
@@ -41,16 +46,21 @@ class DocumentPorts:
     changed: str
     gone: frozenset[str] = frozenset()
     moved_to: str | None = None
+    seen: Text = None
     aside: list[str] = field(default_factory=list[str])
     _before: Text = None
     _passed: str = ""
+    _placed: str = ""
 
     @property
     def device(self) -> str:
         return self.places.baseline.device
 
     async def read_local(self) -> Text:
-        text = await asyncio.to_thread(self.places.folder.read, self.key)
+        # What is typed after this look is found by those that follow, however old this one is.
+        text, self.seen = self.seen, None
+        if text is None:
+            text = await asyncio.to_thread(self.places.folder.read, self.key)
         if text is not None:
             self._let_pass(text)
         return text
@@ -68,13 +78,14 @@ class DocumentPorts:
         self._passed = content
 
     async def read_remote(self) -> Remote | None:
+        await self.places.make_sure()
         return await self.places.container.read(self.key)
 
     async def put(self, text: Text, expected: str | None, lineage: Lineage, changed: str) -> str:
         about = tombstone(
             self._before,
             device=self.device,
-            at=changed or self._now(),
+            at=changed or self.changed,
             moved_to=self.moved_to,
         )
         return await self.places.container.put(self.key, text, expected, lineage, about=about)
@@ -93,9 +104,12 @@ class DocumentPorts:
 
     async def swap(self, name: str, expected: Text) -> bool:
         swapped = await asyncio.to_thread(self.places.folder.swap, self.key, name, expected)
-        if swapped is not None and swapped.typed is not None:
+        if swapped is None:
+            return False
+        self._placed = name
+        if swapped.typed is not None:
             self.aside.append(str(swapped.typed))
-        return swapped is not None
+        return True
 
     async def new_name(self) -> str:
         return new_id()
@@ -107,20 +121,25 @@ class DocumentPorts:
         return await asyncio.to_thread(self.places.folder.is_discarded, self.key, name)
 
     async def clear(self, apply: Apply) -> None:
+        if apply.name == self._placed:
+            return  # a swap that went well leaves nothing under that name
         folder = self.places.folder
         clear = folder.bury if apply.text is None else folder.unstage
         await asyncio.to_thread(clear, self.key, apply.name)
 
     async def set_aside(self, text: bytes) -> None:
+        kept = await asyncio.to_thread(self._keep_copy, text)
+        if kept not in self.aside:
+            self.aside.append(kept)
+
+    def _keep_copy(self, text: bytes) -> str:
+        """Keep a copy, once: a merge that is tried again leaves out the same text again."""
         folder, now = self.places.folder, self.places.clock()
-        kept = await asyncio.to_thread(
-            lambda: folder.keep_copy(self.key, text, label="merge", now=now)
-        )
-        self.aside.append(str(kept))
+        for copy in folder.conflicts():
+            if copy.key == self.key and copy.path.read_bytes() == text:
+                return str(copy.path)
+        return str(folder.keep_copy(self.key, text, label="merge", now=now))
 
     def combine(self, base: Base | None, local: Text, remote: Remote) -> Combined:
         self._before = base.text if base is not None else remote.text
         return combine(self.key, base, local, remote, changed=self.changed, gone=self.gone)
-
-    def _now(self) -> str:
-        return self.places.clock().isoformat(timespec="milliseconds")

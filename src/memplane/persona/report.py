@@ -10,9 +10,9 @@ class PersonaReport:
     """What became of the documents.
 
     `copied` were sent to the container, `pulled` came from it, `merged` did both because both
-    sides had changed; `keys` names all of these. `held` are not published, and `errors` could not
-    be dealt with, each with the reason. `conflicts` are copies of texts that a merge had to leave
-    out.
+    sides had changed; `keys` names all of these, and `done` says in a word what became of each.
+    `held` are not published, and `errors` could not be dealt with, each with the reason.
+    `conflicts` are copies of texts that a merge had to leave out.
     """
 
     copied: int = 0
@@ -27,6 +27,7 @@ class PersonaReport:
     waiting: list[str] = field(default_factory=list[str])
     conflicts: list[str] = field(default_factory=list[str])
     warnings: list[str] = field(default_factory=list[str])
+    done: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
     def note(self, key: str, *, pushed: bool, pulled: bool, deleted: bool) -> None:
         """Count what became of one document."""
@@ -36,6 +37,8 @@ class PersonaReport:
             return
         self.keys.append(key)
         self.deleted += deleted
+        way = "merged" if pushed and pulled else "sent" if pushed else "brought"
+        self.done.append((key, "deleted" if deleted else way))
         if pushed and pulled:
             self.merged += 1
         elif pushed:
@@ -49,4 +52,5 @@ class PersonaReport:
             keys.sort()
         self.held.sort()
         self.errors.sort()
+        self.done.sort()
         return self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -76,8 +75,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     expires: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class IssuedToken:
+class IssuedToken(msgspec.Struct, frozen=True):
     """A new token, the only time that it can be seen."""
 
     about: Token

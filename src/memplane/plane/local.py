@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -32,8 +31,7 @@ from memplane.spool import waiting_jobs
 from memplane.version import VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class StorageSummary:
+class StorageSummary(msgspec.Struct, frozen=True):
     """The storage that was chosen; `cache` is its folder on this machine, when it has one."""
 
     kind: str
@@ -43,8 +41,7 @@ class StorageSummary:
     cache: Path | None
 
 
-@dataclass(frozen=True, slots=True)
-class LocalPlane:
+class LocalPlane(msgspec.Struct, frozen=True):
     """Keeps the Plane contract for the process that owns the home."""
 
     home: Home

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from memplane.ledger.redacting import redact_line
 from memplane.ledger.writer import Ledger
 from memplane.redaction.redactor import Redacted, Redactor
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(msgspec.Struct, frozen=True):
     """A ledger, and what was taken out of turns before they were written."""
 
     root: Path

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     # A fifth of a second to import, and most commands remember nothing.
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from memplane.observations.curator import Curator
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
+class Remembered(msgspec.Struct, frozen=True):
     """What was said, and what was learned from it."""
 
     memory: Memory

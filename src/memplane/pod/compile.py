@@ -19,19 +19,16 @@ from memplane.pod.descriptor import OPERATIONS, Descriptor
 from memplane.pod.expansion import expand
 from memplane.pod.grammar import Pod, Service
 from memplane.pod.manifest import MemoryManifest, Operation, write_manifest
+from memplane.pod.places import COMPOSE_FILE, CONTEXT, POD_MANIFEST
 from memplane.pod.ports import container_port, read_ports
 from memplane.pod.yaml_text import write_yaml
 from memplane.secret import Secret
 
-CONTEXT: Final = ".claw-runtime/context"
-COMPOSE_FILE: Final = "compose.generated.yml"
-POD_MANIFEST: Final = ".claw-runtime/pod-manifest.json"
 OPEN: Final = 0o644
 PRIVATE: Final = 0o600
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceAuth:
+class ServiceAuth(msgspec.Struct, frozen=True):
     """A token by which an agent is known to a service, or a service to the proxy."""
 
     service: str
@@ -40,8 +37,7 @@ class ServiceAuth:
     auth_type: str = "bearer"
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """All that a plan is made from, besides the pod itself."""
 
     descriptors: Mapping[str, Descriptor]
@@ -49,10 +45,10 @@ class Given:
     environment: Mapping[str, str]
     new_secret: Callable[[], str]
     is_zone: Callable[[str], bool]
-    projected: Mapping[str, tuple[ServiceAuth, ...]] = field(
+    projected: Mapping[str, tuple[ServiceAuth, ...]] = msgspec.field(
         default_factory=dict[str, tuple[ServiceAuth, ...]]
     )
-    why_missing: Mapping[str, str] = field(default_factory=dict[str, str])
+    why_missing: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     proxy_image: str = PROXY_IMAGE
 
 
@@ -65,8 +61,7 @@ class PlannedFile:
     mode: int = OPEN
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedAgent:
+class PlannedAgent(msgspec.Struct, frozen=True):
     """One agent that runs, and the service that is its memory."""
 
     id: str
@@ -74,8 +69,7 @@ class PlannedAgent:
     memory: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """Everything that a compile writes, and what an operator should know."""
 
     pod: str
@@ -84,8 +78,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Agent:
+class _Agent(msgspec.Struct, frozen=True):
     id: str
     service: Service
     ordinal: int | None

@@ -14,8 +14,8 @@ from memplane.pod.discovery import ImageFiles, discover
 from memplane.pod.expansion import read_dotenv
 from memplane.pod.files import read_small
 from memplane.pod.grammar import Pod, read_pod
+from memplane.pod.places import MOST_BYTES
 from memplane.pod.writing import write_plan
-from memplane.pod.yaml_text import MOST_BYTES
 
 _SECRET_BYTES: Final = 24
 

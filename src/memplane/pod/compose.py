@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, cast
+
+import msgspec
 
 from memplane.errors import PodError
 from memplane.pod.grammar import Pod, Service, environment_of
@@ -21,8 +22,7 @@ _PLACES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(msgspec.Struct, frozen=True):
     """What a memory service needs to read the ledgers of those who use it."""
 
     service: str
@@ -30,8 +30,7 @@ class Replay:
     agents: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
+class Generated(msgspec.Struct, frozen=True):
     """What Docker Compose is given, and what is odd about it."""
 
     body: Mapping[str, object]

@@ -6,7 +6,6 @@ Files that Clawdapus wrote are read alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar, cast
 from urllib.parse import SplitResult, urlsplit
@@ -15,11 +14,10 @@ import msgspec
 
 from memplane.access.agents import is_agent_id
 from memplane.errors import PodError
-from memplane.pod.compile import COMPOSE_FILE, CONTEXT, POD_MANIFEST
 from memplane.pod.files import read_small
 from memplane.pod.manifest import MemoryManifest, Operation, read_manifest
+from memplane.pod.places import COMPOSE_FILE, CONTEXT, MOST_BYTES, POD_MANIFEST
 from memplane.pod.ports import DEFAULT_PORT, read_ports
-from memplane.pod.yaml_text import MOST_BYTES, read_yaml
 
 _T = TypeVar("_T")
 # A service that is there a hundred times is written down as often.
@@ -28,8 +26,7 @@ ComposePort: TypeAlias = Callable[[str, int], str | None]
 _NOT_RUNNING: Final[ComposePort] = lambda _service, _port: None  # noqa: E731
 
 
-@dataclass(frozen=True, slots=True)
-class AgentContext:
+class AgentContext(msgspec.Struct, frozen=True):
     """What was compiled for one agent."""
 
     agent: str
@@ -40,8 +37,7 @@ class AgentContext:
     memory: MemoryManifest | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Contexts:
+class Contexts(msgspec.Struct, frozen=True):
     """The agents of a compiled pod, by their ids, and what is wrong with their files."""
 
     folder: Path
@@ -63,8 +59,7 @@ class ModelPolicy(msgspec.Struct, frozen=True):
     allowed: tuple[AllowedModel, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ProxiedAgent:
+class ProxiedAgent(msgspec.Struct, frozen=True):
     """What a pod says of an agent whose turns pass through; `broken` says why it has no memory."""
 
     context: AgentContext
@@ -229,6 +224,8 @@ def published_address(folder: Path, service: str, port: int) -> str | None:
     Raises:
         PodError: The generated file cannot be read.
     """
+    from memplane.pod.yaml_text import read_yaml  # noqa: PLC0415 - a proxy reads no YAML
+
     data = read_small(folder / COMPOSE_FILE, MOST_BYTES * _REPEATED) or b""
     body = read_yaml(data, COMPOSE_FILE, times=_REPEATED)
     services = _tree(_tree(body).get("services"))

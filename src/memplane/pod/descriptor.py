@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -20,8 +19,7 @@ _AUTH_TYPES: Final = frozenset({"bearer", "header", "none"})
 _UNSEEN: Final = re.compile(r"[\s\x00-\x1f\x7f]")
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPaths:
+class MemoryPaths(msgspec.Struct, frozen=True):
     """Where a service offers what; None is not offered."""
 
     recall: str | None = None
@@ -29,16 +27,14 @@ class MemoryPaths:
     forget: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DescriptorAuth:
+class DescriptorAuth(msgspec.Struct, frozen=True):
     """How a service wants to be asked, and the variable that holds its token."""
 
     type: str
     env: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptor:
+class Descriptor(msgspec.Struct, frozen=True):
     """A service's description of itself."""
 
     version: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, cast
+
+import msgspec
 
 from memplane.access.agents import AGENT_RULE, is_agent_id
 from memplane.errors import PodError
@@ -22,8 +23,7 @@ _WITHOUT_PROXY: Final = (
 Tree = Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True):
     """Which service is an agent's memory, and how long it may take."""
 
     service: str
@@ -31,21 +31,19 @@ class Subscription:
     explicit: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Claw:
+class Claw(msgspec.Struct, frozen=True):
     """What `x-claw` says about a service."""
 
     agent_file: str = ""
     type: str = ""
     cllama: tuple[str, ...] = ()
-    proxy_environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    models: Mapping[str, str] = field(default_factory=dict[str, str])
+    proxy_environment: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    models: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     count: int = 1
     memory: Subscription | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(msgspec.Struct, frozen=True):
     """One service: what Docker Compose is told of it, and what `x-claw` says."""
 
     name: str
@@ -74,8 +72,7 @@ class Service:
         return tuple(f"{self.name}-{number}" for number in range(self.count))
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
+class Pod(msgspec.Struct, frozen=True):
     """A pod, with defaults handed down and services in the order of their names."""
 
     name: str
@@ -88,8 +85,7 @@ class Pod:
         return next((one for one in self.services if one.name == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Defaults:
+class _Defaults(msgspec.Struct, frozen=True):
     memory: Tree | None
     cllama: tuple[str, ...]
     proxy_environment: Mapping[str, str]

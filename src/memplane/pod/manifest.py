@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -13,16 +12,14 @@ from memplane.secret import Secret
 MANIFEST_VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True):
     """One thing a service does: its path, and the time it may take; None is the caller's own."""
 
     path: str
     timeout_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryManifest:
+class MemoryManifest(msgspec.Struct, frozen=True):
     """An agent's memory service. An operation that is None is not offered."""
 
     service: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, cast
+
+import msgspec
 
 from memplane.errors import PodError
 
@@ -15,8 +16,7 @@ _RANGE: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 _MOST: Final = 65535
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
+class Port(msgspec.Struct, frozen=True):
     """A port of a container, and where it is published; 0 when that is left to Docker."""
 
     target: int

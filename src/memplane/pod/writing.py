@@ -17,7 +17,8 @@ from typing import Final
 from memplane.errors import PodError
 from memplane.ids import new_id
 from memplane.objects.files import sync_file, sync_folder, write_all
-from memplane.pod.compile import CONTEXT, Plan, PlannedFile
+from memplane.pod.compile import Plan, PlannedFile
+from memplane.pod.places import CONTEXT
 
 _ASIDE: Final = ".memplane-aside-"
 _LOCK: Final = ".memplane-compile.lock"

@@ -7,9 +7,9 @@ ports and no number to the base of sixty.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Final, cast
 
+import msgspec
 import yaml
 from yaml.events import (
     AliasEvent,
@@ -23,8 +23,8 @@ from yaml.events import (
 )
 
 from memplane.errors import PodError
+from memplane.pod.places import MOST_BYTES
 
-MOST_BYTES: Final = 1 << 20
 MOST_DEPTH: Final = 32
 MOST_ALIASES: Final = 100
 MOST_NODES: Final = 50_000
@@ -107,8 +107,7 @@ class _Dumper(yaml.CSafeDumper):
         return True
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(msgspec.Struct):
     """A list or mapping that has begun."""
 
     anchor: str | None
@@ -129,16 +128,15 @@ class _Open:
         return None
 
 
-@dataclass(slots=True)
-class _Scan:
+class _Scan(msgspec.Struct):
     """Counts what a document would become, before anything is built from it."""
 
     what: str
     most: int
     nodes: int = 0
     aliases: int = 0
-    sizes: dict[str, int] = field(default_factory=dict[str, int])
-    around: list[_Open] = field(default_factory=list[_Open])
+    sizes: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    around: list[_Open] = msgspec.field(default_factory=list[_Open])
 
     def see_all(self, loader: _Loader) -> None:
         while (event := loader.get_event()) is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -30,16 +29,14 @@ class Reason(StrEnum):
     BYTES = f"over {MOST_BYTES} bytes"
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(msgspec.Struct, frozen=True):
     """A block that was not taken; a service need not have given it an id."""
 
     id: str
     reason: Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True):
     """What policy left of a recall: blocks that are safe to show, and what was dropped.
 
     `redacted` counts the secrets that were taken out of the blocks that were kept.

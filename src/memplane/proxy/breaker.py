@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 FAILURES: Final = 3
 PAUSE: Final = 30.0
 
 
-@dataclass(slots=True)
-class _Trouble:
+class _Trouble(msgspec.Struct):
     """How often somebody failed in a row; once open, from when on one may try again."""
 
     failures: int = 0
@@ -19,8 +19,7 @@ class _Trouble:
     probed: bool = False
 
 
-@dataclass(slots=True)
-class Breakers:
+class Breakers(msgspec.Struct):
     """One breaker for each key, all closed at first; only those who failed are remembered.
 
     After `failures` in a row a breaker opens. When `pause` seconds have passed it lets one probe
@@ -29,7 +28,7 @@ class Breakers:
 
     failures: int = FAILURES
     pause: float = PAUSE
-    _troubles: dict[Hashable, _Trouble] = field(default_factory=dict[Hashable, _Trouble])
+    _troubles: dict[Hashable, _Trouble] = msgspec.field(default_factory=dict[Hashable, _Trouble])
 
     def admit(self, keys: Iterable[Hashable], now: float) -> bool:
         """Say whether to try what depends on all of these.

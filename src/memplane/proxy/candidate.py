@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 from memplane.secret import Secret
 
 
@@ -16,8 +18,7 @@ class Auth(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
+class Provider(msgspec.Struct, frozen=True):
     """A service that runs models, as the operator configured it.
 
     `base_url` ends without a slash. Only a provider whose `auth` is none may lack a key and still

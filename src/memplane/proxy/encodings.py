@@ -8,9 +8,10 @@ from __future__ import annotations
 import importlib
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
+
+import msgspec
 
 from memplane.errors import InvalidRequest
 
@@ -22,8 +23,7 @@ _ZSTD: Final = ("compression.zstd", "backports.zstd")
 _BROTLI: Final = ("brotli", "brotlicffi")
 
 
-@dataclass(frozen=True, slots=True)
-class _Library:
+class _Library(msgspec.Struct, frozen=True):
     """What a library offers: a function that takes the next bytes, and the error it raises."""
 
     decompressing: Callable[[], Callable[[bytes], bytes]]

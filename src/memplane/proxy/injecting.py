@@ -15,6 +15,8 @@ from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
+import msgspec
+
 from memplane.clock import Clock
 from memplane.errors import MemplaneError
 from memplane.ledger.note import DroppedBlock, Injected, InjectedBlock, Note
@@ -32,8 +34,7 @@ _CONTEXT: Final = 3
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """A request that may be given memories.
 
     `left_out` is why it is none of the user's turns, or why memory is off for it; `beside` says

@@ -38,8 +38,7 @@ _LOCK: Final = "lock"
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """From an agent's ledger to a service."""
 
     service: str
@@ -52,8 +51,7 @@ class Route:
         return f"{self.agent}-{hashlib.sha256(said).hexdigest()[:16]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """The last entry that was dealt with, and since when the next one has failed, how often."""
 
     cursor: Cursor = BEGINNING

@@ -9,6 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from memplane.clock import Clock, stamp
 from memplane.errors import InvalidCursor
 from memplane.ledger.cursor import BEGINNING, Cursor, decode_cursor, encode_cursor
@@ -40,8 +42,7 @@ _LONGEST_REASON: Final = 300
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivering:
+class Delivering(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that deliveries need.
 
     `folder` is where it is kept how far they came. `agent_of` reads what the pod says of an
@@ -56,7 +57,7 @@ class Delivering:
     agent_of: Callable[[str], ProxiedAgent | None]
     emit: Callable[[MemoryOp], None]
     clock: Clock
-    pacing: Pacing = field(default_factory=Pacing)
+    pacing: Pacing = msgspec.field(default_factory=Pacing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 
 import msgspec
@@ -21,8 +21,7 @@ from memplane.proxy.upstream import Attempt, Upstream
 from memplane.proxy.withholding import withheld
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passing:
+class Passing(msgspec.Struct, frozen=True, kw_only=True):
     """Whom to ask, and what a pod says of those who ask."""
 
     routes: Routes

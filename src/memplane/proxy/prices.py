@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, cast
+
+import msgspec
 
 _MILLION: Final = 1_000_000
 _REPORTS_COST: Final = "openrouter"
@@ -22,8 +23,7 @@ _VERSION: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(msgspec.Struct, frozen=True):
     """US dollars for a million tokens; `cached` and `kept` are for a prompt's cached parts.
 
     `cached` is what was found in a cache, `kept` is what was put into it.

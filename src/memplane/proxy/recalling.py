@@ -89,8 +89,7 @@ class Recollection:
         return self.kept.blocks
 
 
-@dataclass(frozen=True, slots=True)
-class _Came:
+class _Came(msgspec.Struct, frozen=True):
     """What came back: an answer, or why there is none, and whether the service is sick."""
 
     recalled: Recalled | None = None

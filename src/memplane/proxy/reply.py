@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+import msgspec
+
 from memplane.errors import InvalidRequest
 from memplane.ledger.canonical import compacted
 from memplane.ledger.entry import JsonReply, Reply, StreamReply, Usage
@@ -55,8 +57,7 @@ class Kind(StrEnum):
     """Something is missing, or it cannot be read; there is nothing to record."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cached:
+class Cached(msgspec.Struct, frozen=True):
     """Tokens of a prompt that cost something else, because a provider's cache has to do with them.
 
     Args:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from memplane.proxy.candidate import Candidate, Provider
 from memplane.proxy.headers import Header
 from memplane.proxy.providers import read_providers
@@ -64,8 +66,7 @@ class Target:
     headers: Sequence[Header] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Routes:
+class Routes(msgspec.Struct, frozen=True):
     """Chooses providers."""
 
     upstreams: Upstreams

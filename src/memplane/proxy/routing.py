@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
 
 from memplane.proxy.addresses import base_url
 from memplane.proxy.candidate import Auth, Candidate, Provider
@@ -36,16 +37,14 @@ _MOST_ENCODINGS: Final = 8
 _NOT_SENT: Final = re.compile(r"[^!-~]|#")
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(msgspec.Struct, frozen=True):
     """A model that an agent may use, and what for."""
 
     slot: str
     ref: str
 
 
-@dataclass(frozen=True, slots=True)
-class ModelPolicy:
+class ModelPolicy(msgspec.Struct, frozen=True):
     """What an agent may use. Whatever else it asks for, it gets the primary model.
 
     There is one mode, `clamp`. A mode that is not known is read as that: too strict is seen, and
@@ -56,8 +55,7 @@ class ModelPolicy:
     mode: str = "clamp"
 
 
-@dataclass(frozen=True, slots=True)
-class Routed:
+class Routed(msgspec.Struct, frozen=True):
     """Whom to ask, one after the other until somebody answers.
 
     It is `clamped` where the agent may not use what it asked for, and gets something else.
@@ -67,16 +65,14 @@ class Routed:
     clamped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """Why nobody is asked."""
 
     status: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Upstreams:
+class Upstreams(msgspec.Struct, frozen=True):
     """Where requests go that bring their own key; `upstreams` checks what an operator wrote."""
 
     openai: str = OPENAI_UPSTREAM
@@ -157,8 +153,7 @@ def route(
     return Routed(tuple(found), clamped=policy is not None and _is_clamped(model, policy))
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
+class _Target(msgspec.Struct, frozen=True):
     path: str
     query: str
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -17,16 +16,14 @@ _END: Final = re.compile(rb"[ \t\r\n]*+\}")
 _EMPTY: Final = re.compile(rb"\[[ \t\r\n]*+\]")
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """Where a value starts and ends in a document."""
 
     start: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(msgspec.Struct, frozen=True):
     """Bytes that take the place of a span, which is empty where they are only put in."""
 
     start: int

@@ -5,16 +5,16 @@ Nothing here raises, whatever the bytes are: what is no field of an event is pas
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 _LINE_ENDS: Final = (b"\n", b"\r")
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """One event of a stream; without a name it is empty."""
 
     name: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -22,8 +21,7 @@ TRACED: Final = ("traceparent", "tracestate")
 _CUT: Final = "cut"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
+class Telling(msgspec.Struct, frozen=True, kw_only=True):
     """To whom it is told, and what tells the time."""
 
     telemetry: Telemetry
@@ -37,16 +35,14 @@ class Telling:
         return Moment(self.clock(), self.elapsed())
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True):
     """A time of day, and the same on the clock that measures."""
 
     at: datetime
     measured: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
     """Who answered, how, and after how many seconds."""
 
     provider: str

@@ -53,8 +53,7 @@ _LONG: Final = 1 << 20
 _LEFT: Final = "the client left"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proxy:
+class Proxy(msgspec.Struct, frozen=True, kw_only=True):
     """What turns are made with."""
 
     passing: Passing
@@ -67,8 +66,7 @@ class Proxy:
     auxiliary_phrases: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Turn:
+class _Turn(msgspec.Struct, frozen=True, kw_only=True):
     """A turn that was read and routed."""
 
     asked: Asked

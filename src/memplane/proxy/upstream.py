@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import aiohttp
+import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -38,8 +39,7 @@ _STATUSES: Final = range(200, 600)
 _NOT_ADDED: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(msgspec.Struct, frozen=True):
     """How many seconds are waited.
 
     Args:

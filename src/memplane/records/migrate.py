@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from importlib import resources
 from typing import Final
+
+import msgspec
 
 from memplane.errors import RecordsError
 from memplane.records.store import Connection
@@ -19,8 +20,7 @@ CREATE TABLE IF NOT EXISTS migrations (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(msgspec.Struct, frozen=True):
     """One step: the statements that lead from the schema before it to the next."""
 
     number: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from memplane.redaction.pattern import pattern
 
@@ -13,8 +14,7 @@ _MARKER: Final = r"\[redacted:[a-z][a-z0-9-]*:[0-9a-f]{8}\]"
 OPENING: Final = b"[redacted:"
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(msgspec.Struct, frozen=True):
     """A secret in some bytes.
 
     `secret` is what its marker is made of: for a known secret in another form, the secret itself.

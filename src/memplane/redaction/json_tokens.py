@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from memplane.redaction.piece import Piece, decoded
 
@@ -23,8 +24,7 @@ MARKS: Final = frozenset(
 _LONGEST_MARK: Final = 512
 
 
-@dataclass(slots=True)
-class Frame:
+class Frame(msgspec.Struct):
     """An object or a list that is open.
 
     Args:
@@ -50,8 +50,7 @@ class Frame:
         return self.name if self.is_object else self.position
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(msgspec.Struct, frozen=True):
     """A string of a JSON text; a name has no `name` of its own."""
 
     piece: Piece

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, TypeAlias
+
+import msgspec
 
 from memplane.redaction.hit import Hit
 
@@ -28,8 +29,7 @@ _SIMPLE: Final = {
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """Text, and where it stands in the document.
 
     Args:

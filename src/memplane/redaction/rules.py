@@ -7,8 +7,9 @@ which stands for a marker. A pattern's group is what is replaced; without one it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from memplane.redaction.checks import CHECKS
 from memplane.redaction.pattern import Pattern, pattern
@@ -18,8 +19,7 @@ _GAP: Final = r"""["'\\]*[ \t]{0,4}(?:=>|:=|[:=])[ \t]{0,4}["'\\]*"""
 _PEM: Final = r"[A-Z0-9 ]{0,24}PRIVATE KEY(?: BLOCK)?-----"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """A form of secret.
 
     Args:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias, cast
 
@@ -38,8 +37,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 Suspects: TypeAlias = Callable[[bytes], bool]
 
 
-@dataclass(slots=True)
-class _Body:
+class _Body(msgspec.Struct):
     """What was read of a body so far.
 
     Args:
@@ -47,8 +45,8 @@ class _Body:
         others: Strings that stand by themselves.
     """
 
-    lanes: dict[Hashable, list[Piece]] = field(default_factory=dict[Hashable, list[Piece]])
-    others: list[Token] = field(default_factory=list[Token])
+    lanes: dict[Hashable, list[Piece]] = msgspec.field(default_factory=dict[Hashable, list[Piece]])
+    others: list[Token] = msgspec.field(default_factory=list[Token])
 
     def add(self, lane: Hashable, piece: Piece) -> None:
         self.lanes.setdefault(lane, []).append(piece)

@@ -17,7 +17,6 @@ import threading
 import zlib
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -50,8 +49,7 @@ _FOOTER: Final = struct.Struct("<II")
 _MAGIC: Final = 1337
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """What a document is from now on; without counts there is none."""
 
     key: int

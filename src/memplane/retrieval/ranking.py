@@ -15,6 +15,8 @@ from functools import partial
 from operator import itemgetter, mul
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
+
 from memplane.retrieval.scoring import (
     FEW,
     Statistics,
@@ -127,8 +129,7 @@ _ranked: Final[Callable[[Iterable[Any]], Ranked]] = partial(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
+class Added(msgspec.Struct, frozen=True):
     """What a signal added to a turn's score, and how many turns had more of it, plus one."""
 
     added: float
@@ -153,8 +154,7 @@ class _Heard(NamedTuple):
     has_words: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Sought:
+class _Sought(msgspec.Struct, frozen=True):
     """What is looked for: how much each term says, and all of them; how long texts are here."""
 
     weights: Mapping[str, float]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 # BM25's own: how soon more of the same counts for little, and how much long documents pay.
 _SATURATION: Final = 1.2
@@ -25,8 +26,7 @@ _ALL: Final = 1.0 - 1e-9
 _MOST_TERMS: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(msgspec.Struct, frozen=True):
     """One agent's live documents: their number, their length together, who holds which term."""
 
     documents: int

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import islice, pairwise
 from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
 
 _LONGEST: Final = 2_000
 _MOST_PERIODS: Final = 4
@@ -117,8 +118,7 @@ _TOLD: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
+class Period(msgspec.Struct, frozen=True):
     """A stretch of time that a question names; the end is not in it.
 
     Attributes:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
 
+import msgspec
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
 from memplane.retrieval.times import tells_time
@@ -37,8 +37,7 @@ _NEWLINE: Final = 10
 _COUNTS: Final = {b"%d\n" % count: count for count in range(10)}
 
 
-@dataclass(frozen=True, slots=True)
-class Spoken:
+class Spoken(msgspec.Struct, frozen=True):
     """The terms of what was asked and what was told, who told it, and the signs of it."""
 
     asked: str = NO_TERMS

@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import aiohttp
+import msgspec
 
 from memplane.clock import Clock
 from memplane.objects.pacing import Attempts, Pacing
@@ -38,8 +39,7 @@ _LONGEST_PAUSE: Final = 30.0
 _LONGEST_ASKED: Final = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """Where an operation answers, the token that it wants, and how long it may take."""
 
     url: str
@@ -72,8 +72,7 @@ class Answered:
         return self.status in _RETRYABLE or self.status >= _FAILED
 
 
-@dataclass(frozen=True, slots=True)
-class Unanswered:
+class Unanswered(msgspec.Struct, frozen=True):
     """Why a service did not answer; `late` when it may only have been too slow."""
 
     why: str

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 import msgspec
@@ -24,16 +23,14 @@ class _Entry(msgspec.Struct):
     requested_model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """One block of a recall answer, with the entries that it names, if it names any."""
 
     text: str
     entry_ids: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Talk:
+class Talk(msgspec.Struct, frozen=True, kw_only=True):
     """A request that wants its memories: its path, `openai` or `anthropic`, and what it says.
 
     `messages` and `system` are JSON; those that are empty are not in the request.
@@ -46,8 +43,7 @@ class Talk:
     system: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(msgspec.Struct, frozen=True):
     """Why an answer cannot be used; nothing that it says is in it."""
 
     why: str

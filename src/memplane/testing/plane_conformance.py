@@ -66,11 +66,11 @@ class PlaneConformance:
         await plane.revoke_token(issued.about.id)
         assert await plane.tokens() == ()
 
-    @pytest.mark.parametrize("token_id", ["nothing", "home", "..", "../status", "a/b", "%2e", "?"])
-    async def test_a_token_that_is_not_there_is_said_so(self, plane: Plane, token_id: str) -> None:
-        for change in (plane.revoke_token, plane.rotate_token):
-            with pytest.raises(UnknownToken):
-                await change(token_id)
+    async def test_a_token_that_is_not_there_is_said_so(self, plane: Plane) -> None:
+        for token_id in ("nothing", "home", "..", "../status", "a/b", "%2e", "?"):
+            for change in (plane.revoke_token, plane.rotate_token):
+                with pytest.raises(UnknownToken):
+                    await change(token_id)
 
     async def test_a_token_that_may_not_be_is_refused(self, plane: Plane) -> None:
         for wanted in (TokenWanted(), TokenWanted(agent="*", scopes=(Scope.READ,))):

@@ -41,6 +41,7 @@ def endpoints(browsers: Browsers) -> list[Endpoint]:
             logs=NOWHERE,
             turns=Places((NOWHERE,), (NOWHERE,)),
             telemetry=NOWHERE,
+            persona=plane,
         )
     )
 

@@ -11,6 +11,7 @@ import pytest
 from tests.http.dashboard.browsing import Parsed, Person, parsed
 from tests.http.door import bearer, post_json
 from tests.http.operating import Api, new_agent
+from tests.persona.furnished import furnish_hostile
 from tests.support.running import Running
 
 PAYLOADS = [
@@ -76,6 +77,8 @@ def hostile(running: Running) -> Api:
     body = {"agent": api.agent, "entry": entry}
     kept = post_json(running, "/api/v1/memory/retain", body, bearer(running))
     assert kept.status == 200, kept.text
+    sync = running.home / "state" / "sync"
+    furnish_hostile(running.home.parent / "hostile" / "memory", sync, PAYLOADS)
     return api
 
 
@@ -94,6 +97,16 @@ def pages(api: Api) -> Iterator[str]:
     yield from (f"/memories/{last}/edit", f"/memories/{last}/row")
     for session in api.get("/sessions", limit=3)["sessions"]:
         yield f"/sessions/{session['id']}"
+    yield from documents(api.running)
+
+
+def documents(running: Running) -> Iterator[str]:
+    """Yield the pages of documents, all of whose words would do harm."""
+    found = sorted((running.home / "state" / "sync").glob("*/*/snapshots/hostile.md/*"))
+    snapshot, memory = found[0].name, found[0].parents[2].name
+    one = f"/persona/document?folder={memory}&key="
+    yield from (f"/persona?folder={memory}", f"{one}hostile.md", f"{one}held.md")
+    yield from (f"{one}hostile.md&snapshot={snapshot}", f"{one}reference_0.md")
 
 
 FOREIGN = {"iframe", "object", "embed", "base", "img", "style"}

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -58,6 +59,7 @@ def turn_of(token: str, agent: str = AGENT, *, ts: datetime = NOON) -> Turn:
     )
 
 
+@cache
 def line_of(token: str, agent: str = AGENT) -> bytes:
     return entry_of(turn_of(token, agent)).line
 

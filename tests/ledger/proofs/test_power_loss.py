@@ -22,9 +22,9 @@ from memplane.objects.files import sync_folder
 from tests.ledger.proofs.ledgers import (
     a_ledger,
     always_the_same,
+    append_all,
     line_of,
     problems_of,
-    record,
     token_of,
     turn_of,
     verdicts,
@@ -109,6 +109,7 @@ def problems_in(
     scratch: Path,
     acked: Collection[tuple[str, str]],
     attempted: Collection[tuple[str, str]],
+    loop: asyncio.Runner,
 ) -> list[str]:
     """Go on recording where a power loss left the ledger, and say what is wrong then."""
     shutil.rmtree(scratch, ignore_errors=True)
@@ -116,7 +117,7 @@ def problems_in(
     state.write_to(scratch)
     root = scratch / "ledger"
     found: list[str] = []
-    record(root, *(turn_of("after", agent) for agent in AGENTS), options=OPTIONS)
+    loop.run(append_all(root, [turn_of("after", agent) for agent in AGENTS], OPTIONS))
     for agent in AGENTS:
         promised = [token for one, token in acked if one == agent]
         tried = [token for one, token in attempted if one == agent]
@@ -130,14 +131,16 @@ def first_problem(
     session: Session, rng: random.Random, scratch: Path, states: int
 ) -> tuple[str, list[str], State] | None:
     """Look at states at points chosen at random; returns the first that is wrong."""
-    for _ in range(states):
-        number = rng.randrange(len(session.recorder.points))
-        point = session.recorder.points[number]
-        state = state_at(point, rng)
-        state = replace(state, orderly=state.orderly and session.orderly)
-        found = problems_in(state, scratch, session.acked[: point.promised], session.attempted)
-        if found:
-            return f"point {number} after {point.after}", found, state
+    with asyncio.Runner() as loop:  # one for all: it takes longer to make than a state to look at
+        for _ in range(states):
+            number = rng.randrange(len(session.recorder.points))
+            point = session.recorder.points[number]
+            state = state_at(point, rng)
+            state = replace(state, orderly=state.orderly and session.orderly)
+            acked = session.acked[: point.promised]
+            found = problems_in(state, scratch, acked, session.attempted, loop)
+            if found:
+                return f"point {number} after {point.after}", found, state
     return None
 
 
@@ -298,10 +301,12 @@ def test_a_sealed_segment_whose_doubtful_end_came_back_is_noticed(memory: Path) 
         **state.files,
         sealed: state.files[sealed] + state.files["ledger/analyst/history.jsonl"],
     }
-    found = problems_in(
-        State(doubled, state.folders, orderly=False),
-        memory / "after",
-        session.acked,
-        session.attempted,
-    )
+    with asyncio.Runner() as loop:
+        found = problems_in(
+            State(doubled, state.folders, orderly=False),
+            memory / "after",
+            session.acked,
+            session.attempted,
+            loop,
+        )
     assert any("is there 2 times" in problem for problem in found)

@@ -48,7 +48,7 @@ def test_all_machines_agree_and_meeting_again_changes_nothing(
 
 @pytest.mark.parametrize("examples", EXAMPLES)
 def test_whatever_the_bytes_are(examples: int) -> None:
-    @settings(max_examples=2 * examples)
+    @settings(max_examples=examples)
     @given(st.sampled_from(Family), soup_meetings())
     def holds(family: Family, meeting: Meeting) -> None:
         check_algebra(merge_of(family), meeting.base, *meeting.sides)

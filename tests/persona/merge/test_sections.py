@@ -177,6 +177,8 @@ def test_sets_of_four_are_merged_as_sets_and_in_any_order_of_meetings(
             removed = (set(base) - set(one)) | (set(base) - set(other))
             assert set(_keys(section)) == set(_keys(made(tuple({*one, *other} - removed))))
         for one, other, third in product(subsets, subsets, subsets):
+            if one > third:
+                continue  # The same meetings the other way round.
             left = joined(merged[one, other], made(third))
             right = joined(made(one), merged[other, third])
             assert set(_keys(left)) == set(_keys(right))

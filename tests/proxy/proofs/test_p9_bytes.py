@@ -167,7 +167,11 @@ def test_any_bytes(dialect: Dialect, chunks: list[bytes]) -> None:
 
 # Through the proxy
 
-PATHS = {CHAT: "/v1/chat/completions", RESPONSES: "/v1/responses", ANTHROPIC: "/v1/messages"}
+PATHS: dict[Dialect, str] = {
+    CHAT: "/v1/chat/completions",
+    RESPONSES: "/v1/responses",
+    ANTHROPIC: "/v1/messages",
+}
 
 
 class Pause(asyncio.Event):

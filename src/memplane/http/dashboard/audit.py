@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
+import msgspec
 from starlette.responses import Response
 
 from memplane.clock import Clock
@@ -36,8 +36,7 @@ WHO: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
+class Noted(msgspec.Struct, frozen=True):
     """An event of the log, as a row."""
 
     at: str
@@ -46,8 +45,7 @@ class Noted:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class AuditPage:
+class AuditPage(msgspec.Struct, frozen=True):
     """Answers for what happened."""
 
     plane: Plane

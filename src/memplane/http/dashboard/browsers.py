@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from memplane.clock import Clock
 
@@ -24,21 +25,19 @@ _MOST_CODES: Final = 20
 _MOST_SESSIONS: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Browser:
+class Browser(msgspec.Struct, frozen=True):
     """A browser that is signed in; `csrf` stands in each of its pages."""
 
     csrf: str
     until: datetime
 
 
-@dataclass(slots=True)
-class Browsers:
+class Browsers(msgspec.Struct):
     """Gives out codes, and turns each into one session."""
 
     clock: Clock
-    _codes: dict[str, datetime] = field(default_factory=dict[str, datetime])
-    _sessions: dict[str, Browser] = field(default_factory=dict[str, Browser])
+    _codes: dict[str, datetime] = msgspec.field(default_factory=dict[str, datetime])
+    _sessions: dict[str, Browser] = msgspec.field(default_factory=dict[str, Browser])
 
     def new_code(self, lasts: timedelta = CODE_LASTS) -> str:
         """Make a code that lets one browser in, once."""

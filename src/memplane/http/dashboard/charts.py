@@ -6,9 +6,10 @@ A drawing is stretched to the room that it gets, so words stand beside it and no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from memplane.observations.contract import Course, CoursePoint
 
@@ -18,8 +19,7 @@ HEIGHT: Final = 160
 _MOST_POINTS: Final = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """A place in a chart with something to say."""
 
     x: float
@@ -27,8 +27,7 @@ class Mark:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """Confidence over time: a path that was, one that will be, and where things happened."""
 
     was: str
@@ -39,8 +38,7 @@ class Line:
     days: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """One column of a chart."""
 
     x: float
@@ -51,24 +49,21 @@ class Column:
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(msgspec.Struct, frozen=True):
     """Columns beside each other, and how many the highest stands for."""
 
     columns: tuple[Column, ...]
     most: int
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(msgspec.Struct, frozen=True):
     """One layer of columns on columns."""
 
     name: str
     columns: tuple[Column, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Layers:
+class Layers(msgspec.Struct, frozen=True):
     """Columns on columns, one for each day, and how many the highest stands for."""
 
     layers: tuple[Layer, ...]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Literal, cast, get_args
 
+import msgspec
 from starlette.responses import Response
 
 from memplane.clock import Clock
@@ -36,8 +36,7 @@ _QUOTES: Final = 3
 _HERE: Final = "/conflicts"
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(msgspec.Struct, frozen=True):
     """One of two memories: its words, those apart that the other does not have, and why it is."""
 
     letter: Literal["a", "b"]
@@ -46,25 +45,22 @@ class Side:
     evidence: tuple[EvidenceView, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(msgspec.Struct, frozen=True):
     """A conflict with both of its sides; one that was said again has one."""
 
     conflict: ConflictView
     sides: tuple[Side, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(msgspec.Struct, frozen=True):
     """What somebody typed into a form that was refused, and what is wrong with it."""
 
     id: str = ""
     form: Form | None = None
-    errors: Mapping[str, str] = field(default_factory=dict[str, str])
+    errors: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
-@dataclass(frozen=True, slots=True)
-class ConflictsPage:
+class ConflictsPage(msgspec.Struct, frozen=True):
     """Answers for what waits."""
 
     plane: Plane

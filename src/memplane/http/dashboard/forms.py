@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qs
 
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -14,8 +14,7 @@ _MOST_FIELDS: Final = 2000
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(msgspec.Struct, frozen=True):
     """Fields by name; one that is not there is empty."""
 
     fields: dict[str, list[str]]

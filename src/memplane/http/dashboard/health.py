@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from memplane.memory.contract import MemoryStatus
 from memplane.plane.contract import LedgerStatus, Status, StorageStatus
@@ -11,8 +12,7 @@ from memplane.plane.contract import LedgerStatus, Status, StorageStatus
 Grade: TypeAlias = Literal["good", "look", "bad"]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One part of memplane, how it is, and what an operator should know of it."""
 
     part: str

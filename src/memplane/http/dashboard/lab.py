@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from starlette.responses import Response
 
 from memplane.clock import Clock
@@ -29,8 +29,7 @@ PARTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(msgspec.Struct, frozen=True):
     """A block of an answer, and why it is in it: words and signals, the weightiest first."""
 
     block: Block
@@ -44,8 +43,7 @@ class Told:
         return max([value for _, value in self.terms], default=1.0) or 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class LabPage:
+class LabPage(msgspec.Struct, frozen=True):
     """Answers for questions that are tried."""
 
     plane: Plane

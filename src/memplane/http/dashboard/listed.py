@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, cast, get_args
 from urllib.parse import urlencode
+
+import msgspec
 
 from memplane.errors import InvalidRequest
 from memplane.observations.contract import ListAsked, Sort
@@ -21,8 +22,7 @@ _FALLING: Final = frozenset({"confidence", "updated", "created"})
 """What is sorted from the highest to the lowest unless somebody wants it otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     """What the address of a list says; what is not said is left out."""
 
     said: Mapping[str, str]

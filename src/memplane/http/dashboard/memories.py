@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, cast, get_args
 
@@ -39,8 +38,7 @@ _UNTOUCHED: Final[dict[str, object]] = {"draft": None, "errors": dict[str, str](
 """What a form knows before somebody has sent it."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoriesPage:
+class MemoriesPage(msgspec.Struct, frozen=True):
     """Answers for the list of memories and what is in it."""
 
     plane: Plane

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import Final
 
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -35,24 +35,21 @@ _AROUND: Final = 40
 _LONGEST_LINE: Final = 4000
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """An event, and what it changed in the words."""
 
     event: EventView
     changed: tuple[Piece, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(msgspec.Struct, frozen=True):
     """A line of a session's log."""
 
     number: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPage:
+class MemoryPage(msgspec.Struct, frozen=True):
     """Answers for one memory, and for the session it came from."""
 
     plane: Plane

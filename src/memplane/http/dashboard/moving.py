@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, cast, get_args
 
+import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from memplane.errors import InvalidRequest, UnknownAgent, UnknownMemory
@@ -32,8 +33,7 @@ _MEDIA_TYPES: Final[Mapping[Format, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class MovingPage:
+class MovingPage(msgspec.Struct, frozen=True):
     """Answers for files of memories."""
 
     plane: Plane

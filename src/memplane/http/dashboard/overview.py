@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from starlette.responses import Response
 
 from memplane.clock import Clock
@@ -37,22 +37,20 @@ _SPANS: Final = (30, 60)
 _TRASH: Final = ("retired", "superseded")
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True):
     """How much of its room the next prompt of an agent takes."""
 
     agent: str
     prompt: PromptView
 
 
-@dataclass(frozen=True, slots=True)
-class OverviewPage:
+class OverviewPage(msgspec.Struct, frozen=True):
     """Answers for the page that is opened first."""
 
     plane: Plane
     clock: Clock
     ledgers: Path
-    _previews: dict[str, tuple[int, datetime, PromptView]] = field(
+    _previews: dict[str, tuple[int, datetime, PromptView]] = msgspec.field(
         default_factory=dict[str, tuple[int, datetime, PromptView]]
     )
 

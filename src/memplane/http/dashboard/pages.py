@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -17,6 +16,9 @@ from memplane.http.dashboard.assets import asset_path
 from memplane.http.dashboard.browsers import Browser
 from memplane.http.dashboard.toasts import TOLD, toast_in
 from memplane.version import VERSION
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 SAFE: Final = {
     "Content-Security-Policy": (
@@ -36,12 +38,12 @@ NAVIGATION: Final = (
     ("/preview", "Prompt"),
     ("/lab", "Recall lab"),
     ("/turns", "Turns"),
+    ("/persona", "Persona"),
     ("/audit", "Audit"),
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
+class Visit(msgspec.Struct, frozen=True):
     """A request of a browser that is signed in."""
 
     request: Request
@@ -99,6 +101,9 @@ def go_to(path: str) -> Response:
 
 @cache
 def _environment() -> Environment:
+    # Only whoever looks at the dashboard waits for it.
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+
     environment = Environment(
         loader=PackageLoader("memplane.http.dashboard"),
         autoescape=True,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from starlette.responses import Response
 
 from memplane.clock import Clock
@@ -34,16 +34,14 @@ _LONGEST_PROMPT: Final = 20_000
 _MOST_DIGITS: Final = 7
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(msgspec.Struct, frozen=True):
     """A memory that is not told, and why in words."""
 
     memory: MemoryView
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class PreviewPage:
+class PreviewPage(msgspec.Struct, frozen=True):
     """Answers for the next prompt."""
 
     plane: Plane

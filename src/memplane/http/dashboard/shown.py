@@ -6,9 +6,10 @@ import difflib
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
+
+import msgspec
 
 _STEPS: Final = (
     (60, 1, "s"),
@@ -77,8 +78,7 @@ def happened(kind: str) -> str:
     return _HAPPENED.get(kind) or kind.replace("_", " ")
 
 
-@dataclass(frozen=True, slots=True)
-class Bit:
+class Bit(msgspec.Struct, frozen=True):
     """A part of a text, and whether it is what was looked for."""
 
     text: str
@@ -95,8 +95,7 @@ def highlighted(text: str, search: str) -> list[Bit]:
     return [Bit(part, is_hit=bool(at % 2)) for at, part in enumerate(parts) if part]
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """A part of two texts: in both, only in the old one, or only in the new one."""
 
     text: str

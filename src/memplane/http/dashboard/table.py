@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +22,7 @@ from memplane.http.dashboard.memories import memories_pages
 from memplane.http.dashboard.memory import memory_pages
 from memplane.http.dashboard.moving import moving_pages
 from memplane.http.dashboard.overview import overview_pages
+from memplane.http.dashboard.persona import OpenDesk, persona_pages
 from memplane.http.dashboard.preview import preview_pages
 from memplane.http.dashboard.signing_in import signing_in_endpoints
 from memplane.http.dashboard.turns import Places, turns_pages
@@ -38,8 +38,7 @@ class CodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     code: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dashboard:
+class Dashboard(msgspec.Struct, frozen=True, kw_only=True):
     """What pages are made of."""
 
     plane: Plane
@@ -49,6 +48,7 @@ class Dashboard:
     """The logs of sessions."""
     turns: Places
     telemetry: Path
+    persona: OpenDesk
 
 
 def dashboard_endpoints(parts: Dashboard) -> list[Endpoint]:
@@ -66,6 +66,7 @@ def dashboard_endpoints(parts: Dashboard) -> list[Endpoint]:
         *preview_pages(plane, browsers, clock),
         *lab_pages(plane, browsers, clock, ledgers),
         *turns_pages(plane, browsers, clock, parts.turns),
+        *persona_pages(parts.persona, browsers, clock),
         *audit_pages(plane, browsers, clock, ledgers=ledgers, log=parts.telemetry),
         *live_pages(plane, browsers),
         _codes(browsers),

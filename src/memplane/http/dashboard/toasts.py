@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
+
+import msgspec
 
 from memplane.http.dashboard.forms import Form
 
@@ -34,11 +35,14 @@ _DONE: Final[Mapping[str, str]] = {
     "accept": "remembered after all",
     "import": "taken in",
 }
-_NOT_UNDONE: Final = frozenset({"undo", "purge", "import"})
+_COPIES: Final[Mapping[str, str]] = {
+    "drop_copy": "Copy dropped",
+    "use_copy": "The copy is the document now; what it was before is kept",
+}
+_NOT_UNDONE: Final = frozenset({"undo", "purge", "import", *_COPIES})
 
 
-@dataclass(frozen=True, slots=True)
-class Toast:
+class Toast(msgspec.Struct, frozen=True):
     """What was done, and what undoes it; empty when nothing does."""
 
     words: str
@@ -48,7 +52,7 @@ class Toast:
 def toast_in(query: Mapping[str, str]) -> Toast | None:
     """Read what an address says was done; whatever it cannot say is not told."""
     done, action, batch = (query.get(name, "") for name in TOLD)
-    if action not in _DONE or not (done.isascii() and done.isdecimal()):
+    if action not in {*_DONE, *_COPIES} or not (done.isascii() and done.isdecimal()):
         return None
     if len(done) > _MOST_DIGITS or (batch and not _BATCH.fullmatch(batch)):
         return None
@@ -59,6 +63,8 @@ def words_for(count: int, action: str) -> str:
     """Say what was done to how many."""
     if action == "resolve":
         return "Conflict settled"
+    if action in _COPIES:
+        return _COPIES[action]
     what = "Memory" if count == 1 else f"{count:,} memories"
     return f"{what} {_DONE.get(action, action)}"
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -40,8 +40,7 @@ _LONGEST_ID: Final = 128
 _LONGEST_RAW: Final = 200_000
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(msgspec.Struct, frozen=True):
     """Where turns lie, recorded here or received from elsewhere, and where forgetting is noted."""
 
     ledgers: tuple[Path, ...]
@@ -58,8 +57,7 @@ class Places:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     """A turn of a list, and what the recorder says about it."""
 
     id: str
@@ -72,8 +70,7 @@ class Listed:
         return sum(len(one.blocks) for one in self.note.injected)
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(msgspec.Struct, frozen=True):
     """A turn with all that is known of it."""
 
     listed: Listed
@@ -83,8 +80,7 @@ class Whole:
     raw: str
 
 
-@dataclass(frozen=True, slots=True)
-class TurnsPage:
+class TurnsPage(msgspec.Struct, frozen=True):
     """Answers for the ledgers."""
 
     plane: Plane

@@ -83,6 +83,10 @@ def merge(
         ours, theirs = (
             replace(side, data=without_links(side.data, gone)) for side in (ours, theirs)
         )
+    if ours.data in {theirs.data, base}:
+        return Merged(theirs.data)
+    if theirs.data == base:
+        return Merged(ours.data)
     known = None if base is None else read_version(Side(base))
     sides = read_version(ours), read_version(theirs)
     unchanged = _without_conflict(known, *sides)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from memplane.persona.index import links
@@ -73,6 +74,7 @@ class _Entry:
 _NOTHING: Final = _Entry("", "", {}, "")
 
 
+@lru_cache(maxsize=8)  # a merge that is checked reads each text three times
 def _read(body: str) -> Section:
     """Take an index apart. What is linked twice becomes one entry, with all its hooks."""
     outline = read_outline(body, Grammar(name_item=_target))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from memplane.proxy.body import Body
 from memplane.proxy.dialects.contract import Conversation
@@ -24,8 +25,7 @@ from memplane.proxy.sse import Event
 _ERROR: Final = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class Anthropic:
+class Anthropic(msgspec.Struct, frozen=True):
     """Messages in, content blocks out; tools answer under the user's role."""
 
     name: str = "anthropic"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from memplane.proxy.body import Body
 from memplane.proxy.dialects.contract import Conversation
@@ -25,8 +26,7 @@ from memplane.proxy.sse import Event
 _FAILED: Final = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAIChat:
+class OpenAIChat(msgspec.Struct, frozen=True):
     """Messages in, choices out."""
 
     name: str = "openai_chat"

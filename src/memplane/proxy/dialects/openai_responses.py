@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from memplane.proxy.body import Body
 from memplane.proxy.dialects.contract import Conversation
@@ -27,8 +28,7 @@ _FAILED: Final = frozenset({"failed", "cancelled"})
 _WHOLE_INPUT: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAIResponses:
+class OpenAIResponses(msgspec.Struct, frozen=True):
     """Input items in, output items out; the input may also be one text."""
 
     name: str = "openai_responses"

@@ -1,0 +1,317 @@
+"""A look at a folder of documents and at what sync remembers of it. It changes nothing.
+
+Nothing is locked: a sync may run meanwhile, and then one part of what is seen may be a moment
+older than another. The container is not asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+import msgspec
+from msgspec.structs import replace
+
+from memplane.clock import milli_stamp
+from memplane.errors import MemplaneError, PersonaError
+from memplane.persona.baseline import Held, Waiting
+from memplane.persona.document import Document, Value, parse
+from memplane.persona.folder import Folder
+from memplane.persona.keeping import ConflictCopy
+from memplane.persona.kinds import kind_of
+from memplane.persona.model import Base, State
+from memplane.persona.opening import folder_at, read_if_there
+from memplane.persona.scanning import Scan
+
+_PATIENCE_MS: Final = 1000
+_LAST_SECOND: Final = 253_402_300_799
+"""The end of the year 9999: a file may claim to be of later, a date cannot be."""
+
+
+class Condition(StrEnum):
+    """How a document is, as far as this machine knows."""
+
+    IN_STEP = "in step"
+    NEW = "new here"
+    CHANGED = "changed here"
+    DELETED = "deleted here"
+    UNFINISHED = "unfinished"
+    WAITING = "waiting"
+    HELD = "held"
+    UNREADABLE = "unreadable"
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """What earlier syncs of a folder left behind."""
+
+    facts: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    states: Mapping[str, State] = msgspec.field(default_factory=dict[str, State])
+    waiting: Mapping[str, Waiting] = msgspec.field(default_factory=dict[str, Waiting])
+    held: Mapping[str, Held] = msgspec.field(default_factory=dict[str, Held])
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A document as it lies there, and how it is; `words` say what is to be known of that."""
+
+    key: str
+    kind: str
+    name: str
+    about: str
+    size: int | None
+    copies: int = 0
+    condition: Condition = Condition.IN_STEP
+    words: str = ""
+    changed: str = ""
+    next_try: str = ""
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """A conflict copy: its name for a form, whose text it was, when it was kept, and why."""
+
+    id: str
+    key: str
+    at: str
+    label: str
+
+
+class Look(msgspec.Struct, frozen=True):
+    """All that there is to see of a folder."""
+
+    documents: tuple[Seen, ...] = ()
+    copies: tuple[Copy, ...] = ()
+    refused: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    ignored: int = 0
+    missing: bool = False
+
+    def count(self, *conditions: str) -> int:
+        """Count the documents that are so."""
+        return sum(one.condition in conditions for one in self.documents)
+
+
+class Earlier(msgspec.Struct, frozen=True):
+    """An earlier text of a document, by name, and when it was replaced."""
+
+    name: str
+    at: str
+    size: int
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """One document with all that belongs to it; `text` is None when the file is not there."""
+
+    seen: Seen
+    text: bytes | None
+    document: Document
+    copies: tuple[tuple[Copy, bytes], ...]
+    snapshots: tuple[Earlier, ...]
+
+    @property
+    def sha256(self) -> str:
+        """What tells this text from another; empty when there is none."""
+        return hashlib.sha256(self.text).hexdigest() if self.text is not None else ""
+
+    @property
+    def fields(self) -> list[tuple[str, str]]:
+        """The frontmatter, a row for each value."""
+        return [*_rows("", self.document.values)]
+
+
+def remembered_in(memory: Path) -> Remembered:
+    """Read what earlier syncs left behind; nothing when there was none.
+
+    Raises:
+        PersonaError: It is there, and cannot be read.
+    """
+    with _reading(memory) as database:
+        if database is None:
+            return Remembered()
+        decode = msgspec.msgpack.Decoder(State).decode
+        execute = database.execute
+        return Remembered(
+            dict(execute("SELECT name, value FROM facts")),
+            {key: decode(state) for key, state in execute("SELECT key, state FROM documents")},
+            {row[0]: Waiting(*row) for row in execute("SELECT * FROM waiting")},
+            {row[0]: Held(*row) for row in execute("SELECT * FROM held")},
+        )
+
+
+def facts_in(memory: Path) -> Mapping[str, str]:
+    """Read only what is known of the whole: the folder, its project, the last sync.
+
+    Raises:
+        PersonaError: It is there, and cannot be read.
+    """
+    with _reading(memory) as database:
+        rows = () if database is None else database.execute("SELECT name, value FROM facts")
+        return dict(rows)
+
+
+@contextmanager
+def _reading(memory: Path) -> Generator[Any]:
+    """Hold the memory of earlier syncs open at one moment, without a lock; None without one."""
+    path = memory / "baseline.db"
+    if not path.is_file():
+        yield None
+        return
+    database: Any = None
+    try:
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        database = apsw.Connection(f"{path.absolute().as_uri()}?mode=ro", flags=flags)
+        database.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}")
+        database.execute("BEGIN")
+        yield database
+    except (apsw.Error, msgspec.MsgspecError, TypeError) as error:
+        raise PersonaError(
+            f"the memory of earlier syncs in {path} cannot be read ({error})"
+        ) from error
+    finally:
+        if database is not None:
+            database.close()
+
+
+def look_at(root: Path, memory: Path) -> Look:
+    """Look at a folder and at what is remembered of it."""
+    folder, known = Folder(root, memory), remembered_in(memory)
+    scan = folder.scan()
+    if scan.missing:
+        return Look(missing=True)
+    copies = tuple(_copy(one, memory) for one in folder.conflicts())
+    keys = {*scan.documents, *_not_settled(known)}
+    seen = (_seen(key, folder, known, scan, copies=copies) for key in sorted(keys))
+    return Look(tuple(one for one in seen if one is not None), copies, scan.refused, scan.ignored)
+
+
+def look_closely(root: Path, memory: Path, key: str) -> Whole | None:
+    """Look at one document; None when there is nothing of that name, now or before.
+
+    Raises:
+        StorageError: It cannot be read, or no document can be called so.
+    """
+    folder, known = Folder(root, memory), remembered_in(memory)
+    text = folder.read(key)
+    copies = tuple(_copy(one, memory) for one in folder.conflicts() if one.key == key)
+    kept = tuple(Earlier(one.name, milli_stamp(one.at), one.size) for one in folder.snapshots(key))
+    seen = _seen(key, folder, known, folder.scan(), copies=copies)
+    if seen is None:
+        if not copies and not kept:
+            return None
+        seen = _about(key, None, len(copies))
+    texts = tuple((one, copy_text(memory, one.id) or b"") for one in copies)
+    return Whole(seen, text, parse(text or b""), texts, kept)
+
+
+def copy_text(memory: Path, copy: str) -> bytes | None:
+    """Return the text of a conflict copy; None when it is no longer there."""
+    *above, leaf = copy.split("/")
+    with folder_at(memory, ("conflicts", *above)) as folder:
+        return None if folder is None else read_if_there(folder, leaf)
+
+
+def _copy(one: ConflictCopy, memory: Path) -> Copy:
+    name = one.path.relative_to(memory / "conflicts").as_posix()
+    return Copy(name, one.key, milli_stamp(one.at), one.label)
+
+
+def _not_settled(known: Remembered) -> Iterator[str]:
+    """Name what is not in the folder and still has something to be told."""
+    for key, state in known.states.items():
+        was_there = state.base is not None and state.base.text is not None
+        if was_there or state.pending or state.apply is not None:
+            yield key
+    yield from known.waiting
+
+
+def _seen(
+    key: str, folder: Folder, known: Remembered, scan: Scan, *, copies: tuple[Copy, ...]
+) -> Seen | None:
+    count = sum(one.key == key for one in copies)
+    try:
+        text = folder.read(key)
+    except MemplaneError as error:
+        one = _about(key, None, count)
+        return replace(one, condition=Condition.UNREADABLE, words=str(error))
+    condition, words = _condition(key, text, known)
+    if text is None and condition is Condition.IN_STEP:
+        return None  # it is gone on both sides
+    row, file = known.waiting.get(key), scan.documents.get(key)
+    return replace(
+        _about(key, text, count),
+        condition=condition,
+        words=words,
+        next_try=row.next_try if row and not row.dead else "",
+        changed=_time(file.mtime_ns) if file else "",
+    )
+
+
+def _about(key: str, text: bytes | None, copies: int) -> Seen:
+    document = parse(text or b"")
+    return Seen(
+        key=key,
+        kind=kind_of(key, document.type).name,
+        name=document.name or "",
+        about=document.description or "",
+        size=len(text) if text is not None else None,
+        copies=copies,
+    )
+
+
+def _condition(key: str, text: bytes | None, known: Remembered) -> tuple[Condition, str]:
+    held, row = known.held.get(key), known.waiting.get(key)
+    state = known.states.get(key, State())
+    if held is not None and text is not None and _sha(text) == held.sha256:
+        return Condition.HELD, held.reason
+    if row is not None:
+        return Condition.WAITING, _waits(row)
+    if state.apply is not None or state.adopted is not None or state.pending:
+        return Condition.UNFINISHED, "a sync was cut short; the next one settles it"
+    return _change(state.base, text), ""
+
+
+def _waits(row: Waiting) -> str:
+    if row.dead:
+        return f"it was refused for good: {row.error}"
+    times = "once" if row.attempts == 1 else f"{row.attempts} times"
+    return f"tried {times}: {row.error}"
+
+
+def _change(base: Base | None, text: bytes | None) -> Condition:
+    before = base.text if base is not None else None
+    if text == before:
+        return Condition.IN_STEP
+    if text is None:
+        return Condition.DELETED
+    return Condition.NEW if before is None else Condition.CHANGED
+
+
+def _sha(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def _rows(above: str, values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
+        name = f"{above}{key}"
+        if isinstance(value, str):
+            yield name, value
+        elif isinstance(value, Mapping):
+            yield from _rows(f"{name}.", value)
+        else:
+            yield name, ", ".join(_flat(one) for one in value)
+
+
+def _flat(value: Value) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_flat(one)}" for key, one in value.items())
+    return ", ".join(_flat(one) for one in value)
+
+
+def _time(nanoseconds: int) -> str:
+    seconds = min(max(nanoseconds / 1e9, 0), _LAST_SECOND)
+    return milli_stamp(datetime.fromtimestamp(seconds, UTC))

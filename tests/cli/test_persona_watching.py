@@ -1,0 +1,33 @@
+"""What happens while `memplane up` watches a folder does no harm to the rest of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memplane import assemble_persona
+from memplane.cli.persona_watching import watching
+from memplane.settings import load_settings
+
+
+async def test_a_mistake_of_ours_is_logged_and_nothing_else_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = asyncio.Event()
+
+    async def fail(*_given: Any, **_named: Any) -> None:
+        failed.set()
+        raise ZeroDivisionError("nobody thought of it")
+
+    monkeypatch.setattr(assemble_persona, "watch_persona", fail)
+    variables = {"MEMPLANE_PERSONA_WATCH": "true", "MEMPLANE_PERSONA_DIR": str(tmp_path / "m")}
+    settings = load_settings({"home": str(tmp_path / "home")}, variables)
+    with caplog.at_level(logging.ERROR):
+        async with watching(settings):
+            await asyncio.wait_for(failed.wait(), 5)
+    assert "documents are not watched any more" in caplog.text
+    assert "nobody thought of it" in caplog.text
