@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -330,6 +331,34 @@ async def test_a_damaged_memory_is_said_and_can_be_moved_away(
     report = await laptop.sync()
     assert laptop.read(KEY) == TEXT + "four\n"
     assert len(report.conflicts) == 1
+
+
+@pytest.mark.usefixtures("met")
+async def test_a_copied_folder_loses_what_was_deleted_meanwhile(
+    laptop: Machine, desktop: Machine, tmp_path: Path, store: FaultyStore
+) -> None:
+    """A copy without a marker never met the container; yet what was deleted stays deleted."""
+    copy = machine(tmp_path, "copy", store)
+    shutil.copytree(laptop.folder, copy.folder, ignore=shutil.ignore_patterns(".*"))
+    laptop.delete(KEY)
+    await laptop.sync()
+    await copy.sync()
+    await desktop.sync()
+    assert copy.files() == desktop.files()
+    assert copy.read(KEY) is None
+    assert copy.trash() == [TEXT]
+
+
+@pytest.mark.usefixtures("met")
+async def test_a_forgetful_machine_asks_before_it_deletes_much(
+    laptop: Machine, desktop: Machine
+) -> None:
+    desktop.delete(KEY, "reference_a.md", "reference_b.md")
+    await desktop.sync(force=True)
+    shutil.rmtree(laptop.state)
+    with pytest.raises(PersonaError, match="3 of 5 documents would be deleted in the folder"):
+        await laptop.sync()
+    assert len(laptop.files()) == 5
 
 
 async def test_a_first_sync_that_was_cut_short_begins_again(

@@ -9,14 +9,8 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import InvalidKey, PersonaError
-from memplane.persona.looking import (
-    Condition,
-    Remembered,
-    facts_in,
-    look_at,
-    look_closely,
-    remembered_in,
-)
+from memplane.persona.looking import Condition, look_at, look_closely
+from memplane.persona.remembering import Remembered, facts_in, remembered_in
 from tests.persona.furnished import ADDRESS, Furnished, furnish_persona
 
 

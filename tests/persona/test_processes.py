@@ -215,6 +215,31 @@ async def run(
         await live(users, phases, moments)
 
 
+@pytest.mark.parametrize("wrong", ["lost", "back", "document lost", "document back"])
+async def test_the_judge_sees_what_went_wrong(
+    azurite: Azurite, container: str, tmp_path: Path, wrong: str
+) -> None:
+    async with running_blob_proxy(azurite) as proxy:
+        home = Home("home", tmp_path, proxy, container)
+        home.folder.mkdir()
+        (home.folder / SHARED).write_text(START)
+        users = Users(random.Random(1), [home])  # noqa: S311 - repeatable
+        users.append(home)
+        users.create(home)
+        judge(users)
+        match wrong:
+            case "lost":
+                users.typed.add("word99999x")
+            case "back":
+                users.removed |= users.typed
+            case "document lost":
+                users.created["reference_99999x.md"] = b"x"
+            case _:
+                users.deleted |= set(users.created)
+        with pytest.raises(AssertionError):
+            judge(users)
+
+
 @pytest.mark.parametrize("homes", [2, 3])
 async def test_homes_that_are_killed_and_cut_off_agree_in_the_end(
     azurite: Azurite, container: str, tmp_path: Path, homes: int

@@ -18,8 +18,9 @@ from memplane.errors import ConcurrencyError, MemplaneError, PersonaError, Unkno
 from memplane.objects.background import start_in_background
 from memplane.persona.entering import Place
 from memplane.persona.folder import Folder
-from memplane.persona.looking import Look, Whole, copy_text, facts_in, look_at, look_closely
+from memplane.persona.looking import Look, Whole, copy_text, look_at, look_closely
 from memplane.persona.marking import read_marker
+from memplane.persona.remembering import facts_in
 from memplane.persona.report import PersonaReport
 
 Sync: TypeAlias = Callable[[Path, str], Coroutine[Any, Any, PersonaReport]]

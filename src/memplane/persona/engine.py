@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -119,8 +119,8 @@ class Engine:
             self._queue_changes(files, error)
             raise
         await self._belonging.make_sure_of(survey)
-        alive = sum(not one.tombstone for one in survey.listed.values())
-        if max(alive, len(files)) > MOST_DOCUMENTS:
+        there = [key for key, one in survey.listed.items() if not one.tombstone]
+        if max(_count(there), _count(files)) > MOST_DOCUMENTS:
             raise PersonaError(
                 f"there are more than {MOST_DOCUMENTS} documents, and so nothing was done. Is "
                 "this the right folder, and the right prefix?"
@@ -230,12 +230,12 @@ class Engine:
                 f"the container has no documents, though {len(known)} were there at the last "
                 "sync. If it was emptied on purpose, `--force` publishes them again"
             )
-        self._refuse_deletions(view.rows)
+        self._refuse_deletions(view)
 
-    def _refuse_deletions(self, rows: tuple[Planned, ...]) -> None:
+    def _refuse_deletions(self, view: View) -> None:
         states = self.baseline.states().values()
         known = sum(1 for one in states if one.adopted or (one.base and one.base.text))
-        reason = too_many_deletions(rows, known)
+        reason = too_many_deletions(view.rows, max(known, len(view.files)))
         if reason is not None:
             raise PersonaError(
                 f"{reason}, and so nothing was done. If that is meant, say --force; if not, see "
@@ -423,6 +423,11 @@ def _all_stay(rows: Collection[Planned], view: View) -> bool:
     """Say whether every document is on both sides, before and after: no link can be dead."""
     there = {key for key, one in view.survey.listed.items() if not one.tombstone}
     return all(row.key in view.files and row.key in there for row in rows)
+
+
+def _count(keys: Iterable[str]) -> int:
+    """Count the documents; the index and its parts are made by us, and must not be too many."""
+    return sum(not _is_index(key) for key in keys)
 
 
 def _is_index(key: str) -> bool:

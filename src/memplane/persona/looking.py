@@ -7,29 +7,27 @@ older than another. The container is not asked.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import apsw
 import msgspec
 from msgspec.structs import replace
 
 from memplane.clock import milli_stamp
-from memplane.errors import MemplaneError, PersonaError
-from memplane.persona.baseline import Held, Waiting
+from memplane.errors import MemplaneError
+from memplane.persona.baseline import Waiting
 from memplane.persona.document import Document, Value, parse
 from memplane.persona.folder import Folder
 from memplane.persona.keeping import ConflictCopy
 from memplane.persona.kinds import kind_of
-from memplane.persona.model import Base, State
+from memplane.persona.model import NEW, Base
 from memplane.persona.opening import folder_at, read_if_there
+from memplane.persona.remembering import Remembered, remembered_in
 from memplane.persona.scanning import Scan
 
-_PATIENCE_MS: Final = 1000
 _LAST_SECOND: Final = 253_402_300_799
 """The end of the year 9999: a file may claim to be of later, a date cannot be."""
 
@@ -45,15 +43,6 @@ class Condition(StrEnum):
     WAITING = "waiting"
     HELD = "held"
     UNREADABLE = "unreadable"
-
-
-class Remembered(msgspec.Struct, frozen=True):
-    """What earlier syncs of a folder left behind."""
-
-    facts: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
-    states: Mapping[str, State] = msgspec.field(default_factory=dict[str, State])
-    waiting: Mapping[str, Waiting] = msgspec.field(default_factory=dict[str, Waiting])
-    held: Mapping[str, Held] = msgspec.field(default_factory=dict[str, Held])
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -120,59 +109,6 @@ class Whole(msgspec.Struct, frozen=True):
     def fields(self) -> list[tuple[str, str]]:
         """The frontmatter, a row for each value."""
         return [*_rows("", self.document.values)]
-
-
-def remembered_in(memory: Path) -> Remembered:
-    """Read what earlier syncs left behind; nothing when there was none.
-
-    Raises:
-        PersonaError: It is there, and cannot be read.
-    """
-    with _reading(memory) as database:
-        if database is None:
-            return Remembered()
-        decode = msgspec.msgpack.Decoder(State).decode
-        execute = database.execute
-        return Remembered(
-            dict(execute("SELECT name, value FROM facts")),
-            {key: decode(state) for key, state in execute("SELECT key, state FROM documents")},
-            {row[0]: Waiting(*row) for row in execute("SELECT * FROM waiting")},
-            {row[0]: Held(*row) for row in execute("SELECT * FROM held")},
-        )
-
-
-def facts_in(memory: Path) -> Mapping[str, str]:
-    """Read only what is known of the whole: the folder, its project, the last sync.
-
-    Raises:
-        PersonaError: It is there, and cannot be read.
-    """
-    with _reading(memory) as database:
-        rows = () if database is None else database.execute("SELECT name, value FROM facts")
-        return dict(rows)
-
-
-@contextmanager
-def _reading(memory: Path) -> Generator[Any]:
-    """Hold the memory of earlier syncs open at one moment, without a lock; None without one."""
-    path = memory / "baseline.db"
-    if not path.is_file():
-        yield None
-        return
-    database: Any = None
-    try:
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        database = apsw.Connection(f"{path.absolute().as_uri()}?mode=ro", flags=flags)
-        database.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}")
-        database.execute("BEGIN")
-        yield database
-    except (apsw.Error, msgspec.MsgspecError, TypeError) as error:
-        raise PersonaError(
-            f"the memory of earlier syncs in {path} cannot be read ({error})"
-        ) from error
-    finally:
-        if database is not None:
-            database.close()
 
 
 def look_at(root: Path, memory: Path) -> Look:
@@ -263,7 +199,7 @@ def _about(key: str, text: bytes | None, copies: int) -> Seen:
 
 def _condition(key: str, text: bytes | None, known: Remembered) -> tuple[Condition, str]:
     held, row = known.held.get(key), known.waiting.get(key)
-    state = known.states.get(key, State())
+    state = known.states.get(key, NEW)
     if held is not None and text is not None and _sha(text) == held.sha256:
         return Condition.HELD, held.reason
     if row is not None:

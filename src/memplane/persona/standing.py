@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
 
-import apsw
 import msgspec
 
-from memplane.errors import PersonaError
-from memplane.persona.baseline import Baseline, Held, Waiting
+from memplane.persona.baseline import Held, Waiting
 from memplane.persona.keeping import ConflictCopy, Keeping
-
-_BUSY_MILLISECONDS: Final = 2_000
+from memplane.persona.remembering import remembered_in
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -49,22 +43,24 @@ def standing_in(memory: Path) -> Standing | None:
     Raises:
         PersonaError: What is remembered cannot be read.
     """
-    if not (memory / "baseline.db").exists():
+    if not (memory / "baseline.db").is_file():
         return None
-    with _reading(memory / "baseline.db") as baseline:
-        folder = baseline.fact("folder") or ""
-        states = baseline.states().values()
-        return Standing(
-            memory,
-            folder,
-            baseline.fact("project") or "",
-            baseline.device,
-            baseline.fact("last_sync") or "",
-            sum(1 for one in states if one.base is not None and one.base.text is not None),
-            tuple(baseline.waiting()),
-            tuple(one for one in baseline.held() if not folder or _is_there(folder, one.key)),
-            Keeping(memory).conflicts(),
-        )
+    known = remembered_in(memory)
+    folder = known.facts.get("folder", "")
+    states = known.states.values()
+    return Standing(
+        memory,
+        folder,
+        known.facts.get("project", ""),
+        known.facts.get("device", ""),
+        known.facts.get("last_sync", ""),
+        sum(1 for one in states if one.base is not None and one.base.text is not None),
+        tuple(row for _, row in sorted(known.waiting.items())),
+        tuple(
+            row for key, row in sorted(known.held.items()) if not folder or _is_there(folder, key)
+        ),
+        Keeping(memory).conflicts(),
+    )
 
 
 def standing_of(sync: Path, project: str, folder: Path) -> Standing | None:
@@ -82,18 +78,3 @@ def _is_there(folder: str, key: str) -> bool:
         return (Path(folder) / key).is_file()
     except OSError:
         return False
-
-
-@contextmanager
-def _reading(path: Path) -> Generator[Baseline]:
-    """Look into the file beside whoever syncs: SQLite shows what was committed last."""
-    try:
-        # The library's own types are not complete.
-        database: Any = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
-            database.set_busy_timeout(_BUSY_MILLISECONDS)
-            yield Baseline(database)
-        finally:
-            database.close()
-    except (apsw.Error, msgspec.DecodeError) as error:
-        raise PersonaError(f"what is remembered in {path} cannot be read ({error})") from error
