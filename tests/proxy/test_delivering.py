@@ -173,11 +173,11 @@ async def test_a_service_that_fails_gets_it_later_and_the_order_is_kept(tmp_path
 
 async def test_a_kill_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     async with posting(tmp_path) as post:
+        held = asyncio.Event()
+        post.service.at(RETAIN, *[TAKEN] * 15, (held, *TAKEN))
         deliveries = post.start_anew()
         await deliveries.start(["ada"])
         entries = await post.record(*(f"turn {number}" for number in range(40)))
-        held = asyncio.Event()
-        post.service.at(RETAIN, *[TAKEN] * 15, (held, *TAKEN))
         deliveries.recorded("ada")
         await post.service.until_asked(RETAIN, 16)
         await deliveries.drain(0)  # as much as a kill leaves: the sixteenth has no answer
