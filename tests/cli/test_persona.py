@@ -711,6 +711,10 @@ def test_a_watched_folder_is_sent_when_it_changes(
     assert laptop.json("status")["watched_by"] is None
 
 
+def waiting(machine: Machine) -> list[str]:
+    return [row["key"] for row in machine.json("status")["waiting"]]
+
+
 def test_a_watcher_goes_on_while_the_container_is_away(
     laptop: Machine, desktop: Machine, doorway: Doorway
 ) -> None:
@@ -721,13 +725,21 @@ def test_a_watcher_goes_on_while_the_container_is_away(
         doorway.shut()
         laptop.write("user_role.md", memory("Role", "Written on a train.", kind="user"))
         said(process, "does not answer")
-        status = laptop.json("status")
-        assert [row["key"] for row in status["waiting"]] == ["user_role.md"]
-        assert any("does not answer" in one for one in status["complaints"])
+        until(lambda: waiting(laptop) == ["user_role.md"])
+        assert any("does not answer" in one for one in laptop.json("status")["complaints"])
         doorway.open()
         laptop.write("feedback_tests.md", memory("Tests", "none", kind="feedback"))
         said(process, "answers again")
-        said(process, "2 sent")
+        until(lambda: waiting(laptop) == [])
+
+        def arrived() -> bool:
+            desktop("pull")
+            return (
+                "Written on a train." in desktop.read("user_role.md")
+                and (desktop.folder / "feedback_tests.md").exists()
+            )
+
+        until(arrived)
 
 
 def test_up_watches_when_it_is_told_to(laptop: Machine, desktop: Machine) -> None:
