@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from memplane.persona.kinds import Family
@@ -32,6 +34,23 @@ def _body(family: Family, first: str, second: str) -> str:
             ("b; c", "[x] a <!-- id: 1f -->"),
             None,
             id="what one side delivered is delivered",
+        ),
+        *(
+            pytest.param(
+                ("[ ] report <!-- id: 1f -->", ""),
+                *pair,
+                ("fix <!-- id: 2a -->", "[x] long report <!-- id: 1f -->"),
+                None,
+                id=f"other words here, delivered there: {number}",
+            )
+            for number, pair in enumerate(
+                itertools.permutations(
+                    (
+                        ("[ ] long report <!-- id: 1f -->", ""),
+                        ("fix <!-- id: 2a -->", "[x] report <!-- id: 1f -->"),
+                    )
+                )
+            )
         ),
         pytest.param(
             None,

@@ -77,7 +77,8 @@ def _by_rank(final: str) -> Agreement:
         ranks = newer.section.startswith(final), older.section.startswith(final)
         if ranks[0] == ranks[1]:
             at = place_of(known, newer, older, contest)
-            return Placed(text_of(known, newer, older, contest), at, "")
+            text = _reworded(known, newer, older) or text_of(known, newer, older, contest)
+            return Placed(text, at, "")
         lead, other = (newer, older) if ranks[0] else (older, newer)
         if known == Known(lead.text, lead.at):
             return other
@@ -113,6 +114,22 @@ def _by_last_reference(
     if losing:
         contest.lose(newer=lead is older)
     return lead
+
+
+def _reworded(known: Known | None, newer: Placed, older: Placed) -> str | None:
+    """Return the item when one side changed its words and the other at most checked it off."""
+    words = _words(known.text) if known else ""
+    edited = [one for one in (newer, older) if _words(one.text) != words]
+    if known is None or len(edited) != 1:
+        return None
+    other = older if edited[0] is newer else newer
+    is_marked = _box_of(other.text) != _box_of(known.text)
+    return _boxed(edited[0].text, other.text if is_marked else edited[0].text)
+
+
+def _box_of(text: str) -> str:
+    found = _BOX.search(text)
+    return found[0] if found else ""
 
 
 def _boxed(text: str, like: str) -> str:
