@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -42,8 +42,6 @@ from memplane.retrieval.turns import Finder, Held, Turn, names_in, together, wor
 from memplane.retrieval.words import question_terms
 
 SCORED_EXACTLY: Final = 24
-_CANDIDATES: Final = 32
-_WITH_NEIGHBOURS: Final = 6
 _MATCHES: Final = 8
 _LOOKED_INTO: Final = 2
 _FEW_TERMS: Final = 2
@@ -51,6 +49,18 @@ _MOST_TERMS: Final = 256
 _WEIGHTY_LOOKED_AT: Final = 32
 _LINES: Final = 8
 _RECENT: Final = 4
+
+
+class _Reach(NamedTuple):
+    """How many likely turns are ranked, and how many of these bring what was said around them."""
+
+    turns: int
+    with_neighbours: int
+
+
+# Of a prompt's few matches none is lost by looking at less; whoever asks for turns wants many.
+_FOR_A_PROMPT: Final = _Reach(20, 4)
+_FOR_A_SEARCH: Final = _Reach(32, 6)
 
 
 def recalled(
@@ -68,11 +78,13 @@ def recalled(
     terms = _terms(question)
     if known is None or not known.episodes or not terms:
         return Recalled()
-    likely = max(_CANDIDATES, ask.limit or 0)
+    reach = _FOR_A_PROMPT if ask.limit is None else _FOR_A_SEARCH
+    likely = max(reach.turns, ask.limit or 0)
     here = said_at(rows, ask.agent, ask.here) if ask.here else frozenset[str]()
     sought = _sought(_Searching(rows, index, tails, known, likely, here), terms)
     asked = _asked(question, sought, now.at)
-    matched = _matches(_Ranking(rows, known, sought, now.meant, here), asked, ask)
+    ranking = _Ranking(rows, known, sought, reach.with_neighbours, now.meant, here)
+    matched = _matches(ranking, asked, ask)
     matches = [one.match for one in matched]
     if ask.limit is not None:
         found = Findings(matches=matches)
@@ -249,6 +261,7 @@ class _Ranking(msgspec.Struct, frozen=True):
     rows: Connection
     known: About
     sought: _Sought
+    with_neighbours: int
     meant: Meant | None
     here: frozenset[str]
 
@@ -259,7 +272,7 @@ def _matches(where: _Ranking, asked: Asked, ask: Ask) -> list[_Matched]:
     if not sought.matching:
         return []
     having = [sought.turns[one.key] for one in sought.matching]
-    runs = table.around(rows, known.number, having, _WITH_NEIGHBOURS)
+    runs = table.around(rows, known.number, having, where.with_neighbours)
     if where.meant is not None:
         keys = [turn.key for run in runs for turn in run]
         asked = replace(asked, likeness=where.meant.likeness(rows, known.number, keys))

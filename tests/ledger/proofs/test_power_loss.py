@@ -146,7 +146,7 @@ def first_problem(
 
 @pytest.mark.parametrize(
     ("ledgers", "states"),
-    [(40, 75), pytest.param(250, 200, marks=[pytest.mark.long, pytest.mark.timeout(1800)])],
+    [(20, 60), pytest.param(250, 200, marks=[pytest.mark.long, pytest.mark.timeout(1800)])],
 )
 def test_a_power_loss_loses_doubles_and_invents_nothing(
     ledgers: int, states: int, rng: random.Random, memory: Path
@@ -158,7 +158,7 @@ def test_a_power_loss_loses_doubles_and_invents_nothing(
 
 @pytest.mark.parametrize(
     ("ledgers", "states"),
-    [(25, 40), pytest.param(200, 100, marks=[pytest.mark.long, pytest.mark.timeout(1800)])],
+    [(15, 30), pytest.param(200, 100, marks=[pytest.mark.long, pytest.mark.timeout(1800)])],
 )
 def test_a_power_loss_while_a_ledger_is_mended_loses_nothing(
     ledgers: int, states: int, rng: random.Random, memory: Path
@@ -181,7 +181,7 @@ def test_a_power_loss_while_a_ledger_is_mended_loses_nothing(
 
 @pytest.mark.parametrize(
     ("ledgers", "states"),
-    [(30, 40), pytest.param(300, 100, marks=[pytest.mark.long, pytest.mark.timeout(1800)])],
+    [(20, 30), pytest.param(300, 100, marks=[pytest.mark.long, pytest.mark.timeout(1800)])],
 )
 def test_a_power_loss_after_a_kill_loses_nothing(
     ledgers: int, states: int, rng: random.Random, memory: Path
