@@ -187,14 +187,9 @@ async def open_store(storage: Storage, *, cached: bool = True) -> AsyncGenerator
 @asynccontextmanager
 async def open_container(storage: BlobStorage) -> AsyncGenerator[ManifestedStore]:
     """Open the container itself: Azure, retried, with safe overwrites and a manifest."""
-    try:
-        # A quarter of a second to import, and an extra: only where a container is opened.
-        from memplane.objects.azure import open_azure_store  # noqa: PLC0415
-    except ImportError as error:
-        raise BackendMisconfigured(
-            "a container is configured, but the Azure libraries are not installed. "
-            "Install them: pip install 'memplane[azure]'"
-        ) from error
+    # Only where a container is opened: it takes a while to import.
+    from memplane.objects.azure import open_azure_store  # noqa: PLC0415
+
     access = _access(storage.blob)
     pacing = Pacing()
     async with AsyncExitStack() as stack:

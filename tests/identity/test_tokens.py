@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -13,7 +14,8 @@ import pytest
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 
-from memplane.errors import AuthError
+from memplane.clock import system_clock
+from memplane.errors import AuthError, BackendMisconfigured
 from memplane.identity.tokens import AmbientTokens, FixedToken
 from memplane.secret import Secret
 
@@ -94,6 +96,14 @@ async def test_without_an_identity_the_remedy_is_said(machine: Machine) -> None:
         await tokens.token()
     machine.broken = False
     assert await tokens.token() == "token1"
+
+
+async def test_without_the_library_it_is_said_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "azure.identity.aio", None)
+    with pytest.raises(BackendMisconfigured, match=r"pip install 'memplane\[azure\]'"):
+        await AmbientTokens(clock=system_clock).token()
 
 
 async def test_a_fixed_token_stays_what_it_is() -> None:

@@ -123,6 +123,23 @@ async def test_a_create_asks_that_nothing_is_there(stub: Stub, store: AzureStore
     assert stub.asked[-1].headers["if-none-match"] == "*"
 
 
+async def test_a_blob_without_a_version_is_not_taken_for_written(
+    stub: Stub, store: AzureStore
+) -> None:
+    stub.answers = [azure(201)]
+    with pytest.raises(BackendUnavailable, match="no ETag"):
+        await store.write("a.md", b"x", expect=Matches(Version('"0x1"')))
+
+
+@pytest.mark.parametrize("status", [200, 202, 206])
+async def test_only_the_answer_that_says_so_means_written(
+    status: int, stub: Stub, store: AzureStore
+) -> None:
+    stub.answers = [azure(status, ETag='"0x1"', Last_Modified=TIME)]
+    with pytest.raises(BackendUnavailable, match=str(status)):
+        await store.write("a.md", b"x", expect=Matches(Version('"0x1"')))
+
+
 async def test_existence_is_asked_without_the_content(stub: Stub, store: AzureStore) -> None:
     stub.answers = [azure(404, x_ms_error_code="BlobNotFound")]
     assert await store.stat("a.md") is None
@@ -470,8 +487,7 @@ async def test_twelve_thousand_objects_are_listed_over_three_pages(
 
         async def put(number: int) -> None:
             async with places:
-                blob = store._client.get_blob_client(f"n/{number:05d}.md")
-                await blob.upload_blob(b"x", overwrite=True)
+                await store.write(f"n/{number:05d}.md", b"x", expect=Anything())
 
         await asyncio.gather(*(put(number) for number in range(12_001)))
         listing = await store.listing()

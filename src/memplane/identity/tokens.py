@@ -7,7 +7,7 @@ from hmac import compare_digest
 from typing import Final
 
 from memplane.clock import Clock
-from memplane.errors import AuthError
+from memplane.errors import AuthError, BackendMisconfigured
 from memplane.secret import Secret
 
 _SCOPE: Final = "https://storage.azure.com/.default"
@@ -49,8 +49,14 @@ class AmbientTokens:
 
 async def _ask_azure_identity() -> tuple[str, float]:
     # Importing the identity package takes a third of a second; a token is asked for once an hour.
-    from azure.core.exceptions import ClientAuthenticationError  # noqa: PLC0415
-    from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415
+    try:
+        from azure.core.exceptions import ClientAuthenticationError  # noqa: PLC0415
+        from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415
+    except ImportError as error:
+        raise BackendMisconfigured(
+            "the container is to be opened with this machine's Azure identity, but the library "
+            "for that is not installed. Install it: pip install 'memplane[azure]'"
+        ) from error
 
     async with DefaultAzureCredential() as credential:
         try:

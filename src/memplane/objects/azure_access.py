@@ -8,29 +8,34 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Protocol, TypeAlias, cast
-from urllib.parse import urlsplit
+from typing import Final, Protocol, TypeAlias
+from urllib.parse import quote, unquote, urlsplit
 
 import aiohttp
-from azure.core.pipeline.transport import AioHttpTransport, AsyncHttpTransport
-from azure.core.rest import AsyncHttpResponse, HttpRequest
-from azure.storage.blob import ContainerSasPermissions, generate_container_sas
-from azure.storage.blob.aio import ContainerClient
 
 from memplane.clock import system_clock
 from memplane.errors import BackendMisconfigured
-from memplane.objects.azure_errors import NotAzure, means_token_refused
+from memplane.objects.azure_signing import (
+    Account,
+    account_of,
+    container_signature,
+    creation_signature,
+)
 from memplane.secret import Secret
 
-API_VERSION: Final = "2021-08-06"
 _CONNECT_SECONDS: Final = 5
 _READ_SECONDS: Final = 15
 _CONNECTIONS: Final = 64
 _SIGNATURE_LASTS: Final = timedelta(hours=1)
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-_ERROR: Final = 400
-_Transport: TypeAlias = AsyncHttpTransport[HttpRequest, AsyncHttpResponse]
+_PUBLIC: Final = "blob.core.windows.net"
+_EMULATOR: Final = {
+    # Its key is public, and the same on every machine.
+    "accountname": "devstoreaccount1",
+    "accountkey": "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/"
+    "K1SZFPTOtr/KBHBeksoGMGw==",
+    "blobendpoint": "http://127.0.0.1:10000/devstoreaccount1",
+}
 
 
 class TokenSource(Protocol):
@@ -80,142 +85,116 @@ Access: TypeAlias = WithConnectionString | WithSas | WithTokens
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
-    """An open container: the SDK's client, and what plain requests need."""
+class Address:
+    """Where a container is, without a signature, and what signs for it: a query, or a key."""
 
-    client: ContainerClient
+    place: str
+    query: Secret | None = None
+    account: Account | None = None
+
+    def signature(self, *, creating: bool = False) -> str:
+        """Return the query that lets one in, where no token does."""
+        if self.account is None:
+            return self.query.reveal() if self.query else ""
+        expiry = system_clock() + _SIGNATURE_LASTS
+        if creating:
+            return creation_signature(self.account, expiry)
+        return container_signature(self.account, unquote(self.place.rpartition("/")[2]), expiry)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """An open container: what every request needs."""
+
+    address: Address
     session: aiohttp.ClientSession
     tokens: TokenSource | None
-    account_key: Secret | None
-
-    @property
-    def place(self) -> str:
-        """The container's address, without a signature."""
-        parts = urlsplit(self.client.url)
-        return f"{parts.scheme}://{parts.netloc}{parts.path}"
-
-    def signature(self) -> str:
-        """Return the query that lets one read and list, where no token does."""
-        if self.account_key is None:
-            return urlsplit(self.client.url).query
-        return generate_container_sas(
-            self.client.account_name or "",
-            self.client.container_name,
-            account_key=self.account_key.reveal(),
-            permission=ContainerSasPermissions(read=True, list=True),
-            expiry=system_clock() + _SIGNATURE_LASTS,
-        )
 
 
 @asynccontextmanager
 async def open_container(access: Access) -> AsyncGenerator[Container]:
-    """Open the SDK's client on a pool of our own.
-
-    The SDK would open a connection per request when given a certificate file, would wait 39
-    seconds over two failures and would follow redirects with the token; so it gets a session, no
-    retries (`memplane.objects.retrying` has them) and no redirects.
-    """
+    """Open a container, with one pool of connections. No cookies, and nothing is decompressed."""
+    address = address_of(access)
+    tokens = access.tokens if isinstance(access, WithTokens) else None
+    _require_privacy(address.place, tokens)
     trusted: ssl.SSLContext | bool = True
     if access.ca_file:
         trusted = ssl.create_default_context(cafile=str(access.ca_file))
-    connector = aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=trusted)
     async with aiohttp.ClientSession(
-        connector=connector,
+        connector=aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=trusted),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         timeout=aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=_READ_SECONDS),
     ) as session:
-        tokens = access.tokens if isinstance(access, WithTokens) else None
-        pooled = AioHttpTransport(
-            session=session,
-            session_owner=False,
-            connection_timeout=_CONNECT_SECONDS,
-            read_timeout=_READ_SECONDS,
-        )
-        client = _client(access, _CheckedTransport(cast("_Transport", pooled), tokens))
-        _require_privacy(client.url, tokens)
-        # With a connection string the SDK has the key, and signs with it.
-        key = getattr(client.credential, "account_key", None)
-        async with client:
-            yield Container(client, session, tokens, Secret(key) if key else None)
+        yield Container(address, session, tokens)
 
 
-def _client(access: Access, transport: _Transport) -> ContainerClient:
-    options: dict[str, Any] = {
-        "transport": transport,
-        "api_version": API_VERSION,
-        "retry_total": 0,
-        "permit_redirects": False,
-    }
+def address_of(access: Access) -> Address:
+    """Read where a container is, and what signs for it.
+
+    Raises:
+        BackendMisconfigured: It does not have the form that Azure gives it.
+    """
     try:
         match access:
             case WithConnectionString(connection_string, container):
-                return ContainerClient.from_connection_string(
-                    connection_string.reveal(), container, **options
-                )
+                return _address_in(connection_string.reveal(), container)
             case WithSas(url):
-                return ContainerClient.from_container_url(url.reveal(), **options)
+                return _signed_address(url.reveal())
             case WithTokens(endpoint, container):
-                return ContainerClient(endpoint, container, **options)
+                return Address(_place(endpoint, container))
     except ValueError:
-        # Not as the cause: the SDK's message may repeat the secret.
+        # Not as the cause: its message may repeat the secret.
         raise BackendMisconfigured(
             f"the blob {type(access).__name__.removeprefix('With')} cannot be used: "
             "it does not have the form Azure gives it"
         ) from None
 
 
-def _require_privacy(url: str, tokens: TokenSource | None) -> None:
-    parts = urlsplit(url)
+def _address_in(connection_string: str, container: str) -> Address:
+    pairs = [pair.partition("=") for pair in connection_string.rstrip(";").split(";")]
+    if not all(equals for _, equals, _ in pairs):
+        raise ValueError("not a list of names and values")
+    said = {name.strip().lower(): value for name, _, value in pairs}
+    if said.get("usedevelopmentstorage") == "true":
+        said = _EMULATOR
+    name, key = said.get("accountname", ""), said.get("accountkey", "")
+    endpoint = said.get("blobendpoint")
+    if not endpoint:
+        if not name:
+            raise ValueError("neither an endpoint nor an account")
+        suffix, scheme = said.get("endpointsuffix"), said.get("defaultendpointsprotocol", "https")
+        # Azure's library, too, has it encrypted where the string does not name the whole place.
+        endpoint = f"{scheme}://{name}.blob.{suffix}" if suffix else f"{name}.{_PUBLIC}"
+    place = _place(endpoint, container)
+    if name and key:
+        return Address(place, account=account_of(name, key))
+    return Address(place, Secret(said.get("sharedaccesssignature", "").lstrip("?")))
+
+
+def _signed_address(url: str) -> Address:
+    parts = urlsplit(_with_scheme(url))
+    above, _, container = parts.path.rstrip("/").rpartition("/")
+    place = _place(f"{parts.scheme}://{parts.netloc}{above}", unquote(container))
+    return Address(place, Secret(parts.query))
+
+
+def _place(endpoint: str, container: str) -> str:
+    parts = urlsplit(_with_scheme(endpoint))
+    if not parts.hostname or not container:
+        raise ValueError("no host, or no container")
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/{quote(container)}"
+
+
+def _with_scheme(url: str) -> str:
+    return url if url.lower().startswith("http") else f"https://{url}"
+
+
+def _require_privacy(place: str, tokens: TokenSource | None) -> None:
+    parts = urlsplit(place)
     if parts.scheme != "https" and tokens is not None:
         raise BackendMisconfigured("a bearer token is only sent over https")
     if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
         raise BackendMisconfigured(
             f"{parts.scheme}://{parts.netloc} would send memories unencrypted. Use https"
         )
-
-
-class _CheckedTransport(_Transport):
-    """Adds our token, asks once for a fresh one, and refuses answers that are not Azure's."""
-
-    def __init__(self, inner: _Transport, tokens: TokenSource | None) -> None:
-        # The SDK signs a path as aiohttp will send it, if it finds aiohttp under this name.
-        self._transport = inner
-        self._tokens = tokens
-
-    async def send(self, request: HttpRequest, **options: Any) -> AsyncHttpResponse:  # noqa: ANN401
-        response = await self._sent_with_token(request, options)
-        if response.status_code >= _ERROR and options.get("stream"):
-            await response.read()  # or the connection could not be used again
-        if "x-ms-request-id" not in response.headers:
-            await response.close()
-            raise NotAzure(response.status_code)
-        return response
-
-    async def open(self) -> None:
-        await self._transport.open()
-
-    async def close(self) -> None:
-        await self._transport.close()
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None = None,
-        exc_value: BaseException | None = None,
-        traceback: TracebackType | None = None,
-    ) -> None:
-        await self.close()
-
-    async def _sent_with_token(
-        self, request: HttpRequest, options: dict[str, Any]
-    ) -> AsyncHttpResponse:
-        if self._tokens is None:
-            return await self._transport.send(request, **options)
-        token = await self._tokens.token()
-        request.headers["Authorization"] = f"Bearer {token}"
-        response = await self._transport.send(request, **options)
-        if means_token_refused(response.status_code, response.headers):
-            self._tokens.refused(token)
-            request.headers["Authorization"] = f"Bearer {await self._tokens.token()}"
-            response = await self._transport.send(request, **options)
-        return response

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, cast
-
-from azure.core.exceptions import AzureError, HttpResponseError
+from typing import Final
 
 from memplane.errors import (
     BackendUnavailable,
@@ -39,26 +37,6 @@ class NotThere(StorageError):
     """The blob does not exist; callers in this package turn it into a value."""
 
 
-class NotAzure(AzureError):
-    """Something answered that is not the storage service, such as a log-in page."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(f"status {status} without x-ms-request-id")
-        self.status = status
-
-
-def translation(error: Exception, key: str) -> MemplaneError:
-    """Turn an error of the SDK into ours."""
-    if isinstance(error, NotAzure):
-        return not_azure(error.status, key)
-    response = error.response if isinstance(error, HttpResponseError) else None
-    status = response.status_code if response is not None else None
-    if response is None or status is None or status < 300:  # noqa: PLR2004 - no usable answer
-        return BackendUnavailable(f"no usable answer ({kind_of(error)})", key=key)
-    headers = cast("Mapping[str, str]", getattr(response, "headers", {}))
-    return meaning(status, headers, kind_of(error), key)
-
-
 def not_azure(status: int, key: str) -> BackendUnavailable:
     """Say that something else answered; whatever it said, nothing is known."""
     return BackendUnavailable(
@@ -73,7 +51,7 @@ def means_token_refused(status: int, headers: Mapping[str, str]) -> bool:
     return status == 401 or headers.get("x-ms-error-code") == "AuthenticationFailed"  # noqa: PLR2004
 
 
-def meaning(status: int, headers: Mapping[str, str], detail: str, key: str) -> MemplaneError:
+def meaning(status: int, headers: Mapping[str, str], key: str) -> MemplaneError:
     """Say what an answer of Azure's means that is not a success."""
     code = headers.get("x-ms-error-code", "")
     match status:
@@ -94,7 +72,7 @@ def meaning(status: int, headers: Mapping[str, str], detail: str, key: str) -> M
         case _:
             wait = headers.get("retry-after", "")
             return BackendUnavailable(
-                f"Azure answered {status} {code} {detail}".rstrip(),
+                f"Azure answered {status} {code}".rstrip(),
                 key=key,
                 retry_after=float(wait) if wait.isdecimal() else None,
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import takewhile
 from typing import Final, TypeAlias, cast
 
@@ -204,8 +205,8 @@ def meaning_of(document: Document) -> bytes:
     """Return the same for a document that was parsed."""
     if document.opaque is not None:
         return document.opaque
-    counting = replace(document, bom="", fields=unstamped(document.fields))
-    return _ENDING.sub(b"\n", render(counting))
+    text = render(replace(document, bom="", fields=unstamped(document.fields)))
+    return _ENDING.sub(b"\n", text) if b"\r" in text else text
 
 
 def same(one: bytes, other: bytes) -> bool:
@@ -265,6 +266,7 @@ class _Flawed(ValueError):
     """The frontmatter is not what we read. The message says why."""
 
 
+@lru_cache(maxsize=128)  # the versions of a document mostly have the same frontmatter
 def _values(text: str) -> tuple[Mapping[str, Value], str | None]:
     """Read the frontmatter, or say what is wrong with it."""
     if len(text.encode()) > MOST_BYTES:

@@ -34,14 +34,15 @@ class Version:
     """A side that was read.
 
     The instant is when it was written, as far as anybody knows. The document has plain line
-    endings; `meaning` is what counts when it is compared.
+    endings; `meaning` is what counts when it is compared, `setting` how the text is set: its byte
+    order mark and its line ending.
     """
 
     side: Side
     instant: datetime
-    original: Document
     document: Document
     meaning: bytes
+    setting: str
 
     @property
     def rank(self) -> tuple[datetime, str]:
@@ -54,7 +55,8 @@ def read_version(side: Side) -> Version:
     original = parse(side.data)
     instant = read_instant(original.modified) or read_instant(side.changed) or LONG_AGO
     document = with_plain_lines(original)
-    return Version(side, instant, original, document, meaning_of(document))
+    setting = f"{original.bom} {original.eol}"
+    return Version(side, instant, document, meaning_of(document), setting)
 
 
 def read_instant(text: str | None) -> datetime | None:

@@ -164,7 +164,7 @@ def _joined(
     document = Document(opening=fence, fields=fields, closing=fence, body=body)
     text = render(_stamped(document, newer, older)).decode()
     setting = contest.three_way(
-        _setting(known) if known else None, _setting(newer), _setting(older), losing=False
+        known.setting if known else None, newer.setting, older.setting, losing=False
     )
     bom, eol = setting.split(" ")
     return (bom + text.replace("\n", eol)).encode(), contest
@@ -181,11 +181,6 @@ def _stamped(document: Document, newer: Version, older: Version) -> Document:
     said = newer.document.modified or ""
     stamp = said if read_instant(said) else newer.side.changed
     return with_value(document, "modified", stamp)
-
-
-def _setting(version: Version) -> str:
-    """Return how a text is set: its byte order mark and its line ending."""
-    return f"{version.original.bom} {version.original.eol}"
 
 
 def _is_empty(document: Document) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from memplane.persona.merge.contest import Contest
@@ -22,23 +23,27 @@ def merge_lines(base: str, newer: str, older: str, contest: Contest) -> str:
     before, ours, theirs = (text.split("\n") for text in (base, newer, older))
     merged: list[str] = []
     at = (0, 0, 0)
-    for known, mine, other in _stable(before, ours, theirs):
-        changed = (before[at[0] : known], ours[at[1] : mine], theirs[at[2] : other])
-        merged += _chosen(*changed, contest)
+    for known, mine, other in _stable(base, newer, older):
+        if (known, mine, other) != at:
+            changed = (before[at[0] : known], ours[at[1] : mine], theirs[at[2] : other])
+            merged += _chosen(*changed, contest)
         if known < len(before):
             merged.append(before[known])
         at = (known + 1, mine + 1, other + 1)
     return "\n".join(merged)
 
 
-def _stable(
-    base: Sequence[str], newer: Sequence[str], older: Sequence[str]
-) -> Iterator[tuple[int, int, int]]:
+def _stable(base: str, newer: str, older: str) -> Iterator[tuple[int, int, int]]:
     """Yield where a line of the base is on both sides, and the end of all three."""
-    ours, theirs = dict(matches(base, newer)), dict(matches(base, older))
+    ours, theirs = _same_lines(base, newer), _same_lines(base, older)
     for known in sorted(ours.keys() & theirs.keys()):
         yield known, ours[known], theirs[known]
-    yield len(base), len(newer), len(older)
+    yield base.count("\n") + 1, newer.count("\n") + 1, older.count("\n") + 1
+
+
+@lru_cache(maxsize=8)  # a merge that is checked compares each text twice
+def _same_lines(one: str, other: str) -> Mapping[int, int]:
+    return dict(matches(one.split("\n"), other.split("\n")))
 
 
 def _chosen(base: list[str], newer: list[str], older: list[str], contest: Contest) -> list[str]:
