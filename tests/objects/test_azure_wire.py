@@ -438,6 +438,16 @@ async def test_an_expired_token_is_refused_by_the_emulator(
             await store.read("a.md")
 
 
+async def test_what_is_long_arrives_whole(azurite: Azurite, container: str) -> None:
+    long = bytes(range(256)) * (70 << 12)
+    access = WithConnectionString(Secret(azurite.connection_string), container)
+    async with open_azure_store(access, pacing=Pacing()) as store:
+        await store.write("long.bin", long, expect=Absent())
+        read = await store.read("long.bin")
+        assert read is not None
+        assert read.data == long
+
+
 async def test_a_signed_url_opens_its_container(azurite: Azurite, container: str) -> None:
     from datetime import timedelta
 

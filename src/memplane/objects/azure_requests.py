@@ -7,6 +7,7 @@ import and a millisecond for each request, and takes answers of others for Azure
 from __future__ import annotations
 
 from collections.abc import Mapping
+from io import BytesIO
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -23,6 +24,7 @@ from memplane.objects.azure_signing import API_VERSION
 from memplane.objects.store import Version
 
 METADATA: Final = "x-ms-meta-"
+_LONG: Final = 1 << 20
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -85,9 +87,14 @@ async def _sent(container: Container, request: Request, token: str | None) -> An
     path = f"/{quote(request.key)}" if request.key else ""
     url = URL(f"{address.place}{path}" + (f"?{query}" if query else ""), encoded=True)
     async with container.session.request(
-        request.method, url, headers=headers, data=request.body, allow_redirects=False
+        request.method, url, headers=headers, data=_sendable(request.body), allow_redirects=False
     ) as reply:
         return Answer(reply.status, reply.headers, await reply.read())
+
+
+def _sendable(body: bytes | None) -> bytes | BytesIO | None:
+    """Let a long body be sent piece by piece, so that the loop goes on meanwhile."""
+    return BytesIO(body) if body is not None and len(body) > _LONG else body
 
 
 def version_in(answer: Answer, key: str) -> Version:
