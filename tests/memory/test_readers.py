@@ -18,6 +18,7 @@ from memplane.memory.blocks import Shares
 from memplane.memory.contract import Ask, Recalled
 from memplane.memory.memory import Memory
 from memplane.memory.readers import Readers
+from memplane.memory.recalling import asked_in
 from memplane.retrieval.index import TextIndex
 from tests.memory.remembering import entry, give, memory_in, recall, texts
 from tests.memory.test_meaning import HILL, SEA, Meanings, embedded
@@ -48,6 +49,12 @@ def asks() -> list[Ask]:
     ]
 
 
+async def ready(readers: Readers) -> None:
+    """Wait until a process can be asked; the first question would let it be started."""
+    readers.open()
+    await readers.is_ready.wait()
+
+
 async def beside(readers: Readers, memory: Memory, ask: Ask) -> Recalled:
     """Ask memory, and make sure that it was a reader that answered."""
     answered: list[Recalled | None] = []
@@ -73,7 +80,7 @@ async def test_a_reader_answers_as_this_process_does(tmp_path: Path) -> None:
         expected = [await memory.recall(ask) for ask in asks()]
     readers = readers_of(tmp_path, 2)
     async with memory_in(tmp_path, readers=readers) as memory:
-        await readers.is_ready.wait()
+        await ready(readers)
         assert [await beside(readers, memory, ask) for ask in asks()] == expected
     assert any(one.memories for one in expected)
 
@@ -82,7 +89,7 @@ async def test_a_reader_sees_every_write_before_the_question(tmp_path: Path) -> 
     readers = readers_of(tmp_path)
     async with memory_in(tmp_path, readers=readers) as memory:
         await give(memory, *MANY)
-        await readers.is_ready.wait()
+        await ready(readers)
         for n in range(20):
             new = entry(f"Where is fish{n}?", f"The fish{n} swims in lake {n}.", minutes=n)
             await give(memory, new)
@@ -101,7 +108,7 @@ async def test_a_reader_sees_a_rebuild(tmp_path: Path) -> None:
         await give(memory, *MANY)
         await give(memory, *MANY[:30], agent="other")
         await memory.settle()
-        await readers.is_ready.wait()
+        await ready(readers)
         expected = [await beside(readers, memory, ask) for ask in asks()]
         await memory._records.write(
             lambda rows: rows.run("UPDATE episodes SET answer = 'gone', asked = '0\n'")
@@ -116,7 +123,7 @@ async def test_a_reader_compares_by_meaning(tmp_path: Path) -> None:
     async with memory_in(tmp_path, Meanings(), readers) as memory:
         await give(memory, HILL, SEA)
         await embedded(memory)
-        await readers.is_ready.wait()
+        await ready(readers)
         found = await beside(readers, memory, ask)
     async with memory_in(tmp_path, Meanings()) as memory:
         assert await memory.recall(ask) == found
@@ -127,7 +134,7 @@ async def test_a_reader_that_is_killed_fails_nobody_and_is_replaced(tmp_path: Pa
     readers = readers_of(tmp_path)
     async with memory_in(tmp_path, readers=readers) as memory:
         await give(memory, *MANY)
-        await readers.is_ready.wait()
+        await ready(readers)
         pid = await _only_child()
         os.kill(pid, signal.SIGSTOP)
         asking = asyncio.create_task(recall(memory, "Where is bird7?"))
@@ -135,7 +142,7 @@ async def test_a_reader_that_is_killed_fails_nobody_and_is_replaced(tmp_path: Pa
         os.kill(pid, signal.SIGKILL)
         assert "tower 0" in texts(await asking)
         await _until(lambda: not readers.is_ready.is_set())
-        await readers.is_ready.wait()
+        await ready(readers)
         assert await _only_child() != pid
         await beside(readers, memory, Ask(agent="analyst", text="Where is bird7?"))
 
@@ -155,7 +162,7 @@ async def test_who_asks_too_much_at_once_is_answered_here(
     readers = readers_of(tmp_path)
     async with memory_in(tmp_path, readers=readers) as memory:
         await give(memory, *MANY)
-        await readers.is_ready.wait()
+        await ready(readers)
         found = await asyncio.gather(*(recall(memory, "Where is bird7?") for _ in range(8)))
     assert all(one == found[0] for one in found)
 
@@ -165,7 +172,7 @@ async def test_an_index_that_a_reader_cannot_read_is_done_without(tmp_path: Path
     async with memory_in(tmp_path, readers=readers) as memory:
         await give(memory, *MANY)
         await memory.settle()
-        await readers.is_ready.wait()
+        await ready(readers)
         expected = await recall(memory, "Where is bird7?", limit=3)
 
         def ended(line: object, asked: object) -> object:
@@ -180,10 +187,28 @@ async def test_an_index_that_a_reader_cannot_read_is_done_without(tmp_path: Path
         await beside(readers, memory, Ask(agent="analyst", text="Where is bird7?", limit=3))
 
 
+async def test_the_first_question_lets_a_process_be_started(tmp_path: Path) -> None:
+    readers = readers_of(tmp_path)
+    async with memory_in(tmp_path, readers=readers) as memory:
+        await give(memory, *MANY[:30])
+        assert _children(os.getpid()) == []
+        assert "tower 0" in texts(await recall(memory, "Where is bird7?"))
+        await readers.is_ready.wait()
+        await beside(readers, memory, Ask(agent="analyst", text="Where is bird7?"))
+
+
+async def test_a_question_that_comes_too_late_starts_none(tmp_path: Path) -> None:
+    readers = readers_of(tmp_path)
+    await readers.close()
+    ask = Ask(agent="analyst", text="Where is bird7?")
+    assert await readers.recall(ask, asked_in(ask), 0) is None
+    assert not readers._running
+
+
 async def test_no_process_is_left_when_memory_is_closed(tmp_path: Path) -> None:
     readers = readers_of(tmp_path, 2)
     async with memory_in(tmp_path, readers=readers):
-        await readers.is_ready.wait()
+        await ready(readers)
         assert len(_children(os.getpid())) == 2
     assert _children(os.getpid()) == []
 

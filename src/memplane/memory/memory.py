@@ -105,8 +105,6 @@ class Memory:
         await self._records.write(partial(injections.drop_older, at=oldest))
         await self._upkeep.look_again()
         self._upkeep.wake()
-        if self._readers is not None:
-            self._readers.open()
         self._tasks = [
             asyncio.create_task(self._applying.run(), name="memory-apply"),
             asyncio.create_task(self._upkeep.run(), name="memory-work"),

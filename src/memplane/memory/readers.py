@@ -53,14 +53,17 @@ class Readers:
         """Set while there is a process that can be asked."""
         self._lines: list[_Line] = []
         self._running: list[asyncio.Task[None]] = []
+        self._is_closed = False
         self._numbers = count(1)
 
     def open(self) -> None:
-        """Let processes be started; until they are ready nobody is asked."""
-        self._running = [asyncio.create_task(self._run()) for _ in range(self._processes)]
+        """Let processes be started, once; until they are ready nobody is asked."""
+        if not self._running and not self._is_closed:
+            self._running = [asyncio.create_task(self._run()) for _ in range(self._processes)]
 
     async def close(self) -> None:
         """End all processes, and wait until they are gone."""
+        self._is_closed = True
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -70,9 +73,12 @@ class Readers:
     ) -> Recalled | None:
         """Let a process answer; None when there is none that can, and whoever asks has to.
 
+        The first question lets them be started: a home that nobody asks needs none.
+
         Raises:
             IndexUnusable: The text index cannot be read.
         """
+        self.open()
         line = min(self._lines, key=_Line.load, default=None)
         if line is None or line.load() >= _MOST_WAITING:
             return None
