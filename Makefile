@@ -16,7 +16,7 @@ up: $(RUN) $(PAGES)  ## install what is needed and start memplane
 	@$(VENV)/bin/memplane up $(ARGS)
 
 test: $(DEV) $(NODE) $(PAGES) browser  ## install what the tests need and run the everyday suite
-	@$(VENV)/bin/python -m pytest -n 3 -m "not long" $(ARGS)
+	@$(VENV)/bin/python -m pytest -n 2 -m "not long" $(ARGS)
 
 test-long: $(DEV) $(NODE) $(PAGES) browser  ## run every test, the long proofs too
 	@$(VENV)/bin/python -m pytest -n 2 --timeout 1800 $(ARGS)

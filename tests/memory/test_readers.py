@@ -205,6 +205,18 @@ async def test_a_question_that_comes_too_late_starts_none(tmp_path: Path) -> Non
     assert not readers._running
 
 
+@pytest.mark.parametrize("steps", range(12))
+async def test_no_process_is_left_when_memory_is_closed_while_one_begins(
+    tmp_path: Path, steps: int
+) -> None:
+    readers = readers_of(tmp_path)
+    readers.open()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    await readers.close()
+    assert _children(os.getpid()) == []
+
+
 async def test_no_process_is_left_when_memory_is_closed(tmp_path: Path) -> None:
     readers = readers_of(tmp_path, 2)
     async with memory_in(tmp_path, readers=readers):

@@ -13,6 +13,7 @@ import logging
 import socket
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Final, TypeAlias, cast
 
@@ -115,13 +116,7 @@ class Readers:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                process = await asyncio.create_subprocess_exec(
-                    *self._command,
-                    stdin=theirs.fileno(),
-                    stdout=DEVNULL,
-                    env=dict(self._environment),
-                )
-            line = await self._line(ours)
+                process = await self._started(theirs.fileno())
         except OSError as error:
             ours.close()
             _log.warning("a reader cannot be started: %s", error)
@@ -129,12 +124,31 @@ class Readers:
         except BaseException:
             ours.close()
             raise
+        hang_up = ours.close
         try:
+            line = await self._line(ours)
+            hang_up = line.close
             await line.ended
             return line.was_ready
         finally:
-            line.close()
+            hang_up()
             await _gone(process)
+
+    async def _started(self, line: int) -> Process:
+        """Start a process; whoever gives up meanwhile waits until it is gone again."""
+        starting = asyncio.create_task(
+            asyncio.create_subprocess_exec(
+                *self._command, stdin=line, stdout=DEVNULL, env=dict(self._environment)
+            )
+        )
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with suppress(OSError):
+                process = await starting
+                process.kill()
+                await process.wait()
+            raise
 
     async def _line(self, ours: socket.socket) -> _Line:
         loop = asyncio.get_running_loop()
