@@ -51,7 +51,9 @@ class Provider(Server):
     def answer(self, path: str, body: bytes) -> tuple[str, bytes]:
         request: dict[str, Any] = json.loads(body)
         said = json.dumps(request["messages"][-1])
-        text = next((says for asked, says in self.says.items() if asked in said), "Noted.")
+        # What was asked stands before what is remembered, which may tell of other questions.
+        known = sorted((said.index(asked), asked) for asked in self.says if asked in said)
+        text = self.says[known[0][1]] if known else "Noted."
         reply = {
             "id": "chatcmpl-1",
             "object": "chat.completion",

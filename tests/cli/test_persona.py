@@ -677,7 +677,7 @@ def watching(machine: Machine) -> Generator[subprocess.Popen[str]]:
         process.stdout.close()
 
 
-def until(is_so: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
     give_up = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < give_up

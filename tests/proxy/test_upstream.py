@@ -770,7 +770,7 @@ async def test_nothing_is_left_after_many_cycles() -> None:
 
     async with running(conduct) as server:
         before = open_sockets()
-        async with open_upstream(patience=Patience(first_byte=0.5)) as upstream:
+        async with open_upstream(patience=Patience(first_byte=2.0)) as upstream:
             await asyncio.gather(*(cycle(upstream, server, place) for place in range(100)))
         assert len(server.asked) == 100
         for one in server.seen:
