@@ -58,7 +58,7 @@ class _Reach(NamedTuple):
     with_neighbours: int
 
 
-# Of a prompt's few matches none is lost by looking at less; whoever asks for turns wants many.
+# A prompt's few matches are found as well by looking at less; whoever asks for turns wants many.
 _FOR_A_PROMPT: Final = _Reach(20, 4)
 _FOR_A_SEARCH: Final = _Reach(32, 6)
 
