@@ -9,6 +9,7 @@ import secrets
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -82,6 +83,11 @@ class Home(msgspec.Struct, frozen=True):
     def telemetry_file(self) -> Path:
         """What memory operations told about themselves."""
         return self.path / "logs" / "telemetry.jsonl"
+
+    @property
+    def commands_file(self) -> Path:
+        """What memory operations of commands told, beside those of whoever serves."""
+        return self.path / "commands.jsonl"
 
     @property
     def spool(self) -> Path:
@@ -217,8 +223,8 @@ class Claim(msgspec.Struct, frozen=True):
 
 def make_private(folder: Path) -> None:
     """Make a folder, and those above it that are missing, for this user alone."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    for one in reversed(missing):
+    missing = takewhile(lambda one: not one.exists(), (folder, *folder.parents))
+    for one in reversed([*missing]):
         one.mkdir(mode=0o700, exist_ok=True)
         _sync_folder(one.parent)
 

@@ -580,6 +580,8 @@ CARRIED_ON: Final = {
     ("memory/meaning.py", "question: except Exception"),
     # The thread of a pool hands whatever happened to the future that somebody waits for.
     ("objects/background.py", "work: except BaseException"),
+    # What goes wrong with one document is told to the one who waits for it, and stops no other.
+    ("persona/together.py", "done_together: except BaseException"),
     # Nothing that memory does may fail a turn; telemetry says that it failed.
     ("proxy/recalling.py", "_told: except Exception"),
     ("proxy/turn.py", "_given: except Exception"),

@@ -246,7 +246,7 @@ class Device:
         self.state = state
         await _TICK
 
-    async def stage(self, text: bytes) -> str:
+    async def stage(self, text: bytes, over: Text) -> str:
         await _TICK
         name = self._new_name()
         self.staged[name] = text

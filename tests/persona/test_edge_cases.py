@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import shutil
-import threading
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +22,7 @@ from memplane.errors import (
     PersonaError,
     TokenExpiredError,
 )
-from memplane.objects.files import translated
+from memplane.objects.files import Work, translated
 from memplane.objects.store import Anything, Listing, Object, ObjectInfo, Version
 from memplane.persona import engine as engines
 from memplane.persona import folder as folders
@@ -248,21 +247,20 @@ async def test_edge_05_a_crash_while_documents_are_brought_is_resumed(
         laptop.write(f"reference_{number}.md", memory(str(number), "x"))
     await laptop.sync()
     swaps = 0
-    turn = threading.Lock()
-    swap = Folder.swap
+    swapping = Folder.swapping
 
-    def dying(self: Folder, key: str, name: str, expected: bytes | None) -> object:
+    def dying(self: Folder, key: str, name: str, expected: bytes | None) -> Work[object]:
         nonlocal swaps
-        with turn:
-            swaps += 1
-            if swaps == 3 and when == "before":
-                raise Killed
-            done = swap(self, key, name, expected)
-            if swaps == 3:
-                raise Killed
-            return done
+        swaps += 1
+        third = swaps == 3
+        if third and when == "before":
+            raise Killed
+        done = yield from swapping(self, key, name, expected)
+        if third:
+            raise Killed
+        return done
 
-    monkeypatch.setattr(folders.Folder, "swap", dying)
+    monkeypatch.setattr(folders.Folder, "swapping", dying)
     with pytest.raises((Killed, BaseExceptionGroup)):
         await desktop.sync()
     monkeypatch.undo()
@@ -794,15 +792,15 @@ async def test_edge_32_a_file_that_cannot_be_written_fails_alone(
     laptop.write(KEY, TEXT + "four\n")
     laptop.write("user_one.md", memory("one", "ONE", kind="user"))
     await laptop.sync()
-    stage = Folder.stage
+    staging = Folder.staging
 
-    def full(self: Folder, key: str, data: bytes) -> str:
+    def full(self: Folder, key: str, data: bytes, *, over: bytes | None) -> Work[str]:
         if key == KEY:
             with translated(key):
                 raise OSError(fault, os.strerror(fault))
-        return stage(self, key, data)
+        return (yield from staging(self, key, data, over=over))
 
-    monkeypatch.setattr(folders.Folder, "stage", full)
+    monkeypatch.setattr(folders.Folder, "staging", full)
     report = await desktop.sync()
     assert [key for key, _ in report.errors] == [KEY]
     assert desktop.read("user_one.md") == memory("one", "ONE", kind="user")
@@ -819,7 +817,7 @@ async def test_edge_32_a_read_only_folder_can_still_be_published(
 ) -> None:
     laptop.write("reference_new.md", memory("New", "x"))
 
-    def read_only(self: Folder, key: str, data: bytes) -> str:
+    def read_only(self: Folder, key: str, data: bytes, *, over: bytes | None) -> str:
         raise PermissionDenied("read-only", key=key)
 
     monkeypatch.setattr(folders.Folder, "stage", read_only)

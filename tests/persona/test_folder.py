@@ -406,8 +406,9 @@ def test_what_is_typed_after_the_last_look_is_kept(
     assert hidden(root) == []
 
 
+@pytest.mark.parametrize("over", [b"old", None])
 def test_what_is_typed_is_kept_also_when_the_swap_is_cut_short(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch, over: bytes | None
 ) -> None:
     class CutShort(BaseException):
         pass
@@ -419,7 +420,7 @@ def test_what_is_typed_is_kept_also_when_the_swap_is_cut_short(
         renaming.exchange(descriptor, one, other)
         raise CutShort
 
-    name = folder.stage("a.md", b"new")
+    name = folder.stage("a.md", b"new", over=over)
     monkeypatch.setattr(folder_module, "exchange", cut)
     with pytest.raises(CutShort):
         folder.swap("a.md", name, b"old")
@@ -435,6 +436,7 @@ def test_what_is_typed_while_the_snapshot_is_taken_is_left_alone(
 ) -> None:
     path = put(root / "a.md", b"old")
     name = folder.stage("a.md", b"new")
+    monkeypatch.setattr(renaming, "_system_rename", lambda: None)
     written = os.write
 
     def slowly(descriptor: int, data: bytes) -> int:
@@ -455,11 +457,15 @@ def test_where_names_cannot_be_traded_what_is_typed_in_place_is_kept(
     os.utime(root / "a.md", (10**9, 10**9))
     name = folder.stage("a.md", b"new")
 
-    def late(_descriptor: int, _one: str, other: str) -> bool:
-        (root / other).write_bytes(b"typed")
-        return False
+    renamed = os.rename
 
-    monkeypatch.setattr(folder_module, "exchange", late)
+    def late(source: str, target: str, **folders: int) -> None:
+        if target == "a.md":
+            (root / target).write_bytes(b"typed")
+        renamed(source, target, **folders)
+
+    monkeypatch.setattr(renaming, "_system_rename", lambda: None)
+    monkeypatch.setattr(os, "rename", late)
     swapped = folder.swap("a.md", name, b"old")
     assert swapped is not None
     assert swapped.typed is not None
@@ -491,7 +497,7 @@ def test_the_new_text_is_durably_in_place_before_its_other_name_goes(
     if expected is not None:
         put(root / "a.md", expected)
     name = folder.stage("a.md", b"new")
-    place, unlinked, synced = root.stat().st_ino, os.unlink, os.fsync
+    place, unlinked, renamed, synced = root.stat().st_ino, os.unlink, os.rename, os.fsync
     durable: list[bytes] = []
 
     def syncing(descriptor: int) -> None:
@@ -503,9 +509,14 @@ def test_the_new_text_is_durably_in_place_before_its_other_name_goes(
         assert path != name or durable[-1] == b"new"
         unlinked(path, dir_fd=dir_fd)
 
+    def renaming_to(path: str, new: str, **folders: int) -> None:
+        assert path != name or new == "a.md" or durable[-1] == b"new"
+        renamed(path, new, **folders)
+
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", syncing)
         patch.setattr(os, "unlink", unlinking)
+        patch.setattr(os, "rename", renaming_to)
         assert folder.swap("a.md", name, expected) == Swapped()
     assert durable[-1] == b"new"
 
@@ -703,6 +714,37 @@ def test_the_trash_may_be_on_another_disk(
     assert hidden(root) == []
     assert folder.is_discarded("a.md", "id")
     assert (state / "trash" / "a.md" / "id.md").read_bytes() == b"old"
+
+
+def test_what_is_replaced_may_have_to_be_kept_on_another_disk(
+    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(root / "a.md", b"old")
+    name = folder.stage("a.md", b"new", over=b"old")
+    renamed = os.rename
+
+    def across(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        if not os.path.samestat(os.fstat(src_dir_fd), os.fstat(dst_dir_fd)):
+            raise OSError(18, "Invalid cross-device link")
+        renamed(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    monkeypatch.setattr(os, "rename", across)
+    assert folder.swap("a.md", name, b"old") == Swapped()
+    kept = folder.snapshots("a.md")
+    assert [folder.read_snapshot("a.md", one.name) for one in kept] == [b"old"]
+    assert hidden(root) == []
+
+
+def test_a_snapshot_is_for_this_user_alone_and_says_when_its_text_was_replaced(
+    folder: Folder, root: Path, state: Path
+) -> None:
+    before = datetime.now(UTC).replace(microsecond=0)
+    os.utime(put(root / "a.md", b"old"), (10**9, 10**9))
+    (root / "a.md").chmod(0o644)
+    folder.swap("a.md", folder.stage("a.md", b"new", over=b"old"), b"old")
+    (kept,) = folder.snapshots("a.md")
+    assert kept.at >= before
+    assert stat.S_IMODE((state / "snapshots" / "a.md" / kept.name).stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "a.b", "x" * 65])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import BackendUnavailable, PermissionDenied, StorageError
+from memplane.persona import renaming
 from memplane.persona.folder import Folder
 from memplane.persona.marking import Marker
 
@@ -63,17 +64,36 @@ def test_a_text_that_cannot_be_staged_leaves_no_trace(
 
 
 @pytest.mark.parametrize("call", ["write", "fsync"])
-def test_without_room_for_a_snapshot_nothing_is_replaced(
+def test_where_a_snapshot_is_a_copy_nothing_is_replaced_without_room_for_it(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    name = folder.stage("a.md", b"new")
-    monkeypatch.setattr(os, call, raising(errno.ENOSPC))
-    with pytest.raises(BackendUnavailable):
-        folder.swap("a.md", name, b"old")
-    monkeypatch.undo()
+    name = folder.stage("a.md", b"new", over=b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(renaming, "_system_rename", lambda: None)
+        patch.setattr(os, call, raising(errno.ENOSPC))
+        with pytest.raises(BackendUnavailable):
+            folder.swap("a.md", name, b"old")
     assert folder.read("a.md") == b"old"
     assert folder.is_staged("a.md", name)
     assert folder.swap("a.md", name, b"old")
+
+
+@pytest.mark.parametrize("call", ["fsync", "rename", "mkdir"])
+def test_a_replaced_text_that_cannot_be_moved_becomes_a_snapshot_later(
+    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    name = folder.stage("a.md", b"new", over=b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, raising(errno.ENOSPC))
+        with pytest.raises(BackendUnavailable):
+            folder.swap("a.md", name, b"old")
+    assert not folder.is_staged("a.md", name)
+    assert folder.read("a.md") == b"new"
+    folder.unstage("a.md", name)
+    kept = folder.snapshots("a.md")
+    assert [folder.read_snapshot("a.md", one.name) for one in kept] == [b"old"]
+    assert folder.conflicts() == ()
+    assert [path.name for path in root.iterdir()] == ["a.md"]
 
 
 def test_a_marker_that_cannot_be_written_stays_as_it_was(
@@ -169,7 +189,9 @@ from memplane.persona.folder import Folder
 top, way, case = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 if way == "small steps":
     renaming._system_rename = lambda: None
-CALLS = ("open", "close", "write", "fsync", "mkdir", "rename", "link", "unlink")
+CALLS = (
+    *("open", "close", "write", "fsync", "mkdir", "rename", "link", "unlink", "chmod", "utime"),
+)
 
 
 def dying_at(number):
@@ -219,7 +241,8 @@ for number in range(1000):
     folder = Folder(top / "memory", top / "state")
     if case != "new":
         (top / "memory" / "a.md").write_bytes(b"old")
-    name = folder.stage("a.md", b"new") if case != "discard" else ""
+    over = None if case == "new" else b"old"
+    name = folder.stage("a.md", b"new", over=over) if case != "discard" else ""
     child = os.fork()
     if child == 0:
         dying_at(number)
@@ -227,7 +250,7 @@ for number in range(1000):
             folder.discard("a.md", "id", b"old")
             folder.bury("a.md", "id")
         else:
-            folder.swap("a.md", name, None if case == "new" else b"old")
+            folder.swap("a.md", name, over)
         os._exit(0)
     ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     checked(folder, name)

@@ -1,4 +1,8 @@
-"""File work the object stores share: durable, atomic, and never through a symbolic link."""
+"""File work the object stores share: durable, atomic, and never through a symbolic link.
+
+What must be durable before the next step is a `Work`. One is done `alone`; many are done together
+by `memplane.persona.together`, which costs a good deal less than one after the other.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,17 @@ import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
 
 from memplane.errors import BackendUnavailable, InvalidKey, PermissionDenied, StorageError
 from memplane.home import make_private
 from memplane.ids import new_id
 from memplane.objects.keys import RESERVED
+
+_T = TypeVar("_T")
+
+Work: TypeAlias = Generator[int, None, _T]
+"""Yields each descriptor that must be durable before it goes on, and returns what it made."""
 
 _TEMPORARY: Final = f"{RESERVED}-new-"
 _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
@@ -58,6 +67,22 @@ def sync_file(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
+def alone(work: Work[_T]) -> _T:
+    """Do a work by itself."""
+    try:
+        descriptor = next(work)
+        while True:
+            try:
+                sync_file(descriptor)
+            except OSError as error:
+                descriptor = work.throw(error)
+            else:
+                descriptor = next(work)
+    except StopIteration as done:
+        made: _T = done.value
+        return made
+
+
 def sync_data(descriptor: int) -> None:
     """Make appended bytes durable; times and modes of the file may come later."""
     if _FULL_SYNC is not None:
@@ -86,9 +111,13 @@ def open_folder(root: Path, parts: tuple[str, ...], *, create: bool) -> int:
     here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts:
-            if create:
+            try:
+                deeper = _open_below(here, part)
+            except FileNotFoundError:
+                if not create:
+                    raise
                 _make_folder(part, here)
-            deeper = _open_below(here, part)
+                deeper = _open_below(here, part)
             os.close(here)
             here = deeper
     except BaseException:
@@ -118,6 +147,11 @@ def _make_folder(name: str, parent: int) -> None:
 
 def replace_file(folder: int, name: str, data: bytes, *, durable: bool = True) -> None:
     """Put the bytes at the name, all or nothing; on any failure the old bytes stay."""
+    alone(replacing_file(folder, name, data, durable=durable))
+
+
+def replacing_file(folder: int, name: str, data: bytes, *, durable: bool = True) -> Work[None]:
+    """Put the bytes at the name, as `replace_file` does."""
     temporary = _TEMPORARY + new_id()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
@@ -125,7 +159,7 @@ def replace_file(folder: int, name: str, data: bytes, *, durable: bool = True) -
         try:
             write_all(descriptor, data)
             if durable:
-                sync_file(descriptor)
+                yield descriptor
         finally:
             os.close(descriptor)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -133,7 +167,7 @@ def replace_file(folder: int, name: str, data: bytes, *, durable: bool = True) -
         os.unlink(temporary, dir_fd=folder)
         raise
     if durable:
-        sync_file(folder)
+        yield folder
 
 
 def write_all(descriptor: int, data: bytes) -> None:

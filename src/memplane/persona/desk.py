@@ -195,7 +195,7 @@ class Desk:
             raise UnknownMemory("there is no such copy any more")
         if (hashlib.sha256(now).hexdigest() if now is not None else "") != seen:
             raise ConcurrencyError("was changed since the page was made: look again", key=key)
-        name = folder.stage(key, text)
+        name = folder.stage(key, text, over=now)
         if folder.swap(key, name, now) is None:
             folder.unstage(key, name)
             raise ConcurrencyError("is being changed: look again", key=key)

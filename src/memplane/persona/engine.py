@@ -46,6 +46,7 @@ from memplane.persona.ports import DocumentPorts
 from memplane.persona.report import PersonaReport
 from memplane.persona.steps import Believed, Outcome, sync_document
 from memplane.persona.tidying import rename_rivals, update_index
+from memplane.persona.together import Together
 
 MOST_DOCUMENTS: Final = 2_000
 _AT_ONCE: Final = 64
@@ -99,6 +100,7 @@ class Engine:
         self._belonging = Belonging(container, baseline, mine)
         self.make_sure = self._belonging.make_sure
         self.folder = folder
+        self.together = Together()
         self.baseline = baseline
         self.container = container
         self.gate = gate

@@ -23,7 +23,7 @@ from typing import BinaryIO, Final
 from memplane.errors import InvalidKey, TooLarge
 from memplane.home import make_private
 from memplane.ids import new_id
-from memplane.objects.files import read_file, sync_file, translated, write_all
+from memplane.objects.files import Work, alone, read_file, sync_file, translated, write_all
 from memplane.objects.keys import RESERVED
 from memplane.persona.keeping import ConflictCopy, Keeping, Snapshot
 from memplane.persona.marking import Marker, read_marker, write_marker
@@ -45,7 +45,8 @@ _STAGED: Final = f"{RESERVED}-new-"
 _GONE: Final = f"{RESERVED}-gone-"
 _DIGITS: Final = 16
 _STAGED_NAME: Final = re.compile(
-    rf"{re.escape(_STAGED)}[0-9A-Za-z]+-(?P<digest>[0-9a-f]{{{_DIGITS}}})"
+    rf"{re.escape(_STAGED)}[0-9A-Za-z]+"
+    rf"-(?P<text>[0-9a-f]{{{_DIGITS}}})(?:-(?P<over>[0-9a-f]{{{_DIGITS}}}))?"
 )
 _GONE_NAME: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
 _LAST_SECOND: Final = 253_402_300_799
@@ -97,17 +98,29 @@ class Folder:
         with self._looking(key) as (folder, leaf):
             return None if folder is None else bytes_at(folder, leaf, key)
 
+    def reading(self, key: str) -> Work[bytes | None]:
+        """Return a document's bytes, as `read` does."""
+        yield from ()
+        return self.read(key)
+
     # Replacing: stage, note it somewhere durable, swap.
 
-    def stage(self, key: str, data: bytes) -> str:
+    def stage(self, key: str, data: bytes, *, over: bytes | None = None) -> str:
         """Put a new text beside its document, durably; return its name.
 
-        It gets the mode of the file it is to replace, or is for this user alone.
+        It gets the mode of the file it is to replace, or is for this user alone. `over` is that
+        file's text: after a crash it is told by it from one that was typed.
         """
+        return alone(self.staging(key, data, over=over))
+
+    def staging(self, key: str, data: bytes, *, over: bytes | None = None) -> Work[str]:
+        """Put a new text beside its document, as `stage` does."""
         if len(data) > LARGEST:
             raise TooLarge(f"{len(data)} bytes are more than {LARGEST}", key=key)
         # Its name says what it holds. After the swap, it holds something else or is gone.
         name = f"{_STAGED}{self._new_id()}-{_sum_of(data)}"
+        if over is not None:
+            name = f"{name}-{_sum_of(over)}"
         with self._making(key) as (folder, leaf):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(name, flags, 0o600, dir_fd=folder)
@@ -115,10 +128,10 @@ class Folder:
                 try:
                     os.fchmod(descriptor, _mode_of(folder, leaf))
                     write_all(descriptor, data)
-                    sync_file(descriptor)
+                    yield descriptor
                 finally:
                     os.close(descriptor)
-                sync_file(folder)
+                yield folder
             except BaseException:
                 os.unlink(name, dir_fd=folder)
                 raise
@@ -126,7 +139,7 @@ class Folder:
 
     def is_staged(self, key: str, name: str) -> bool:
         """Say whether a staged text still waits. If not, it is in place: call `unstage` anyway."""
-        staged = _sum_in(name, key)
+        staged, _ = _sums_in(name, key)
         with self._looking(key) as (folder, leaf):
             if folder is None:
                 return False
@@ -139,59 +152,83 @@ class Folder:
     def unstage(self, key: str, name: str) -> None:
         """Clear the name of a staged text, whether it still waits or not.
 
-        After a swap that was cut short the text is there that it overtook. It is dropped when it
-        is the one of which a snapshot was taken; one that was typed is kept as a conflict copy.
+        After a swap that was cut short the text is there that it overtook. It becomes a snapshot
+        when it is the one that was to be replaced; one that was typed is kept as a conflict copy.
         """
-        staged = _sum_in(name, key)
+        staged, over = _sums_in(name, key)
         with self._looking(key) as (folder, _):
             left = None if folder is None else read_if_there(folder, name)
             if folder is None or left is None:
                 return
-            if _sum_of(left) != staged and left != self._keeping.newest_snapshot(key):
-                self._keep_typed(key, *read_file(folder, name))
-            os.unlink(name, dir_fd=folder)
+            found = _sum_of(left)
+            if found == over != staged:
+                alone(self._keeping.taking_snapshot(key, folder=folder, leaf=name))
+            else:
+                if found != staged:
+                    self._keep_typed(key, *read_file(folder, name))
+                os.unlink(name, dir_fd=folder)
             sync_file(folder)
 
     def swap(self, key: str, name: str, expected: bytes | None) -> Swapped | None:
         """Put a staged text in place, if the document is still as expected (None: not there).
 
         Returns None, and has changed nothing, when the document is another, or nothing is staged
-        under that name. What is typed after the last look is overtaken: it is kept as a conflict
-        copy, and the answer says where.
+        under that name. What it replaces is kept as a snapshot. What is typed after the last look
+        is overtaken: it is kept as a conflict copy, and the answer says where.
         """
-        _sum_in(name, key)
+        return alone(self.swapping(key, name, expected))
+
+    def swapping(self, key: str, name: str, expected: bytes | None) -> Work[Swapped | None]:
+        """Put a staged text in place, as `swap` does."""
+        _sums_in(name, key)
         with self._looking(key) as (folder, leaf):
-            if folder is None or bytes_at(folder, leaf, key) != expected:
+            if folder is None:
                 return None
             if expected is not None:
-                self._keeping.keep_snapshot(key, expected)
-                return self._replace(folder, key, name, expected=expected)
+                return (yield from self._replacing(folder, key, name, expected=expected))
             try:
-                placed = rename_new(folder, name, leaf)
+                placed = bytes_at(folder, leaf, key) is None and rename_new(folder, name, leaf)
             except FileNotFoundError:
                 return None
-            sync_file(folder)
+            yield folder
             return Swapped() if placed else None
 
-    def _replace(self, folder: int, key: str, name: str, *, expected: bytes) -> Swapped | None:
+    def _replacing(
+        self, folder: int, key: str, name: str, *, expected: bytes
+    ) -> Work[Swapped | None]:
         leaf = key.rpartition("/")[2]
         with document_at(folder, leaf, key) as old:
             if old is None or old.read() != expected:
                 return None
             try:
-                traded = exchange(folder, name, leaf)
-                if not traded:
-                    os.rename(name, leaf, src_dir_fd=folder, dst_dir_fd=folder)
+                if not exchange(folder, name, leaf):
+                    work = self._overwriting(folder, key, name, old=old, expected=expected)
+                    return (yield from work)
             except FileNotFoundError:
                 return None
-            # Durable first: `is_staged` goes by what lies under the name, which is cleared next.
-            sync_file(folder)
-            overtaken, status = read_file(folder, name) if traded else _read_again(old)
-        typed = None
-        if overtaken != expected:
-            typed = self._keep_typed(key, overtaken, status)
-        if traded:
-            os.unlink(name, dir_fd=folder)
+        # Durable first: `is_staged` goes by what lies under the name, which is cleared next.
+        yield folder
+        overtaken, status = read_file(folder, name)
+        if overtaken == expected:
+            yield from self._keeping.taking_snapshot(key, folder=folder, leaf=name)
+            return Swapped()
+        yield from self._keeping.keeping_snapshot(key, expected)
+        typed = self._keep_typed(key, overtaken, status)
+        os.unlink(name, dir_fd=folder)
+        return Swapped(typed)
+
+    def _overwriting(
+        self, folder: int, key: str, name: str, *, old: BinaryIO, expected: bytes
+    ) -> Work[Swapped | None]:
+        """Replace a document where two names cannot be traded: its text is copied before."""
+        leaf = key.rpartition("/")[2]
+        yield from self._keeping.keeping_snapshot(key, expected)
+        if bytes_at(folder, leaf, key) != expected:
+            return None
+        os.rename(name, leaf, src_dir_fd=folder, dst_dir_fd=folder)
+        yield folder
+        overtaken, status = _read_again(old)
+        typed = self._keep_typed(key, overtaken, status) if overtaken != expected else None
         return Swapped(typed)
 
     # Deleting: note a name somewhere durable, discard, bury.
@@ -300,12 +337,12 @@ def _check(key: str) -> None:
         raise InvalidKey(reason, key=key or "(empty)")
 
 
-def _sum_in(name: str, key: str) -> str:
-    """Return what a staged text's name says that it holds."""
+def _sums_in(name: str, key: str) -> tuple[str, str | None]:
+    """Return what a staged text's name says that it holds, and that it is to replace."""
     named = _STAGED_NAME.fullmatch(name)
     if named is None:
         raise InvalidKey(f"{name!r} is not the name of a staged text", key=key)
-    return named["digest"]
+    return named["text"], named["over"]
 
 
 def _gone(name: str, key: str) -> str:

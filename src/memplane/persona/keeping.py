@@ -10,7 +10,7 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +18,15 @@ from pathlib import Path
 from typing import Final
 
 from memplane.ids import new_id
-from memplane.objects.files import read_file, replace_file, sync_file, translated
+from memplane.objects.files import (
+    Work,
+    alone,
+    read_file,
+    replace_file,
+    replacing_file,
+    sync_file,
+    translated,
+)
 from memplane.persona.naming import objection_to
 from memplane.persona.opening import folder_at, folder_made, status_of
 
@@ -62,14 +70,38 @@ class Keeping:
 
     def keep_snapshot(self, key: str, data: bytes) -> None:
         """Keep a text that is about to be replaced: the newest ten, and none twice in a row."""
+        alone(self.keeping_snapshot(key, data))
+
+    def keeping_snapshot(self, key: str, data: bytes) -> Work[None]:
+        """Keep a text, as `keep_snapshot` does."""
         with self._making("snapshots", key) as folder:
             names = _snapshots_in(folder)
             if names and read_file(folder, names[-1])[0] == data:
                 return
-            number = int(names[-1].partition("-")[0]) + 1 if names else 1
-            replace_file(folder, f"{number:08d}-{self._new_id()}.md", data)
-            for old in names[: max(0, len(names) + 1 - SNAPSHOTS)]:
-                os.unlink(old, dir_fd=folder)
+            yield from replacing_file(folder, self._next_name(names), data)
+            _drop_oldest(folder, names)
+
+    def taking_snapshot(self, key: str, *, folder: int, leaf: str) -> Work[None]:
+        """Make a file that was replaced a snapshot: it is moved here from where it lies."""
+        with self._making("snapshots", key) as kept:
+            names = _snapshots_in(kept)
+            name = self._next_name(names)
+            try:
+                os.rename(leaf, name, src_dir_fd=folder, dst_dir_fd=kept)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                yield from replacing_file(kept, name, read_file(folder, leaf)[0])
+                os.unlink(leaf, dir_fd=folder)
+            else:
+                os.chmod(name, 0o600, dir_fd=kept)
+                os.utime(name, dir_fd=kept)  # of now: that is when it was replaced
+                yield kept
+            _drop_oldest(kept, names)
+
+    def _next_name(self, names: Sequence[str]) -> str:
+        number = int(names[-1].partition("-")[0]) + 1 if names else 1
+        return f"{number:08d}-{self._new_id()}.md"
 
     def snapshots(self, key: str) -> tuple[Snapshot, ...]:
         """List a document's earlier texts, the newest first."""
@@ -84,13 +116,6 @@ class Keeping:
             if folder is None or name not in _snapshots_in(folder):
                 return None
             return read_file(folder, name)[0]
-
-    def newest_snapshot(self, key: str) -> bytes | None:
-        """Return the text that was replaced last; None when none was."""
-        with self._looking("snapshots", key) as folder:
-            if folder is None or not (names := _snapshots_in(folder)):
-                return None
-            return read_file(folder, names[-1])[0]
 
     def keep_copy(self, key: str, data: bytes, *, label: str, now: datetime) -> Path:
         """Keep a text that goes nowhere else, for a person to look at."""
@@ -165,6 +190,12 @@ def _parts(kind: str, key: str) -> tuple[str, ...]:
 
 def _snapshots_in(folder: int) -> list[str]:
     return sorted(filter(_SNAPSHOT.fullmatch, os.listdir(folder)))
+
+
+def _drop_oldest(folder: int, names: Sequence[str]) -> None:
+    """Make room for the one that came after these."""
+    for old in names[: max(0, len(names) + 1 - SNAPSHOTS)]:
+        os.unlink(old, dir_fd=folder)
 
 
 def _snapshot(folder: int, name: str) -> Snapshot:

@@ -16,12 +16,14 @@ from memplane.persona.container import Container, tombstone
 from memplane.persona.folder import Folder
 from memplane.persona.gate import Gate
 from memplane.persona.model import Apply, Base, Combined, Remote, State, Text, sha256_of
+from memplane.persona.together import Together
 
 
 class Places(Protocol):
     """Where documents lie and are remembered."""
 
     folder: Folder
+    together: Together
     baseline: Baseline
     container: Container
     gate: Gate
@@ -60,7 +62,7 @@ class DocumentPorts:
         # What is typed after this look is found by those that follow, however old this one is.
         text, self.seen = self.seen, None
         if text is None:
-            text = await asyncio.to_thread(self.places.folder.read, self.key)
+            text = await self.places.together.do(self.places.folder.reading(self.key))
         if text is not None:
             self._let_pass(text)
         return text
@@ -96,14 +98,16 @@ class DocumentPorts:
     async def keep(self, state: State) -> None:
         await self.places.baseline.keep(self.key, state)
 
-    async def stage(self, text: bytes) -> str:
-        return await asyncio.to_thread(self.places.folder.stage, self.key, text)
+    async def stage(self, text: bytes, over: Text) -> str:
+        work = self.places.folder.staging(self.key, text, over=over)
+        return await self.places.together.do(work)
 
     async def is_staged(self, name: str) -> bool:
         return await asyncio.to_thread(self.places.folder.is_staged, self.key, name)
 
     async def swap(self, name: str, expected: Text) -> bool:
-        swapped = await asyncio.to_thread(self.places.folder.swap, self.key, name, expected)
+        work = self.places.folder.swapping(self.key, name, expected)
+        swapped = await self.places.together.do(work)
         if swapped is None:
             return False
         self._placed = name

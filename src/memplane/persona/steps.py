@@ -64,8 +64,8 @@ class Ports(Protocol):
         """Remember this, durably."""
         ...
 
-    async def stage(self, text: bytes) -> str:
-        """Put a text beside the file, durably; return its name."""
+    async def stage(self, text: bytes, over: Text) -> str:
+        """Put a text beside the file whose text it is to replace, durably; return its name."""
         ...
 
     async def is_staged(self, name: str) -> bool:
@@ -291,7 +291,7 @@ async def _intended(
 async def _apply(ports: Ports, done: Done, local: Text, remote: Remote) -> tuple[Done, bool]:
     """Make the file what the object is, unless somebody types meanwhile."""
     text = remote.text
-    name = await ports.stage(text) if text is not None else await ports.new_name()
+    name = await ports.stage(text, local) if text is not None else await ports.new_name()
     apply = Apply(name, text, remote.etag, remote.lineage, remote.changed)
     state = replace(done.state, apply=apply)
     await ports.keep(state)
