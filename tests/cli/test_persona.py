@@ -511,6 +511,13 @@ def test_check_is_fit_for_ci(home: Path, tmp_path: Path) -> None:
         assert "memplane persona adopt notes.md" in wrong.stdout
     body = json.loads(memplane_here(home, "persona", "check", str(folder), "--json").stdout)
     assert {one["severity"] for one in body["problems"]} == {"error", "warning"}
+    (folder / "notes.md").unlink()
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
+    (folder / "user_role.md").write_text(memory("Role", f"token {token[:40]}", kind="user"))
+    secret = memplane_here(home, "persona", "check", str(folder))
+    assert secret.returncode == 1
+    assert "error    user_role.md: it looks as if it held a secret" in secret.stdout
+    assert token[:40] not in secret.stdout
     assert not home.exists()
     assert memplane_here(home, "persona", "check", str(tmp_path / "nowhere")).returncode == 1
 

@@ -130,7 +130,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "nothing set aside after a lost memory",
-        "    if found != remote.text:\n        await ports.set_aside(found)\n",
+        '    if found != remote.text:\n        await ports.set_aside(found, "adopted")\n',
         "",
     ),
     Mutant(

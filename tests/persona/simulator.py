@@ -287,7 +287,7 @@ class Device:
     async def is_discarded(self, name: str) -> bool:
         return name in self.discarded
 
-    async def set_aside(self, text: bytes) -> None:
+    async def set_aside(self, text: bytes, why: str) -> None:
         await _TICK
         self.aside.append(text)
 

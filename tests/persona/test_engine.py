@@ -69,6 +69,7 @@ async def test_a_held_document_is_saved_shown_and_published_once_it_is_mended(
     report = await laptop.sync()
     assert "user_x.md" in report.keys
     assert await laptop.held() == []
+    assert "held/claude_memory/user_x.md" not in await objects(store)
     await desktop.sync()
     assert desktop.read("user_x.md") == memory("X", "now with it", kind="user")
     assert "(user_x.md)" in (desktop.read("MEMORY.md") or "")

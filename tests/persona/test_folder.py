@@ -697,11 +697,8 @@ def test_a_document_that_goes_while_it_is_discarded_was_not_discarded(
     assert not folder.is_discarded("a.md", "id")
 
 
-def test_the_trash_may_be_on_another_disk(
-    folder: Folder, root: Path, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(root / "a.md", b"old")
-    folder.discard("a.md", "id", b"old")
+def put_on_two_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no file go from one folder to another."""
     renamed = os.rename
 
     def across(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
@@ -710,6 +707,14 @@ def test_the_trash_may_be_on_another_disk(
         renamed(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
     monkeypatch.setattr(os, "rename", across)
+
+
+def test_the_trash_may_be_on_another_disk(
+    folder: Folder, root: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(root / "a.md", b"old")
+    folder.discard("a.md", "id", b"old")
+    put_on_two_disks(monkeypatch)
     folder.bury("a.md", "id")
     assert hidden(root) == []
     assert folder.is_discarded("a.md", "id")
@@ -721,14 +726,7 @@ def test_what_is_replaced_may_have_to_be_kept_on_another_disk(
 ) -> None:
     put(root / "a.md", b"old")
     name = folder.stage("a.md", b"new", over=b"old")
-    renamed = os.rename
-
-    def across(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
-        if not os.path.samestat(os.fstat(src_dir_fd), os.fstat(dst_dir_fd)):
-            raise OSError(18, "Invalid cross-device link")
-        renamed(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
-
-    monkeypatch.setattr(os, "rename", across)
+    put_on_two_disks(monkeypatch)
     assert folder.swap("a.md", name, b"old") == Swapped()
     kept = folder.snapshots("a.md")
     assert [folder.read_snapshot("a.md", one.name) for one in kept] == [b"old"]

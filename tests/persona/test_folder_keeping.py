@@ -101,6 +101,19 @@ def test_two_texts_kept_in_the_same_moment_are_two_copies(keeping: Keeping) -> N
     assert len(keeping.conflicts()) == 2
 
 
+def test_a_text_that_is_left_out_again_is_kept_once(keeping: Keeping) -> None:
+    later = NOW + timedelta(days=1)
+    first = keeping.keep_copy("sub/a.md", b"x", label="import", now=NOW)
+    assert keeping.keep_copy("sub/a.md", b"x", label="import", now=later) == first
+    others = {
+        keeping.keep_copy("sub/a.md", b"y", label="import", now=later),
+        keeping.keep_copy("sub/a.md", b"x", label="merge", now=later),
+        keeping.keep_copy("sub/b.md", b"x", label="import", now=later),
+        keeping.keep_copy("a.md", b"x", label="import", now=later),
+    }
+    assert len({first, *others}) == len(keeping.conflicts()) == 5
+
+
 @pytest.mark.parametrize(
     ("label", "listed"),
     [

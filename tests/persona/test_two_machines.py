@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,71 @@ async def test_another_project_is_refused(two: tuple[Machine, Machine], tmp_path
         await other.sync()
     await laptop.sync()
     assert "Somebody" not in (laptop.read("user_role.md") or "")
+
+
+@pytest.fixture
+async def both(two: tuple[Machine, Machine]) -> tuple[Machine, Machine]:
+    """Two machines that share two documents."""
+    laptop, desktop = two
+    laptop.write("feedback_tests.md", memory("Tests", "one", kind="feedback"))
+    laptop.write("reference_new.md", memory("New", "y"))
+    await laptop.sync()
+    await desktop.sync()
+    return two
+
+
+async def test_a_document_whose_edit_wins_over_a_deletion_is_found_in_the_index_again(
+    both: tuple[Machine, Machine],
+) -> None:
+    laptop, desktop = both
+    laptop.delete("feedback_tests.md")
+    await laptop.sync()
+    assert "feedback_tests.md" not in (laptop.read("MEMORY.md") or "")
+    desktop.write("feedback_tests.md", memory("Tests", "one", "two", kind="feedback"))
+    report = await desktop.sync()
+    assert report.keys == ["MEMORY.md", "feedback_tests.md"]
+    assert "[Tests](feedback_tests.md)" in (desktop.read("MEMORY.md") or "")
+    await laptop.sync()
+    assert laptop.files() == desktop.files()
+    assert not (await desktop.sync()).keys
+    assert not (await laptop.sync()).keys
+
+
+async def test_a_document_that_was_edited_while_it_was_renamed_is_found_under_both_names(
+    both: tuple[Machine, Machine],
+) -> None:
+    laptop, desktop = both
+    laptop.write("reference_moved.md", laptop.read("reference_new.md") or "")
+    laptop.delete("reference_new.md")
+    await laptop.sync()
+    desktop.write("reference_new.md", memory("New", "y", "z"))
+    await desktop.sync()
+    index = desktop.read("MEMORY.md") or ""
+    assert "(reference_moved.md)" in index
+    assert "(reference_new.md)" in index
+    await laptop.sync()
+    assert laptop.files() == desktop.files()
+
+
+async def test_a_document_that_is_new_where_the_memory_of_syncs_is_lost_is_in_the_index(
+    both: tuple[Machine, Machine],
+) -> None:
+    laptop, desktop = both
+    shutil.rmtree(desktop.state)
+    desktop.write("user_new.md", memory("Mine", "x", kind="user"))
+    await desktop.sync()
+    assert "[Mine](user_new.md)" in (desktop.read("MEMORY.md") or "")
+    await laptop.sync()
+    assert laptop.files() == desktop.files()
+
+
+async def test_a_line_that_somebody_took_out_of_the_index_stays_out(
+    both: tuple[Machine, Machine],
+) -> None:
+    laptop, desktop = both
+    laptop.write("MEMORY.md", "- [New](reference_new.md)\n")
+    desktop.write("feedback_tests.md", memory("Tests", "one", "two", kind="feedback"))
+    await laptop.sync()
+    await desktop.sync()
+    await laptop.sync()
+    assert laptop.read("MEMORY.md") == desktop.read("MEMORY.md") == "- [New](reference_new.md)\n"

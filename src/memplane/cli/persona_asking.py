@@ -104,8 +104,9 @@ class Asking(NamedTuple):
         """Where that is for a folder that does not belong to any project yet."""
         from memplane.assemble_persona import persona_place
         from memplane.persona.joining import Project
+        from memplane.persona.standing import UNSYNCED
 
-        return persona_place(self.settings, self.root, Project("")).memory("unsynced")
+        return persona_place(self.settings, self.root, Project("")).memory(UNSYNCED)
 
     def folder(self) -> Folder:
         """Open the folder for work on this machine alone."""

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 from memplane.cli.persona_asking import Answer, Asking, absolute
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
     from datetime import datetime
+    from pathlib import Path
 
+    from memplane.persona.checking import Problem
     from memplane.persona.engine import View
     from memplane.persona.folder import Folder
     from memplane.persona.kinds import Kind
@@ -197,11 +199,24 @@ async def _check(asking: Asking) -> Answer:
         for key, reason in read.refused.items()
     )
     found = problems_in(read.files, limit=asking.settings.persona.max_bytes)
-    problems = sorted((*refused, *found), key=lambda one: (one.key, one.severity))
+    secrets = _secrets(asking, root, read.files)
+    problems = sorted((*refused, *found, *secrets), key=lambda one: (one.key, one.severity))
     failed = any(one.severity == "error" for one in problems)
     body = {"folder": str(root), "documents": len(read.files), "problems": problems}
     code = FAILED if failed else OK
     return Answer(body, lambda: print_problems(problems, len(read.files)), code)
+
+
+def _secrets(asking: Asking, root: Path, files: Mapping[str, bytes]) -> Iterator[Problem]:
+    """Yield what looks like a secret, unless somebody said that the document may go."""
+    from memplane.assemble_persona import secrets_unasked
+    from memplane.persona.gate import secret_in
+    from memplane.persona.remembering import remembered_in
+
+    allowed = remembered_in(asking.memory).allowed if root == asking.root else frozenset[str]()
+    find_secrets = secrets_unasked(asking.settings)
+    found = (secret_in(key, text, find_secrets) for key, text in files.items())
+    return (one for one in found if one is not None and one.key not in allowed)
 
 
 async def _guide(asking: Asking) -> Answer:

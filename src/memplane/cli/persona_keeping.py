@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from memplane.persona.retention import Verdict
 
 _WHY: Final = {
-    "merge": "it was changed on both sides, and the other text is newer",
+    "merge": "a merge had to leave it out",
+    "adopted": "the memory of earlier syncs was lost, and the container has another text",
     "typed": "it was typed in the moment in which sync wrote the document",
     "import": "an archive had another text",
 }

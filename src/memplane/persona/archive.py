@@ -137,8 +137,10 @@ def read_archive(source: bytes | Readable) -> dict[str, bytes]:
 
 def _list_at_the_start(tar: _Tar) -> dict[str, _Listed]:
     info = tar.next_entry()
-    if info is None or info.name != HEADER:
-        raise _refused(info.name if info else "", f"stands where {HEADER} should be")
+    if info is None:
+        raise PersonaError("the archive is refused: it is empty")
+    if info.name != HEADER:
+        raise _refused(info.name, f"stands where {HEADER} should be")
     header = msgspec.json.decode(tar.content(info), type=_Header)
     if header.format != FORMAT:
         raise _refused(HEADER, f"is of format {header.format}; this memplane reads {FORMAT}")

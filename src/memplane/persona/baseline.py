@@ -215,6 +215,8 @@ class Baseline:
 
     def holds(self, key: str) -> Held | None:
         """Return why a document is not published; None when it is not held."""
+        if key not in self._troubled:
+            return None
         rows = self._database.execute("SELECT * FROM held WHERE key = ?", (key,))
         return next((Held(*row) for row in rows), None)
 

@@ -54,6 +54,7 @@ class Rule(StrEnum):
     DOUBLE_LINK = "double-link"
     DEAD_LINK = "dead-link"
     NOT_LINKED = "not-linked"
+    SECRET = "secret"  # noqa: S105 - it is the name of a rule
 
 
 @dataclass(frozen=True, slots=True)

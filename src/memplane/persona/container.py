@@ -128,8 +128,7 @@ class Container:
     async def save_held(self, key: str, text: bytes) -> str:
         """Put a copy of a document that is not published into safety; return where."""
         sha = sha256_of(text)
-        stem = key.removesuffix(".md")
-        for name in (f"held/{self.prefix}/{key}", f"held/{self.prefix}/{stem}.{sha[:8]}.md"):
+        for name in self._held_names(key, sha):
             try:
                 await self._store.write(name, text, expect=Absent(), metadata={_SHA: sha})
             except ConcurrencyError:
@@ -139,6 +138,17 @@ class Container:
             else:
                 return name
         return name
+
+    async def drop_held(self, key: str, sha: str) -> None:
+        """Remove the copy of a document that was put into safety, once it is published."""
+        for name in self._held_names(key, sha):
+            found = await self._store.stat(name)
+            if found is not None and found.metadata.get(_SHA) == sha:
+                await self._store.delete(name, expect=Matches(found.version))
+
+    def _held_names(self, key: str, sha: str) -> tuple[str, str]:
+        stem = key.removesuffix(".md")
+        return f"held/{self.prefix}/{key}", f"held/{self.prefix}/{stem}.{sha[:8]}.md"
 
     def _key(self, key: str) -> str:
         return f"{self.prefix}/{key}"

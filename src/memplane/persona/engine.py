@@ -163,6 +163,8 @@ class Engine:
         rows = [row for row in view.rows if row.action in wanted]
         self._note_unchanged(view, report)
         await self._carry_out(rows, view, report, progress)
+        if Action.CREATE in wanted:
+            await self._link_revived(view, report)
         self._forget_settled(view)
         self._note_end(did_something=bool(rows))
         return report.sorted()
@@ -284,6 +286,36 @@ class Engine:
         report.warnings += told
         return await self._looked_again(view) if told else view
 
+    async def _link_revived(self, view: View, report: PersonaReport) -> None:
+        """Give a line to documents that came back: it went with their deletion, and stays gone.
+
+        An edit wins over a deletion elsewhere; in the index, a line that one side removed does
+        not return by a merge.
+        """
+        revived = self._revived(view)
+        if not revived:
+            return
+        files, _, _ = await asyncio.to_thread(self._read_folder)
+        new = {key: None for key in revived if key in files}
+        try:
+            told = await asyncio.to_thread(update_index, self.folder, files, new, ())
+        except StorageError as error:
+            report.errors.append((INDEX_KEY, f"it could not be brought up to date: {error}"))
+            return
+        if not told:
+            return
+        report.warnings += told
+        again, sent = await self._looked_again(view), PersonaReport()
+        await self._carry_out([row for row in again.rows if _is_index(row.key)], again, sent, None)
+        report.add(sent)
+
+    def _revived(self, view: View) -> list[str]:
+        """Name the documents that were not there, and are now, though they are not new."""
+        there = {key for key, one in view.survey.listed.items() if not one.tombstone}
+        old = [row.key for row in view.rows if row.action is not Action.CREATE]
+        bases = {key: self.baseline.known(key).base for key in old if key not in there}
+        return [key for key, base in bases.items() if base and base.etag and base.text is not None]
+
     async def _looked_again(self, view: View) -> View:
         files, changed, refused = await asyncio.to_thread(self._read_folder)
         return self._planned(files, changed, refused, view.survey)
@@ -351,7 +383,7 @@ class Engine:
             self._queue(key, view.files.get(key), error, dead=isinstance(error, _NEVER))
             report.errors.append((key, str(error)))
         else:
-            self.baseline.settled(key)
+            await self._settle(key, report)
             base = done.state.base
             deleted = base is not None and base.text is None
             report.note(key, pushed=done.pushed, pulled=done.pulled, deleted=deleted)
@@ -359,6 +391,16 @@ class Engine:
                 self._queue(key, view.files.get(key), PersonaError("others write it"), dead=False)
                 report.waiting.append(key)
         report.conflicts += ports.aside
+
+    async def _settle(self, key: str, report: PersonaReport) -> None:
+        """Let go of what was noted of a document's troubles: it is published now."""
+        held = self.baseline.holds(key)
+        if held is not None and held.saved:
+            try:
+                await self.container.drop_held(key, held.sha256)
+            except MemplaneError as error:
+                report.warnings.append(f"the copy of {key} below held/ could not go: {error}")
+        self.baseline.settled(key)
 
     async def _hold(self, key: str, report: PersonaReport) -> None:
         """Keep a document that may not be published, and say so."""

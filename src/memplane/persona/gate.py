@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from memplane.persona.checking import LIMIT, Rule, refusal_of
+from memplane.persona.checking import LIMIT, Problem, Rule, refusal_of
 
 FindSecrets = Callable[[str], Mapping[str, int]]
 """Counts the secrets in a text, by kind."""
@@ -41,11 +41,16 @@ class Gate:
     def _secrets(self, key: str, text: bytes) -> Refusal | None:
         if key in self._allowed:
             return None
-        found = self._find_secrets(text.decode("utf-8", "replace"))
-        if not found:
-            return None
-        kinds = ", ".join(sorted(found))
-        return Refusal(
-            f"it looks as if it held a secret ({kinds}). Take it out, or say that it may go: "
-            f"memplane persona push {key} --allow-secrets"
-        )
+        problem = secret_in(key, text, self._find_secrets)
+        return None if problem is None else Refusal(f"{problem.text}. {problem.fix}")
+
+
+def secret_in(key: str, text: bytes, find_secrets: FindSecrets) -> Problem | None:
+    """Say which secrets a document seems to hold; None when it holds none."""
+    found = find_secrets(text.decode("utf-8", "replace"))
+    if not found:
+        return None
+    kinds = ", ".join(sorted(found))
+    fix = f"Take it out, or say that it may go: memplane persona push {key} --allow-secrets"
+    said = f"it looks as if it held a secret ({kinds})"
+    return Problem(key, Rule.SECRET, "error", said, fix)

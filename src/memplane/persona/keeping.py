@@ -118,11 +118,14 @@ class Keeping:
             return read_file(folder, name)[0]
 
     def keep_copy(self, key: str, data: bytes, *, label: str, now: datetime) -> Path:
-        """Keep a text that goes nowhere else, for a person to look at."""
+        """Keep a text that goes nowhere else, for a person to look at.
+
+        Once: a merge or an import that is tried again leaves out the same text again.
+        """
         above, slash, leaf = key.rpartition("/")
-        digest = hashlib.sha256(data).hexdigest()[:8]
-        name = f"{leaf}.{_written(now)}.{_slug(label)}.{digest}.md"
+        ends = f".{_slug(label)}.{hashlib.sha256(data).hexdigest()[:8]}.md"
         with self._making("conflicts", above) as folder:
+            name = _kept_already(folder, leaf, ends, data) or f"{leaf}.{_written(now)}{ends}"
             replace_file(folder, name, data)
         return self._state / "conflicts" / f"{above}{slash}{name}"
 
@@ -201,6 +204,13 @@ def _drop_oldest(folder: int, names: Sequence[str]) -> None:
 def _snapshot(folder: int, name: str) -> Snapshot:
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     return Snapshot(name, datetime.fromtimestamp(status.st_mtime, UTC), status.st_size)
+
+
+def _kept_already(folder: int, leaf: str, ends: str, data: bytes) -> str | None:
+    """Find a copy of that document with the same bytes and the same reason."""
+    alike = (name for name in sorted(os.listdir(folder)) if name.endswith(ends))
+    named = (one for one in map(_COPY.fullmatch, alike) if one and one["key"] == leaf)
+    return next((one.string for one in named if read_file(folder, one.string)[0] == data), None)
 
 
 def _copy_at(top: Path, path: Path) -> ConflictCopy | None:

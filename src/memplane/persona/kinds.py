@@ -180,7 +180,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         ("duration_hours", "sessions", "tz"),
         _DIGEST,
         read_when="today's at every start and after a compaction; older ones when referred to",
-        write_when="when a session ends, or at /digest-session",
+        write_when="when a session ends",
         retention="rolled into the weekly digest after 7 days, when its week is over",
         about="what happened in the sessions of a day",
         form="in each section, one `### Session ID, HH:MM` for each session",

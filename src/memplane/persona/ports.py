@@ -131,18 +131,11 @@ class DocumentPorts:
         clear = folder.bury if apply.text is None else folder.unstage
         await asyncio.to_thread(clear, self.key, apply.name)
 
-    async def set_aside(self, text: bytes) -> None:
-        kept = await asyncio.to_thread(self._keep_copy, text)
+    async def set_aside(self, text: bytes, why: str) -> None:
+        keep, now = self.places.folder.keep_copy, self.places.clock()
+        kept = str(await asyncio.to_thread(keep, self.key, text, label=why, now=now))
         if kept not in self.aside:
             self.aside.append(kept)
-
-    def _keep_copy(self, text: bytes) -> str:
-        """Keep a copy, once: a merge that is tried again leaves out the same text again."""
-        folder, now = self.places.folder, self.places.clock()
-        for copy in folder.conflicts():
-            if copy.key == self.key and copy.path.read_bytes() == text:
-                return str(copy.path)
-        return str(folder.keep_copy(self.key, text, label="merge", now=now))
 
     def combine(self, base: Base | None, local: Text, remote: Remote) -> Combined:
         self._before = base.text if base is not None else remote.text

@@ -24,6 +24,7 @@ class Remembered(msgspec.Struct, frozen=True):
     states: Mapping[str, State] = msgspec.field(default_factory=dict[str, State])
     waiting: Mapping[str, Waiting] = msgspec.field(default_factory=dict[str, Waiting])
     held: Mapping[str, Held] = msgspec.field(default_factory=dict[str, Held])
+    allowed: frozenset[str] = frozenset()
 
 
 def remembered_in(memory: Path) -> Remembered:
@@ -42,6 +43,7 @@ def remembered_in(memory: Path) -> Remembered:
             {key: decode(state) for key, state in execute("SELECT key, state FROM documents")},
             {row[0]: Waiting(*row) for row in execute("SELECT * FROM waiting")},
             {row[0]: Held(*row) for row in execute("SELECT * FROM held")},
+            frozenset(key for (key,) in execute("SELECT key FROM allowed")),
         )
 
 

@@ -46,6 +46,15 @@ class PersonaReport:
         else:
             self.pulled += 1
 
+    def add(self, later: PersonaReport) -> None:
+        """Take in what was done afterwards; a document counts once."""
+        for key in set(later.keys) - set(self.keys):
+            self.note(key, pushed=True, pulled=False, deleted=False)
+        self.held += later.held
+        self.errors += later.errors
+        self.waiting += later.waiting
+        self.conflicts += later.conflicts
+
     def sorted(self) -> PersonaReport:
         """Put the keys in order: documents are dealt with at the same time."""
         for keys in (self.keys, self.skipped_keys, self.waiting, self.conflicts, self.warnings):

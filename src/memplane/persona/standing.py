@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from memplane.persona.baseline import Held, Waiting
 from memplane.persona.keeping import ConflictCopy, Keeping
 from memplane.persona.remembering import remembered_in
+
+UNSYNCED: Final = "unsynced"
+"""Stands for the project of a folder that has none yet."""
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -59,8 +63,13 @@ def standing_in(memory: Path) -> Standing | None:
         tuple(
             row for key, row in sorted(known.held.items()) if not folder or _is_there(folder, key)
         ),
-        Keeping(memory).conflicts(),
+        (*Keeping(unsynced(memory)).conflicts(), *Keeping(memory).conflicts()),
     )
+
+
+def unsynced(memory: Path) -> Path:
+    """Return where things of the same folder were kept before it was synced for the first time."""
+    return memory.parent.parent / UNSYNCED / memory.name
 
 
 def standing_of(sync: Path, project: str, folder: Path) -> Standing | None:

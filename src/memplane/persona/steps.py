@@ -92,7 +92,7 @@ class Ports(Protocol):
         """Say whether a file was moved away under that name."""
         ...
 
-    async def set_aside(self, text: bytes) -> None:
+    async def set_aside(self, text: bytes, why: str) -> None:
         """Keep a text that goes nowhere else, durably, for a person to look at."""
         ...
 
@@ -217,7 +217,7 @@ async def _combined(
     state = await _with_adopted(ports, state, remote)
     combined = ports.combine(state.base, local, remote)
     if combined.lost is not None:
-        await ports.set_aside(combined.lost)
+        await ports.set_aside(combined.lost, "merge")
     return replace(done, state=state), combined
 
 
@@ -245,7 +245,7 @@ async def _with_adopted(ports: Ports, state: State, remote: Remote) -> State:
     if found is None:
         return state
     if found != remote.text:
-        await ports.set_aside(found)
+        await ports.set_aside(found, "adopted")
     state = replace(state, base=Base(found), adopted=None)
     await ports.keep(state)
     return state

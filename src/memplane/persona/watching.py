@@ -169,6 +169,7 @@ def summary_of(report: PersonaReport) -> str:
         (report.merged, "merged"),
         (report.deleted, "of these deleted"),
         (len(report.held), "held"),
+        (len({key for key, _ in report.errors} - {*report.waiting}), "failed"),
         (len(report.waiting), "waiting"),
         (len(report.conflicts), "kept aside"),
     )
