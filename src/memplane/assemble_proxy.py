@@ -17,25 +17,28 @@ from memplane.home import Home
 from memplane.ledger.folder import STATE
 from memplane.ledger.tombstones import mirror_of
 from memplane.memory.episode import microseconds
-from memplane.memory.injections import Said
+from memplane.operate.forgetting import Forgetting
+from memplane.operate.queue import QueuedForget
+from memplane.operate.retelling import tell_again
+from memplane.operate.targets import Place, Target, proxied_target
 from memplane.plane.local import LocalPlane
 from memplane.pod.contexts import ProxiedAgent, agents_below, read_proxied_agent
 from memplane.proxy.delivering import Deliveries
 from memplane.proxy.injecting import Injecting
 from memplane.proxy.outgoing import Delivering
 from memplane.proxy.passing import Passing
-from memplane.proxy.recalling import Recaller
-from memplane.proxy.recording import Recorded, Recorder
+from memplane.proxy.recalling import OURSELVES, Recaller
+from memplane.proxy.recording import Recorded, Recorder, Spoken
 from memplane.proxy.routes import Providers, Routes
 from memplane.proxy.routing import upstreams
-from memplane.proxy.sticky import Sticky
+from memplane.proxy.sticky import Answered, Sticky
 from memplane.proxy.telling import Telling
 from memplane.proxy.turn import Proxy
 from memplane.proxy.upstream import Patience, Upstream, open_upstream
 from memplane.redaction.redactor import Redacted
 from memplane.services.client import ServiceClient, open_client
 from memplane.settings import Settings, environment
-from memplane.telemetry import MemoryOp, Telemetry
+from memplane.telemetry import MemoryOp, MemoryOperation, MemoryStatus, Telemetry
 from memplane.tracing import NoTraces, Traces, open_traces
 
 
@@ -50,7 +53,8 @@ async def open_proxy(
     """
     chosen, redactor = settings.proxy, plane.recording.redactor()
     memory = await plane.remembering.memory()
-    sticky = Sticky(memory)
+    memory.tell_remembered(partial(_tell_retained, settings.context_root, telemetry.emit))
+    sticky = Sticky(memory, microseconds(system_clock()))
     async with (
         open_client() as client,
         _open_upstream(settings) as upstream,
@@ -64,9 +68,8 @@ async def open_proxy(
 
         def recorded(turn: Recorded) -> None:
             memory.recorded(turn.agent)
-            if turn.place:
-                at = microseconds(system_clock())
-                sticky.said(Said(turn.agent, turn.place, turn.entry_id, at))
+            if turn.spoken is not None:
+                sticky.answered(_answered(turn, turn.spoken))
             if deliveries is not None:
                 deliveries.recorded(turn.agent)
 
@@ -97,6 +100,17 @@ async def open_proxy(
         await recorder.drain()
 
 
+def _answered(turn: Recorded, spoken: Spoken) -> Answered:
+    return Answered(
+        agent=turn.agent,
+        session=spoken.session,
+        prompt=spoken.prompt,
+        entry=turn.entry_id,
+        at=microseconds(system_clock()),
+        place=spoken.place,
+    )
+
+
 def _open_upstream(settings: Settings) -> AbstractAsyncContextManager[Upstream]:
     chosen = settings.proxy
     patience = Patience(
@@ -109,17 +123,34 @@ def _open_upstream(settings: Settings) -> AbstractAsyncContextManager[Upstream]:
 
 def _passing(settings: Settings, upstream: Upstream) -> Passing:
     chosen = settings.proxy
-    allowed = frozenset(chosen.allowed_private)
     keys = chosen.auth_dir or settings.home
     return Passing(
         routes=Routes(
-            upstreams(chosen.upstream_openai, chosen.upstream_anthropic, allowed=allowed),
-            Providers(keys / "providers.json", environment(), allowed),
+            upstreams(chosen.upstream_openai, chosen.upstream_anthropic),
+            Providers(keys / "providers.json", environment()),
         ),
         upstream=upstream,
         agent_in_pod=partial(read_proxied_agent, settings.context_root or Path()),
         pod=settings.pod,
     )
+
+
+def _tell_retained(
+    context_root: Path | None, emit: Callable[[MemoryOp], None], agent: str, turns: int
+) -> None:
+    """Tell of turns that our own memory took in; a pod's agents are never recalled from it."""
+    if context_root is not None and (context_root / agent).is_dir():
+        return
+    for _ in range(turns):
+        emit(
+            MemoryOp(
+                ts=system_clock(),
+                claw_id=agent,
+                memory_service=OURSELVES,
+                memory_op=MemoryOperation.RETAIN,
+                memory_status=MemoryStatus.SUCCEEDED,
+            )
+        )
 
 
 @asynccontextmanager
@@ -131,12 +162,32 @@ async def _delivering(
         yield None
         return
     redact = plane.recording.scrub_line
-    deliveries = Deliveries(delivering(settings, client, redact, telemetry.emit))
+    needs = delivering(settings, client, redact, telemetry.emit)
+    deliveries = Deliveries(needs)
     await deliveries.start(await asyncio.to_thread(agents_below, settings.context_root))
+    forgets = tell_again(forgetting(needs), forget_target(needs), needs.pacing)
+    telling = asyncio.create_task(forgets, name="queued-forgets")
     try:
         yield deliveries
     finally:
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
         await deliveries.drain(settings.proxy.drain_ms / 1000)
+
+
+def forgetting(needs: Delivering) -> Forgetting:
+    """Make what tells services of forgets that were queued, from what turns are delivered with."""
+    place = Place(needs.ledgers, needs.tombstones)
+    return Forgetting(place, needs.client, needs.clock, needs.emit, needs.pacing.elapsed)
+
+
+def forget_target(needs: Delivering) -> Callable[[QueuedForget], Target]:
+    """Say how a queued forget reaches its service from here."""
+
+    def target_of(item: QueuedForget) -> Target:
+        return proxied_target(needs.agent_of(item.agent), item.service, item.agent)
+
+    return target_of
 
 
 def delivering(

@@ -15,6 +15,7 @@ MemplaneError
 │   ├── InvalidCursor          the cursor was not made by this ledger
 │   └── NotRecorded            the entry was not written, or may not have been
 │       ├── EntryTooLarge      no reader would take a line of that length
+│       ├── InvalidEntry       the turn says something that no entry can hold
 │       └── LedgerFull         more entries wait than may, because the disk is too slow
 ├── RecordsError               the database of what was learned cannot be used
 ├── IndexUnusable              the text index cannot be used; it can be made again
@@ -112,6 +113,10 @@ class NotRecorded(LedgerError):
 
 class EntryTooLarge(NotRecorded):
     """No reader would take a line of that length."""
+
+
+class InvalidEntry(NotRecorded):
+    """The turn says something that no entry can hold, such as a number beyond every float."""
 
 
 class LedgerFull(NotRecorded):

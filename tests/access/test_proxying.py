@@ -51,7 +51,7 @@ def of_token(agent: str | None, *scopes: Scope, named: str = "") -> Shown:
     ],
 )
 def test_who_is_let_through(shown: Shown, here: Here, expected: Caller) -> None:
-    assert caller_of(shown, here, holds_token=False) == expected
+    assert caller_of(shown, here, is_governed=False) == expected
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_who_is_let_through(shown: Shown, here: Here, expected: Caller) -> None:
         (replace(PROVIDER_KEY, nearby=False), LAPTOP, (401, "invalid bearer token")),
         (replace(NOBODY, token="ada:old", is_ours=True), LAPTOP, (401, "invalid bearer token")),
         (replace(PROVIDER_KEY, named="../x"), LAPTOP, (403, "agent context not found")),
-        # A token that reads must not spend, and none speaks for another agent.
-        (of_token("analyst", Scope.READ), LAPTOP, (403, "invalid agent secret")),
+        # None speaks for another agent, whatever it is good for.
+        (of_token("analyst", Scope.READ, named="ada"), LAPTOP, (403, "invalid agent secret")),
         (of_token("analyst", Scope.PROXY, named="ada"), LAPTOP, (403, "invalid agent secret")),
         # In a pod nobody comes without its token.
         (NOBODY, POD, (401, "invalid bearer token")),
@@ -78,10 +78,19 @@ def test_who_is_let_through(shown: Shown, here: Here, expected: Caller) -> None:
     ],
 )
 def test_who_is_refused(shown: Shown, here: Here, expected: tuple[int, str]) -> None:
-    assert caller_of(shown, here, holds_token=False) == Refused(*expected)
+    assert caller_of(shown, here, is_governed=False) == Refused(*expected)
 
 
-def test_an_agent_that_holds_a_token_is_never_served_without_it() -> None:
-    assert caller_of(PROVIDER_KEY, LAPTOP, holds_token=True) == Refused(
+def test_a_token_that_may_not_take_turns_is_told_what_it_lacks() -> None:
+    refused = caller_of(of_token("analyst", Scope.READ, Scope.WRITE), LAPTOP, is_governed=False)
+    assert refused == Refused(
+        403,
+        "this token is good for read, write, and a turn needs the scope proxy. "
+        "`memplane token create --agent analyst --scope proxy` makes one that has it",
+    )
+
+
+def test_an_agent_that_takes_turns_with_a_token_is_never_served_without_it() -> None:
+    assert caller_of(PROVIDER_KEY, LAPTOP, is_governed=True) == Refused(
         401, "invalid bearer token"
     )

@@ -119,6 +119,20 @@ def test_a_token_expires_when_it_was_said_to(tmp_path: Path) -> None:
     assert len(store.records()) == 1
 
 
+def test_only_a_token_that_may_take_turns_now_governs_its_agent(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    store.issue(ANALYST)
+    store.issue(TokenWanted(admin=True))
+    assert not store.governs("analyst", NOON)
+    turns = TokenWanted(agent="analyst", scopes=(Scope.READ, Scope.PROXY), expires_in=100)
+    record, _ = store.issue(turns)
+    assert store.governs("analyst", NOON)
+    assert not store.governs("ada", NOON)
+    assert not store.governs("analyst", NOON + timedelta(seconds=100))
+    store.revoke(record.id)
+    assert not store.governs("analyst", NOON)
+
+
 def test_a_revoked_token_is_good_for_nothing(tmp_path: Path) -> None:
     store = opened(tmp_path)
     record, token = store.issue(ANALYST)

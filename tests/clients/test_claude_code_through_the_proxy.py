@@ -111,7 +111,7 @@ async def test_what_was_said_is_in_the_next_session_and_stays_where_it_stood(
         assert without_memory(sent.json()) == entry["request_original"]
     assert [replayed(door, one) for one in entries[:3]] == [[], [False], [True]]
     assert replayed(door, entries[3])[0] is True
-    recalls = [one for one in door.events("memory_op") if one["memory_op"] == "recall"]
+    recalls = door.recalls()
     assert len(recalls) == 3  # one for each prompt
 
 
@@ -141,7 +141,7 @@ async def test_a_prompt_sent_again_after_a_cut_has_the_same_memory(
     assert (first.pop("stream"), second.pop("stream", False)) == (True, False)
     assert first == second
     assert len(await door.recorded(AGENT)) == 2
-    assert len(door.events("memory_op")) == 2
+    assert len(door.recalls()) == 2
 
 
 # Requests of the client's own
@@ -230,7 +230,7 @@ async def test_tokens_are_counted_without_memory_and_without_a_turn(
     assert not any(b"BEGIN MEMORY" in one.body for one in counted)
     assert door.upstream.asked(MESSAGES) == []
     assert len(await door.recorded(AGENT)) == 1
-    assert len(door.events("memory_op")) == 1
+    assert len(door.recalls()) == 1
 
 
 # How it is asked, and what its requests hold

@@ -213,7 +213,7 @@ async def test_what_was_said_is_in_the_next_session_and_stays_where_it_stood(
     assert [one["request_original"] for one in entries] == sent_directly
     assert [one["request_effective"] for one in entries] == [asked.json(), looped.json()]
     assert [replayed(door, one) for one in entries] == [[False], [True]]
-    assert len(recalls(door)) == 2  # for what was told and for the question
+    assert len(door.recalls()) == 2  # for what was told and for the question
 
 
 @FORMS
@@ -227,7 +227,7 @@ async def test_a_client_that_comes_again_sends_the_same_memory(form: Form, door:
     assert len(texts(first)) == 2
     assert first.body == second.body
     assert len(await door.recorded(AGENT)) == 2
-    assert len(recalls(door)) == 2
+    assert len(door.recalls()) == 2
 
 
 async def test_what_was_said_in_one_dialect_is_there_in_the_others(door: Proxied) -> None:
@@ -273,10 +273,6 @@ def up_to_the_memory(body: bytes) -> bytes:
     """The bytes of a body up to the end of its only memory."""
     assert body.count(b"--- END MEMORY") == 1
     return body[: body.index(b"---", body.index(b"--- END MEMORY") + 3) + 3]
-
-
-def recalls(door: Proxied) -> list[dict[str, Any]]:
-    return [one for one in door.events("memory_op") if one["memory_op"] == "recall"]
 
 
 # The same conversation, directly and through memplane

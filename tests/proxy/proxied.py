@@ -116,6 +116,10 @@ class Proxied:
         told = [msgspec.json.decode(line) for line in lines]
         return [one for one in told if not kind or one["type"] == kind]
 
+    def recalls(self) -> list[dict[str, Any]]:
+        """Return what was told of recalls."""
+        return [one for one in self.events("memory_op") if one["memory_op"] == "recall"]
+
 
 @asynccontextmanager
 async def proxied(folder: Path, **settings: str) -> AsyncIterator[Proxied]:

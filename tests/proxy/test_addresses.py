@@ -106,8 +106,7 @@ def test_a_private_address_is_for_private_names(address: str) -> None:
 def test_where_credentials_are_handed_out_nobody_goes(address: str) -> None:
     for host in ("localhost", "api.openai.com", "metadata.google.internal", "metadata"):
         assert not may_reach(host, address)
-        assert may_reach(host, address, [host])
-        assert not may_reach(host, address, ["other.example"])
+        assert not may_reach(host, address, [host, address])
 
 
 @pytest.mark.parametrize("address", PUBLIC)
@@ -193,14 +192,6 @@ def test_an_operator_may_not_write(text: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_listed_host_may_be_written() -> None:
-    assert base_url("http://169.254.169.254/v1", "it", allowed=["169.254.169.254"])
-    with pytest.raises(SettingsError):
-        base_url("http://169.254.169.254/v1", "it", allowed=["169.254.169.253"])
-    with pytest.raises(SettingsError):
-        base_url("http://2852039166/v1", "it", allowed=["2852039166"])
-
-
 class Names(AbstractResolver):
     """Answers with these addresses."""
 
@@ -235,5 +226,8 @@ async def test_a_name_that_leads_nowhere_else_is_refused() -> None:
     with pytest.raises(OSError, match="private address"):
         await guarded.resolve("api.openai.com", 443)
     assert await guarded.resolve("listed.example", 443)
+    names.addresses = ["169.254.169.254"]
+    with pytest.raises(OSError, match="never asked, such as a metadata service's"):
+        await guarded.resolve("listed.example", 443)
     await guarded.close()
-    assert names.addresses == ()
+    assert not names.addresses

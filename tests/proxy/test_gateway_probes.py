@@ -126,6 +126,28 @@ async def test_it_does_not_start_with_a_forbidden_upstream(address: str, tmp_pat
     assert "hunter2" not in str(caught.value)
 
 
+async def test_listing_a_metadata_service_does_not_let_it_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = "169.254.169.254, api.example.com"
+    metadata = "http://169.254.169.254/latest"
+    with pytest.raises(SettingsError, match=r"never asked, also where proxy\.allowed_private"):
+        async with proxied(
+            tmp_path, proxy__upstream_openai=metadata, proxy__allowed_private=listed
+        ):
+            pass
+    async with proxied(tmp_path, proxy__allowed_private=listed) as door:
+        write_providers(door.settings.home, door, bad={"base_url": metadata, "api_key": KEY})
+        own = await token_of(door, "bob", Scope.PROXY)
+        body = {"model": "bad/m", "messages": ASKED}
+        answered = await door.post(CHAT, body, agent="", headers=own)
+        assert (answered.status, b"never asked" in answered.body) == (502, True)
+    names(monkeypatch, "169.254.169.254")
+    async with running_upstream() as upstream:
+        answered = await named(tmp_path, upstream, proxy__allowed_private=listed)
+        assert (answered.status, b"never asked" in answered.body) == (502, True)
+
+
 @pytest.mark.parametrize("address", FORBIDDEN)
 async def test_a_forbidden_provider_is_not_asked(address: str, tmp_path: Path) -> None:
     async with proxied(tmp_path) as door:

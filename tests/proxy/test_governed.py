@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from yarl import URL
 
 from memplane.access.grants import Scope, TokenWanted
 from tests.proxy.proxied import Proxied, proxied
@@ -111,10 +112,22 @@ async def test_an_agent_that_holds_a_token_is_not_served_without_it(tmp_path: Pa
         refused = await door.chat("hello", agent="ada")
         assert refused.status == 401
         assert json.loads(refused.body)["error"]["message"] == "invalid bearer token"
-        reading = await token_of(door, "bob", Scope.READ)
-        assert (await door.chat("hello", agent="bob", headers=reading)).status == 403
         assert (await door.chat("hello", agent="bob", headers=own)).status == 403
         assert door.upstream.received == []
+
+
+async def test_a_token_that_reads_changes_nothing_for_an_agents_turns(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(SAID))
+        reading = await token_of(door, "bob", Scope.READ)
+        assert (await door.chat("hello", agent="bob")).status == 200
+        assert door.upstream.received[0].header("authorization") == "Bearer sk-own"
+        refused = await door.chat("hello", agent="bob", headers=reading)
+        assert refused.status == 403
+        said = json.loads(refused.body)["error"]["message"]
+        assert "needs the scope proxy" in said
+        assert "memplane token create --agent bob --scope proxy" in said
+        assert len(door.upstream.received) == 1
 
 
 async def test_an_unroutable_model_is_refused_before_anything_is_recalled(tmp_path: Path) -> None:
@@ -133,7 +146,7 @@ async def test_an_unroutable_model_is_refused_before_anything_is_recalled(tmp_pa
         )
         answered = await door.post(CHAT, b"{", agent="", headers=own)
         assert json.loads(answered.body)["error"]["message"] == "invalid JSON body"
-        assert door.events("memory_op") == []
+        assert door.recalls() == []
         told = [(one["type"], one["outcome"], one["status_code"]) for one in door.events()]
         assert told == [("error", "refused", status) for status in (502, 400, 400)]
 
@@ -185,7 +198,7 @@ async def test_a_pods_agent_is_known_by_its_context(tmp_path: Path) -> None:
         (root / "ada" / "metadata.json").write_text("{")
         assert await asked(**own) == (403, "agent context not found")
         # Nobody remembers for an agent without a manifest, and nobody says so.
-        assert door.events("memory_op") == []
+        assert door.recalls() == []
 
 
 async def test_a_pods_agent_is_given_its_services_memories(tmp_path: Path) -> None:
@@ -228,7 +241,7 @@ async def test_a_pods_agent_is_given_its_services_memories(tmp_path: Path) -> No
         beside = {"role": "user", "content": [{"type": "text", "text": block}]}
         assert sent_there["messages"] == [*ASKED, beside]
         assert sent_there["system"] == "Be kind."
-        told = door.events("memory_op")[0]
+        told = door.recalls()[0]
         assert (told["memory_service"], told["memory_blocks"]) == ("mem-svc", 1)
         assert told["memory_bytes"] == len(block.encode())
 
@@ -242,7 +255,7 @@ async def test_without_messages_nothing_is_injected_and_telemetry_says_so(tmp_pa
         door.upstream.at("/recall", memories("Ada is allergic to peanuts."))
         await door.post(CHAT, {"model": "openai/m"}, agent="", headers=own)
         assert door.upstream.asked(CHAT)[0].json() == {"model": "m"}
-        assert door.events("memory_op")[0]["memory_bytes"] == 0
+        assert door.recalls()[0]["memory_bytes"] == 0
 
 
 def body_start(answer: Answer) -> bytes:
@@ -278,7 +291,7 @@ async def test_a_sick_memory_service_never_fails_a_turn(
         answered = await door.post(CHAT, body, agent="", headers=own)
         assert (answered.status, answered.body) == (200, b"".join(chat_events(SAID)))
         assert b"MEMORY" not in door.upstream.asked(CHAT)[0].body
-        (told,) = door.events("memory_op")
+        (told,) = door.recalls()
         assert told["memory_status"] == status
         assert told["error"].startswith(error)
         assert door.events("error") == []
@@ -292,7 +305,7 @@ async def test_a_broken_manifest_does_not_block_its_agent(tmp_path: Path) -> Non
         door.upstream.at(CHAT, chat_json(SAID))
         body = {"model": "openai/m", "messages": ASKED}
         assert (await door.post(CHAT, body, agent="", headers=own)).status == 200
-        (told,) = door.events("memory_op")
+        (told,) = door.recalls()
         assert told["memory_status"] == "failed"
         assert told["error"].startswith("memory manifest invalid: ")
 
@@ -305,7 +318,7 @@ async def test_a_manifest_without_recall_is_skipped(tmp_path: Path) -> None:
         own = write_context(root, memory=only_retain)
         door.upstream.at(CHAT, chat_json(SAID))
         await door.post(CHAT, {"model": "openai/m", "messages": ASKED}, agent="", headers=own)
-        (told,) = door.events("memory_op")
+        (told,) = door.recalls()
         assert told["memory_status"] == "skipped"
         assert "latency_ms" not in told
 
@@ -375,16 +388,117 @@ async def test_a_body_that_cannot_be_read_does_not_get_around_a_model_policy(
         write_providers(door.settings.home, door)
         policy = {"mode": "clamp", "allowed": [{"slot": "primary", "ref": "openai/small"}]}
         own = write_context(root, metadata={"model_policy": policy})
-        door.upstream.at("/v1/completions", whole(b"{}"))
+        door.upstream.at("/v1/embeddings", whole(b"{}"))
         packed = unreadable.startswith(b"\x1f")
         headers = {**own, "Content-Encoding": "gzip" if packed else "identity"}
-        answered = await door.post("/v1/completions", unreadable, agent="", headers=headers)
+        answered = await door.post("/v1/embeddings", unreadable, agent="", headers=headers)
         assert answered.status == 400
-        assert door.upstream.received == []
         form = {**own, "Content-Type": "multipart/form-data; boundary=b"}
-        door.upstream.at("/v1/files", whole(b"{}"))
-        answered = await door.post("/v1/files", b"--b--", agent="", headers=form)
-        assert (answered.status, door.upstream.received[0].body) == (200, b"--b--")
+        answered = await door.post("/v1/embeddings", b"--b--", agent="", headers=form)
+        assert (answered.status, door.upstream.received) == (400, [])
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/v1/%63hat/completions", CHAT),
+        ("/v1/%2563hat/completions", CHAT),
+        ("/v1/chat%2Fcompletions", CHAT),
+        ("/v1/chat/completions/", CHAT),
+        ("/v1//chat/completions", CHAT),
+        ("/v1/chat;x=1/completions", CHAT),
+        ("/v1/%6dessages", MESSAGES),
+        ("/v1/%6Dessages/count_tokens", "/v1/messages/count_tokens"),
+    ],
+)
+async def test_with_our_key_a_path_has_one_spelling(path: str, meant: str, tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        own = await token_of(door, "ada", Scope.PROXY)
+        body = {"model": "gpt-4o", "messages": ASKED}
+        status, said = await asked_as_spelled(door, "POST", path, own, json.dumps(body).encode())
+        assert (status, said) == (
+            400,
+            f"with a key of memplane's a path has one spelling: ask for {meant}",
+        )
+        assert door.upstream.connections == []
+        (told,) = door.events("error")
+        assert (told["outcome"], told["status_code"]) == ("refused", 400)
+
+
+async def asked_as_spelled(
+    door: Proxied, method: str, path: str, headers: dict[str, str], body: bytes = b""
+) -> tuple[int, str]:
+    """Ask with a path as it is written here; returns the status and why it was refused."""
+    url = URL(f"{door.address}{path}", encoded=True)
+    async with door.http.request(method, url, data=body, headers=headers) as reply:
+        said = await reply.read()
+    return reply.status, json.loads(said)["error"]["message"] if reply.status >= 400 else ""
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/batches"),
+        ("POST", "/v1/messages/batches"),
+        ("POST", "/v1/audio/transcriptions"),
+        ("POST", "/v1/images/edits"),
+        ("POST", "/v1/completions"),
+        ("POST", "/v1/files"),
+        ("POST", "/v1/organization/admin_api_keys"),
+        ("POST", "/v1/Chat/Completions"),
+        ("POST", "/v1/models"),
+        ("GET", "/v1/files"),
+        ("GET", "/v1/responses/resp_1"),
+        ("GET", "/v1/modelsx"),
+        ("DELETE", "/v1/files/x"),
+        ("DELETE", "/v1/models/ft:x"),
+        ("PUT", CHAT),
+        ("OPTIONS", CHAT),
+    ],
+)
+async def test_our_key_serves_turns_and_what_a_policy_can_check_and_nothing_else(
+    method: str, path: str, tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        own = await token_of(door, "ada", Scope.PROXY)
+        form = b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nexpensive\r\n--b--\r\n'
+        bodies = {"application/json": b'{"model": "m"}', "multipart/form-data; boundary=b": form}
+        for kind, body in bodies.items() if method == "POST" else [("text/plain", b"")]:
+            headers = {**own, "Content-Type": kind}
+            status, said = await asked_as_spelled(door, method, path, headers, body)
+            assert status == 403
+            assert said.startswith(f"{method} {path} is not served with a key of memplane's")
+            assert "brings a provider's key of its own" in said
+        assert door.upstream.connections == []
+
+
+async def test_what_is_no_turn_must_name_a_model_that_its_agent_may_use(tmp_path: Path) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(door.settings.home, door)
+        allowed = [
+            {"slot": "primary", "ref": "anthropic/small"},
+            {"slot": "embedding", "ref": "openai/tiny"},
+        ]
+        own = write_context(root, metadata={"model_policy": {"mode": "clamp", "allowed": allowed}})
+
+        async def asked(path: str, body: Any) -> tuple[int, str]:
+            door.upstream.at(path, whole(b"{}"))
+            answered = await door.post(path, body, agent="", headers=own)
+            return answered.status, json.loads(answered.body).get("error", {}).get("message", "")
+
+        assert await asked("/v1/embeddings", {"model": "tiny", "input": "x"}) == (200, "")
+        assert await asked("/v1/images/generations", {"model": "dear", "prompt": "x"}) == (
+            403,
+            "this agent's model policy does not allow 'dear', only anthropic/small, openai/tiny",
+        )
+        assert await asked("/v1/moderations", {"input": "x"}) == (400, "missing model")
+        # What is asked about a turn is asked of the model that would answer the turn.
+        assert (await asked("/v1/messages/count_tokens", {"model": "dear"}))[0] == 200
+        embedded, counted = door.upstream.received
+        assert (embedded.json()["model"], counted.json()["model"]) == ("tiny", "small")
 
 
 async def test_a_governed_request_that_came_compressed_is_routed_by_its_model_too(

@@ -90,9 +90,7 @@ def with_timeout(bench: Bench, milliseconds: int) -> None:
 
 
 async def test_what_a_service_is_asked(bench: Bench) -> None:
-    await bench.recall(
-        wire="anthropic", model="claude-x", session="s-1", system="Be brief.", text="ignored"
-    )
+    await bench.recall(wire="anthropic", model="claude-x", session="s-1", system="Be brief.")
     (post,) = bench.service.posts
     assert post.path == "/recall"
     assert post.headers["authorization"] == "Bearer s3cret-token"
@@ -122,11 +120,10 @@ async def test_what_is_not_known_is_left_out(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "messages",
-    [msgspec.Raw(b'[ {"role":"user","content":"Which tea?"} ]'), "Which tea?", None],
+    "messages", [msgspec.Raw(b'[ {"role":"user","content":"Which tea?"} ]'), "Which tea?"]
 )
 async def test_messages_may_be_raw_or_a_plain_text(messages: object, bench: Bench) -> None:
-    await bench.recall(messages=messages, text="Which tea?")
+    await bench.recall(messages=messages)
     assert bench.service.posts[0].body["messages"] == MESSAGES
 
 
@@ -344,16 +341,12 @@ async def test_memory_here_is_asked_with_the_conversation(
     block = Block(text="oolong", id="e1")
     memory = Here(lambda: Recalled(memories=(block,)))
     recaller = recaller_of(memory)
-    came = await recaller.recall(at_home(text="not needed"))
+    came = await recaller.recall(at_home())
     assert (came.status, came.service) == (MemoryStatus.SUCCEEDED, "memplane")
     assert came.blocks == (block,)
-    await recaller.recall(at_home(messages=None, text="Which tea?"))
     await recaller.recall(at_home(messages=msgspec.Raw(json.dumps(MESSAGES).encode())))
-    assert [(one.agent, one.messages, one.text) for one in memory.asks] == [
-        ("analyst", MESSAGES, ""),
-        ("analyst", None, "Which tea?"),
-        ("analyst", MESSAGES, ""),
-    ]
+    asked = [(one.agent, one.messages) for one in memory.asks]
+    assert asked == [("analyst", MESSAGES), ("analyst", MESSAGES)]
 
 
 @pytest.mark.parametrize("error", [IndexUnusable("x"), ValueError("secret words"), KeyError()])

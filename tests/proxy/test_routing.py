@@ -115,6 +115,16 @@ def test_a_model_that_goes_nowhere_is_refused(
     assert found.status == status
 
 
+def test_a_provider_that_speaks_another_dialect_is_not_said_to_be_missing() -> None:
+    found = routed("openai/gpt-4o", "anthropic", ALL)
+    assert found == Refused(
+        502,
+        "the model 'openai/gpt-4o' is of the provider openai, which does not speak Anthropic's "
+        "Messages: ask for it at /v1/chat/completions, or for a model of a provider whose "
+        "api_format is anthropic",
+    )
+
+
 def test_a_refusal_shows_little_of_what_was_sent_and_on_one_line() -> None:
     found = routed("a\r\nb/" + "x" * 10_000, providers=only(OPENAI))
     assert isinstance(found, Refused)
@@ -265,8 +275,6 @@ def test_an_upstream_that_may_not_be_asked_is_no_upstream() -> None:
     for written in ("http://169.254.169.254", "file:///x", "https://a:b@c.example"):
         with pytest.raises(SettingsError, match="the Anthropic upstream"):
             upstreams("", written)
-    listed = upstreams("http://169.254.169.254", allowed=["169.254.169.254"])
-    assert listed.openai == "http://169.254.169.254/v1"
 
 
 def test_what_has_a_path_keeps_it() -> None:

@@ -9,11 +9,19 @@ import pytest
 
 from memplane.errors import RecordsError
 from memplane.memory.injections import Injection, Said
-from memplane.proxy.sticky import Sticky, is_same_turn
+from memplane.proxy.sticky import Answered, Sticky
+
+MINUTE = 60_000_000
 
 
 def text(place: str, session: str = "s", at: int = 0, said: str = "memory") -> Injection:
     return Injection("ada", place, session, at, "memplane", said)
+
+
+def answered(
+    session: str = "s", prompt: str = "p", *, agent: str = "ada", entry: str = "hist1_1", at: int
+) -> Answered:
+    return Answered(agent, session, prompt, entry, at, lambda: f"after {prompt}")
 
 
 class Slow:
@@ -46,12 +54,11 @@ async def test_where_turns_were_said_is_written_before_the_end() -> None:
     kept = Slow()
     sticky = Sticky(kept)
     running = asyncio.create_task(sticky.run())
-    turns = [Said("ada", "p", f"hist1_{number}", 0) for number in range(3)]
-    for one in turns:
-        sticky.said(one)
+    for number in range(3):
+        sticky.answered(answered(entry=f"hist1_{number}", at=0))
     sticky.end()
     await running
-    assert kept.told == turns
+    assert kept.told == [Said("ada", "after p", f"hist1_{number}", 0) for number in range(3)]
 
 
 async def test_a_text_is_found_before_it_is_written_and_after() -> None:
@@ -107,14 +114,54 @@ async def test_what_cannot_be_written_is_given_up_and_others_go_on(
 @pytest.mark.parametrize(
     ("session", "then", "now", "same"),
     [
-        ("s", "s", 10**12, True),
+        ("s", "s", 9 * MINUTE, True),
+        ("s", "s", 10 * MINUTE, False),
         ("s", "t", 0, False),
         ("", "s", 0, False),
-        ("", "", 599_000_000, True),
-        ("", "", 601_000_000, False),
+        ("s", "", 0, False),
+        ("", "", 9 * MINUTE, True),
+        ("", "", 10 * MINUTE, False),
     ],
 )
 def test_a_prompt_sent_again_is_the_same_turn(
     session: str, then: str, now: int, *, same: bool
 ) -> None:
-    assert is_same_turn(text("p", then), session, now) is same
+    assert Sticky(Slow()).is_same_turn(text("p", then, at=1), session, now + 1) is same
+
+
+@pytest.mark.parametrize(
+    ("session", "turn", "same"),
+    [
+        # With a session it is known which prompt was answered.
+        ("s", answered("s", "p", at=5), False),
+        ("s", answered("s", "q", at=7), True),
+        ("s", answered("t", "p", at=7), True),
+        ("s", answered("s", "p", at=4), True),
+        # Without one whatever was said since may be asked for.
+        ("", answered("", "p", at=5), False),
+        ("", answered("", "q", at=7), False),
+        ("", answered("s", "q", at=7), False),
+        ("", answered("", "p", at=4), True),
+        ("", answered("", "p", agent="bob", at=7), True),
+    ],
+)
+def test_a_prompt_that_was_answered_is_said_anew(
+    session: str, turn: Answered, *, same: bool
+) -> None:
+    sticky = Sticky(Slow())
+    sticky.answered(turn)
+    assert sticky.is_same_turn(text("p", session, at=5), session, 10) is same
+
+
+def test_nobody_knows_what_was_answered_before_a_restart() -> None:
+    sticky = Sticky(Slow(), since=5)
+    assert not sticky.is_same_turn(text("p", "", at=4), "", 10)
+    assert sticky.is_same_turn(text("p", "", at=6), "", 10)
+    assert sticky.is_same_turn(text("p", "s", at=4), "s", 10)
+
+
+def test_only_what_was_answered_lately_is_held() -> None:
+    sticky = Sticky(Slow())
+    for minute in range(100):
+        sticky.answered(answered(f"s{minute}", at=minute * MINUTE))
+    assert len(sticky._latest) == 12

@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from memplane.ledger.entry import recomputed_id
 from memplane.ledger.folder import AgentFolder
@@ -162,7 +163,7 @@ async def test_a_block_stays_where_it_stood_and_only_new_prompts_are_recalled_fo
         third = door.upstream.asked(CHAT)[-1].json()["messages"]
         assert third[:3] == looped
         assert "green door" in third[-1]["content"]
-        recalls = [one for one in door.events("memory_op") if one["memory_op"] == "recall"]
+        recalls = door.recalls()
         assert len(recalls) == 4  # two notes, two questions; none for the tool loop
         notes = [door.note(entry) for entry in await door.recorded()]
         assert [[one.replayed for one in note.injected] for note in notes[-3:]] == [
@@ -284,6 +285,43 @@ async def test_a_conversation_is_not_told_what_stands_in_it(tmp_path: Path) -> N
         assert "behind the green door" in told
 
 
+async def test_who_always_begins_alike_remembers_what_was_said_before(tmp_path: Path) -> None:
+    opening = "Do the daily check."
+    async with proxied(tmp_path) as door:
+        for hall, who in enumerate(("Kim", "Bo", "Ira", "Ada", "Lou")):
+            door.upstream.at(CHAT, chat_json(Said(f"{who} repaired the router in hall {hall}.")))
+            await door.chat(opening, headers={"x-session-id": f"run {hall}"})
+        asked = "Who repaired the router in hall 0?"
+        assert await door.remembered("ada", asked)
+        door.upstream.at(CHAT, chat_json(Said("All is quiet.")))
+        now = {"x-session-id": "now"}
+        await door.chat(opening, headers=now)
+        await door.chat(opening, "All is quiet.", asked, headers=now)
+        told = door.upstream.asked(CHAT)[-1].json()["messages"][-1]["content"]
+        assert "Kim repaired the router in hall 0" in told
+        assert "All is quiet" not in told
+
+
+async def test_the_same_question_in_a_new_conversation_is_told_what_was_said_since(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        asked = "What is the gate code?"
+        for session in ({}, {"x-session-id": "the same for all"}):
+            agent = "bob" if session else "ada"
+
+            async def said(text: str, agent: str = agent, **headers: str) -> str:
+                await door.chat(text, agent=agent, headers=headers)
+                assert await door.remembered(agent, asked)
+                return str(door.upstream.asked(CHAT)[-1].json()["messages"][-1]["content"])
+
+            await said("The gate code is 1111.", **session)
+            assert "1111" in await said(asked, **session)
+            await said("The gate code has changed, it is 2222.", **session)
+            assert "2222" in await said(asked, **session)
+
+
 async def test_what_a_model_says_again_from_memory_is_not_remembered_twice(tmp_path: Path) -> None:
     async with proxied(tmp_path) as door:
         told, asked = "My sister Ada is allergic to peanuts.", "What is my sister Ada allergic to?"
@@ -339,6 +377,25 @@ async def test_a_turn_sent_again_after_a_cut_is_one_turn(tmp_path: Path) -> None
         answered = await door.post(MESSAGES, BODIES[MESSAGES])
         assert answered.status == 200
         assert len(await door.recorded()) == 1
+
+
+@pytest.mark.parametrize("session", [{}, {"x-session-id": "s"}], ids=["no session", "a session"])
+async def test_a_turn_sent_again_after_a_cut_has_the_same_memory(
+    session: dict[str, str], tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat("My sister Ada is allergic to peanuts.")
+        asked = "What is my sister Ada allergic to?"
+        assert await door.remembered("ada", asked)
+        door.upstream.at(CHAT, cut(chat_stream(SAID), 3), chat_json(SAID))
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await door.chat(asked, stream=True, headers=session)
+        await door.chat(asked, headers=session)
+        first, again = (one.json()["messages"] for one in door.upstream.asked(CHAT)[-2:])
+        assert first == again
+        assert "BEGIN MEMORY" in again[0]["content"]
+        assert len(await door.recorded()) == 2
 
 
 async def test_a_stream_without_its_last_event_is_no_turn(tmp_path: Path) -> None:
@@ -537,6 +594,33 @@ async def test_every_other_path_is_passed_on_untouched(
         assert await door.recorded() == []
 
 
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/v1/%63hat/completions", CHAT),
+        ("/v1/chat/completions/", CHAT),
+        ("/v1//chat/completions", CHAT),
+        ("/v1/Chat/Completions", CHAT),
+        ("/v1/%72esponses", RESPONSES),
+        ("/v1/%6dessages", MESSAGES),
+    ],
+)
+async def test_a_turn_is_recorded_however_its_path_is_spelled(
+    path: str, meant: str, tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(path, IN_ONE_PIECE[meant](SAID))
+        url = URL(f"{door.address}/agent/ada{path}?beta=true", encoded=True)
+        sent = json.dumps(BODIES[meant]).encode()
+        async with door.http.post(url, data=sent, headers=door.headers) as reply:
+            assert reply.status == 200
+        (received,) = door.upstream.received
+        assert (received.target, received.body) == (f"{path}?beta=true", sent)
+        (entry,) = await door.recorded()
+        provider = "anthropic" if meant == MESSAGES else "openai"
+        assert (entry["path"], entry["effective_provider"]) == (meant, provider)
+
+
 @pytest.mark.parametrize("told", [True, False], ids=["its length is told", "in chunks"])
 async def test_an_upload_of_any_length_is_passed_on_as_it_comes(
     tmp_path: Path, *, told: bool
@@ -594,6 +678,30 @@ async def test_a_body_that_is_too_long_to_record_is_answered_all_the_same(tmp_pa
         assert "too many" in told["error"]
 
 
+async def test_a_turn_that_no_entry_can_hold_is_said_to_be_the_only_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(SAID))
+        asked = json.dumps({**BODIES[CHAT], "temperature": 0}).encode()
+        odd = asked.replace(b'"temperature": 0', b'"temperature": 1e400')
+        for _ in range(2):
+            answered = await door.post(CHAT, odd)
+            assert (answered.status, door.upstream.received[-1].body) == (200, odd)
+            await door.proxy.recorder.drain()
+        assert (await door.post(CHAT, asked)).status == 200
+        assert len(await door.recorded()) == 1
+        told = [one["outcome"] for one in door.events("response")]
+        assert told == ["not recorded", "not recorded", "recorded"]
+        said = [(one.levelname, one.getMessage()) for one in caplog.records]
+        why = (
+            "a turn of ada was not recorded: 1e400 is beyond every float. "
+            "It was answered; other turns are recorded"
+        )
+        assert said.count(("WARNING", why)) == 2
+        assert not any(level == "ERROR" for level, _ in said)
+
+
 async def test_a_long_answer_is_recorded_although_its_client_leaves_when_it_has_it(
     tmp_path: Path,
 ) -> None:
@@ -605,7 +713,9 @@ async def test_a_long_answer_is_recorded_although_its_client_leaves_when_it_has_
         assert len(entry["response"]["json"]["choices"][0]["message"]["content"]) == 2 << 20
 
 
-async def test_a_websocket_is_told_to_fall_back(tmp_path: Path) -> None:
+async def test_a_websocket_is_told_to_fall_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with proxied(tmp_path) as door:
         headers = {"Connection": "Upgrade", "Upgrade": "websocket"}
         async with door.http.get(
@@ -613,6 +723,8 @@ async def test_a_websocket_is_told_to_fall_back(tmp_path: Path) -> None:
         ) as reply:
             assert reply.status == 426
         assert door.upstream.received == []
+        assert "uvicorn" not in caplog.text
+        assert "WebSocket" not in caplog.text
 
 
 async def test_the_first_probe_of_a_client_is_answered(tmp_path: Path) -> None:
@@ -652,7 +764,7 @@ async def test_memory_can_be_switched_off_for_a_request(tmp_path: Path) -> None:
         *_, entry = await door.recorded()
         assert door.note(entry).left_out == "memory off"
         assert not any("walnuts" in one.text for one in await door.remembered("ada", "walnuts"))
-        *_, told = door.events("memory_op")
+        *_, told = door.recalls()
         assert (told["memory_status"], told["error"]) == ("skipped", "memory off")
 
 

@@ -2,6 +2,7 @@
 
 Governed: the agent shows a token of memplane's or of its pod, and the provider's key is ours.
 Passed through: somebody on this machine shows a provider's key, which goes on to the provider.
+An agent is governed while it holds a token that may take turns; one that reads changes nothing.
 """
 
 from __future__ import annotations
@@ -62,13 +63,13 @@ _NO_CONTEXT: Final = Refused(403, "agent context not found")
 _WRONG_SECRET: Final = Refused(403, "invalid agent secret")
 
 
-def caller_of(shown: Shown, here: Here, *, holds_token: bool) -> Caller | Refused:
+def caller_of(shown: Shown, here: Here, *, is_governed: bool) -> Caller | Refused:
     """Decide whose turn a request is.
 
     Args:
         shown: What the request shows.
         here: How this installation serves.
-        holds_token: The agent that would be served without a token has one, or is a pod's.
+        is_governed: The agent that would be served without a token has one that takes turns.
     """
     if shown.named and not is_agent_id(shown.named):
         return _NO_CONTEXT
@@ -76,19 +77,29 @@ def caller_of(shown: Shown, here: Here, *, holds_token: bool) -> Caller | Refuse
         return _by_grant(shown, shown.grant, here)
     if here.pod:
         return _by_pod(shown)
-    if shown.is_ours or not shown.nearby or holds_token:
+    if shown.is_ours or not shown.nearby or is_governed:
         return _INVALID
     return Caller(shown.named or here.default, governed=False)
 
 
 def _by_grant(shown: Shown, grant: Grant, here: Here) -> Caller | Refused:
     agent = shown.named or grant.agent or here.default
-    if not grant.allows(Scope.PROXY) or not grant.reaches(agent):
+    if not grant.reaches(agent):
         return _WRONG_SECRET
+    if not grant.allows(Scope.PROXY):
+        return _no_turns(agent, grant)
     # A pod's rules hold for its agents, whichever token they show.
     context = shown.context
     in_pod = here.pod and context is not None and context.agent == agent
     return Caller(agent, governed=True, in_pod=in_pod)
+
+
+def _no_turns(agent: str, grant: Grant) -> Refused:
+    scopes = ", ".join(sorted(grant.scopes))
+    remedy = f"`memplane token create --agent {agent} --scope {Scope.PROXY}` makes one that has it"
+    return Refused(
+        403, f"this token is good for {scopes}, and a turn needs the scope {Scope.PROXY}. {remedy}"
+    )
 
 
 def _by_pod(shown: Shown) -> Caller | Refused:

@@ -97,6 +97,11 @@ class TokenStore:
         """Say whether a token was issued for that agent."""
         return any(record.agent == agent for record in self._records)
 
+    def governs(self, agent: str, now: datetime) -> bool:
+        """Say whether that agent takes its turns with a token: one is good for that now."""
+        grants = (grant for _, grant in self._issued if grant.agent == agent)
+        return any(one.allows(Scope.PROXY) and not _expired(one, now) for one in grants)
+
     def issue(self, wanted: TokenWanted) -> tuple[TokenRecord, Secret]:
         """Make a token; it is durable now, and nobody can be told it again.
 

@@ -88,6 +88,9 @@ class StrictProtocol(HttpToolsProtocol):
         cast("Scope", self.scope)[STOPPING] = self._stopping
         super().on_headers_complete()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: an upgrade is answered on purpose, and no library is missing for it."""
+
     def send_400_response(self, msg: str) -> None:
         """Refuse, and let the client finish: a reset would take the answer from it."""
         self._hung_up = True

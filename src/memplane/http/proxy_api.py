@@ -1,6 +1,7 @@
 """The proxy's door: whose turn a request is, and what becomes of it.
 
 Every path below `/v1` is passed on to a provider; a turn's is also recorded and given memories.
+With a key of memplane's only some are, as `memplane.proxy.governing` says.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ from memplane.access.history import claimed_agent
 from memplane.access.pods import read_pod_context
 from memplane.access.proxying import Caller, Here, Refused, Shown, caller_of
 from memplane.access.tokens import TokenStore
+from memplane.clock import Clock, system_clock
 from memplane.http.bodies import check_head, counted
 from memplane.http.endpoints import Endpoint, Open, OwnRules
 from memplane.http.principals import grant_if_any, token_given
 from memplane.http.relaying import RELAYED, Relay, Upload
 from memplane.proxy.asking import LONGEST, Asked
 from memplane.proxy.dialects.table import dialect_at
+from memplane.proxy.governing import use_of
 from memplane.proxy.passing import pass_on
 from memplane.proxy.routes import Target
-from memplane.proxy.turn import Proxy, take_turn
+from memplane.proxy.routing import Refused as NotServed
+from memplane.proxy.turn import Proxy, take_turn, turn_away
 from memplane.proxy.withholding import withheld
 from memplane.secret import Secret
 
@@ -54,6 +58,7 @@ class ProxyDoor(msgspec.Struct, frozen=True, kw_only=True):
     tokens: TokenStore
     context_root: Path | None
     default_agent: str
+    clock: Clock = system_clock
 
     async def answer(self, request: Request) -> Response:
         """Answer one request."""
@@ -68,8 +73,11 @@ class ProxyDoor(msgspec.Struct, frozen=True, kw_only=True):
             return refused(HTTPStatus.BAD_REQUEST, "that path is not passed on")
         if path.startswith(_TWICE):
             return await _misled(request)
-        dialect = dialect_at(path) if request.method == "POST" else None
         request.scope[RELAYED] = True
+        use = use_of(request.method, path) if caller.governed else None
+        if isinstance(use, NotServed):
+            return Relay(partial(turn_away, self.proxy, use, _asked(request, caller, path)))
+        dialect = dialect_at(path) if request.method == "POST" else None
         if dialect is None:
             upload = _upload(request)
             asked = _asked(request, caller, path, upload=upload)
@@ -89,8 +97,8 @@ class ProxyDoor(msgspec.Struct, frozen=True, kw_only=True):
             is_ours=is_agent_id(claimed),
             nearby=_is_nearby(request),
         )
-        without_token = named or here.default
-        return caller_of(shown, here, holds_token=self.tokens.knows_agent(without_token))
+        is_governed = self.tokens.governs(named or here.default, self.clock())
+        return caller_of(shown, here, is_governed=is_governed)
 
 
 def proxy_endpoints(door: ProxyDoor) -> list[Endpoint]:

@@ -26,7 +26,7 @@ import msgspec
 
 from memplane.access.agents import is_agent_id
 from memplane.clock import Clock
-from memplane.errors import EntryTooLarge, LedgerFull, NotRecorded
+from memplane.errors import EntryTooLarge, InvalidEntry, LedgerFull, NotRecorded
 from memplane.ledger.agent_log import AgentLog
 from memplane.ledger.anchors import read_anchors, write_anchors
 from memplane.ledger.chain import Link
@@ -301,7 +301,7 @@ class Ledger:
                 one.entry = self._entry(log, one.turn)
             except ValueError as error:
                 why = f"a turn of {one.turn.agent} was not recorded: {error}"
-                self._lose([one], NotRecorded(why))
+                self._lose([one], InvalidEntry(why))
                 continue
             if len(one.entry.line) >= LONGEST:
                 size = f"{len(one.entry.line):,} bytes"

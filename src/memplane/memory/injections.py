@@ -44,7 +44,10 @@ class Injection:
 
 
 class Said(msgspec.Struct, frozen=True):
-    """A turn that was recorded, the place of the prompt that it answers, and when."""
+    """A turn that was recorded, the place of its answer in its conversation, and when.
+
+    The place is over all that was said until then: where it is found again, the turn stands.
+    """
 
     agent: str
     place: str
@@ -65,7 +68,7 @@ def keep_said(rows: Connection, turns: Iterable[Said]) -> None:
 
 
 def said_at(rows: Connection, agent: str, places: Sequence[str]) -> frozenset[str]:
-    """Return the turns that were said at places of an agent's conversations."""
+    """Return the turns whose answers stand at places of an agent's conversations."""
     wanted = list(dict.fromkeys(places))[-_MOST_PLACES:]
     marks = ", ".join("?" * len(wanted))
     sql = f"SELECT entry FROM said WHERE agent = ? AND place IN ({marks})"  # noqa: S608 - marks

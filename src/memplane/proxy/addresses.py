@@ -2,8 +2,8 @@
 
 Upstreams come from configuration only. A private address is fine where the operator wrote it, or
 wrote a name that can only be private. A public name that leads to a private address is not: names
-are answered by others, and may be answered differently tomorrow. The addresses at which clouds
-hand out credentials are refused in either case, unless their host was listed on purpose.
+are answered by others, and may be answered differently tomorrow; an operator may list it all the
+same. The addresses at which clouds hand out credentials are refused always, also when listed.
 """
 
 from __future__ import annotations
@@ -69,14 +69,12 @@ def reach_of(text: str) -> Reach:
 
 
 def may_reach(host: str, address: str, allowed: Collection[str] = ()) -> bool:
-    """Say whether a name may lead to this address; `allowed` are names that may lead anywhere."""
-    if _plain(host) in map(_plain, allowed):
-        return True
+    """Say whether a name may lead to this address; `allowed` may lead to private ones too."""
     match reach_of(address):
         case Reach.PUBLIC:
             return True
         case Reach.PRIVATE:
-            return is_private_name(host)
+            return is_private_name(host) or _plain(host) in map(_plain, allowed)
         case Reach.NEVER:
             return False
 
@@ -91,13 +89,12 @@ def is_private_name(host: str) -> bool:
     )
 
 
-def base_url(text: str, what: str, *, allowed: Collection[str] = ()) -> str:
+def base_url(text: str, what: str) -> str:
     """Check the address of an upstream as an operator wrote it; its last slash is taken off.
 
     Args:
         text: The address.
         what: What it is the address of, for the complaint.
-        allowed: Hosts that may be asked although they hand out credentials.
 
     Raises:
         SettingsError: It is no such address, or one that is never asked. The complaint does not
@@ -110,7 +107,7 @@ def base_url(text: str, what: str, *, allowed: Collection[str] = ()) -> str:
             "with neither a user nor a question mark"
         )
     host = parts.hostname or ""
-    complaint = _complaint(host, listed=_plain(host) in map(_plain, allowed))
+    complaint = _complaint(host)
     if complaint:
         raise SettingsError(f"{what}: {complaint}")
     return text.rstrip("/")
@@ -136,7 +133,7 @@ def _parts(text: str) -> SplitResult | None:
     return parts if usable else None
 
 
-def _complaint(host: str, *, listed: bool) -> str:
+def _complaint(host: str) -> str:
     """Say what is wrong with a host; nothing when nothing is."""
     try:
         address = ip_address(host)
@@ -144,8 +141,11 @@ def _complaint(host: str, *, listed: bool) -> str:
         return _name_complaint(host)
     if isinstance(address, IPv6Address) and (address.scope_id or any(_carried(address))):
         return "write the address without a zone, and an IPv4 address as such"
-    if reach_of(host) is Reach.NEVER and not listed:
-        return "that address is never asked, unless proxy.allowed_private lists it"
+    if reach_of(host) is Reach.NEVER:
+        return (
+            "that address is one at which machines get credentials, or no machine's at all. It is "
+            "never asked, also where proxy.allowed_private lists it"
+        )
     return ""
 
 

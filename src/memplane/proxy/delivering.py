@@ -235,7 +235,11 @@ class _Agent:
                     fresh = await self._target()
                     if fresh is None or fresh[1].service != route.service:
                         return fresh is not None
-                    manifest = fresh[1]
+                    # What was forgotten meanwhile may be cited in it: it is read anew.
+                    again = await asyncio.to_thread(self._next, fresh[0])
+                    if again is None or again.id != letter.id:
+                        return True
+                    letter, manifest = again, fresh[1]
                     continue
             given_up = dead(route, letter, outcome, manifest=manifest, now=needs.clock())
             await asyncio.to_thread(bury_letter, needs.folder, given_up)

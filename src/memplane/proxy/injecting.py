@@ -28,7 +28,8 @@ from memplane.proxy.blocks import contextual, fenced, time_line
 from memplane.proxy.body import Body
 from memplane.proxy.dialects.contract import Conversation, Dialect, Prompt
 from memplane.proxy.recalling import SECONDS, Asked, Recaller, Recollection
-from memplane.proxy.sticky import Sticky, is_same_turn
+from memplane.proxy.standing import answers_before
+from memplane.proxy.sticky import Sticky
 
 _CONTEXT: Final = 3
 _log = logging.getLogger(__name__)
@@ -110,11 +111,12 @@ class Injecting:
         held = await self._held(wanted, prompts)
         came: Recollection | None = None
         added: Injection | None = None
-        if conversation.awaits and prompts and not self._is_known(held, conversation, wanted):
+        now = microseconds(self._clock())  # what is recorded after it may be missing in a recall
+        if conversation.awaits and prompts and not self._is_known(held, conversation, wanted, now):
             before = held.pop(prompts[-1].place, None)
             if not conversation.injected:  # else the client's own hook was first
                 came = await self._recaller.recall(_asked(wanted, conversation))
-            added = self._made(wanted, prompts[-1], came)
+            added = self._made(wanted, prompts[-1], came, now)
             if added.text or added.session or before is not None:
                 # Also that nothing stands here, whatever stands at this place in other sessions.
                 self._sticky.keep(added)
@@ -153,21 +155,23 @@ class Injecting:
         return {}
 
     def _is_known(
-        self, held: dict[str, Injection], conversation: Conversation, wanted: Wanted
+        self, held: dict[str, Injection], conversation: Conversation, wanted: Wanted, now: int
     ) -> bool:
         """Say whether the newest prompt has its memory already, and only comes again."""
         text = held.get(conversation.prompts[-1].place)
         if text is None or not text.text or conversation.injected:
             return False
-        return is_same_turn(text, wanted.session, microseconds(self._clock()))
+        return self._sticky.is_same_turn(text, wanted.session, now)
 
-    def _made(self, wanted: Wanted, prompt: Prompt, came: Recollection | None) -> Injection:
+    def _made(
+        self, wanted: Wanted, prompt: Prompt, came: Recollection | None, now: int
+    ) -> Injection:
         """Make what stands at a prompt from now on; it is empty when nothing does."""
         nothing = Injection(
             agent=wanted.context.agent,
             place=prompt.place,
             session=wanted.session,
-            at=microseconds(self._clock()),
+            at=now,
             service="",
             text="",
         )
@@ -207,9 +211,7 @@ def _asked(wanted: Wanted, conversation: Conversation) -> Asked:
     if wanted.context.memory is not None:
         return replace(common, messages=conversation.messages, system=conversation.system)
     said = [{"role": "user", "content": one.text} for one in conversation.prompts[-_CONTEXT:]]
-    return replace(
-        common, messages=said, here=tuple(one.place for one in conversation.prompts[:-1])
-    )
+    return replace(common, messages=said, here=answers_before(conversation))
 
 
 def _note(wanted: Wanted, came: Recollection | None, injected: tuple[Injected, ...]) -> Note:

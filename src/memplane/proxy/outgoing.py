@@ -18,24 +18,20 @@ from memplane.ledger.folder import AgentFolder
 from memplane.ledger.notes import Notes
 from memplane.ledger.reader import LARGEST_PAGE, Page, open_entry, open_last, open_page
 from memplane.ledger.tombstones import Forgotten
+from memplane.memory.withheld import without_memory
 from memplane.objects.pacing import Pacing
 from memplane.pod.contexts import AgentContext, ProxiedAgent
 from memplane.pod.manifest import MemoryManifest
 from memplane.proxy.outbox import DeadLetter, Route
 from memplane.redaction.redactor import Redacted
-from memplane.services.client import (
-    Address,
-    Answered,
-    Outcome,
-    ServiceClient,
-    Unanswered,
-    explained,
-)
+from memplane.services.client import Address, Outcome, ServiceClient
+from memplane.services.telling import code_of, error_of, status_of
 from memplane.services.wire import retain_body
-from memplane.telemetry import MemoryOp, MemoryOperation, MemoryStatus
+from memplane.telemetry import MemoryOp, MemoryOperation
 
 FIRST_SECONDS: Final = 2.0
 LATER_SECONDS: Final = 10.0
+_RETAIN: Final = "retain"
 _FAILED_TURN: Final = "error"
 _LONGEST_REASON: Final = 300
 
@@ -138,7 +134,8 @@ class Ledger:
             left_out = self._notes.leaves_out(entry_id)
             if left_out or found.head.status == _FAILED_TURN or self.is_forgotten(entry_id):
                 return None
-            redacted, earlier = self._needs.redact(line), self._notes.removed(entry_id)
+            sent = line if self._forgotten.is_empty else without_memory(line)
+            redacted, earlier = self._needs.redact(sent), self._notes.removed(entry_id)
             return Letter(
                 id=entry_id,
                 body=retain_body(context, redacted, removed=earlier),
@@ -177,11 +174,11 @@ async def post(
             ts=needs.clock(),
             claw_id=agent,
             latency_ms=round(took * 1000),
-            status_code=outcome.status if isinstance(outcome, Answered) else 0,
-            error=_error(outcome, manifest),
+            status_code=code_of(outcome),
+            error=error_of(_RETAIN, outcome, manifest.token),
             memory_service=manifest.service,
             memory_op=MemoryOperation.RETAIN,
-            memory_status=_status(outcome),
+            memory_status=status_of(outcome),
             memory_removed=letter.removed,
             memory_attempt=attempt,
             memory_queue=depth,
@@ -199,23 +196,7 @@ def dead(
         agent=route.agent,
         entry_id=letter.id,
         ts=stamp(now),
-        status=outcome.status if isinstance(outcome, Answered) else 0,
-        reason=_error(outcome, manifest)[:_LONGEST_REASON],
+        status=code_of(outcome),
+        reason=error_of(_RETAIN, outcome, manifest.token)[:_LONGEST_REASON],
         before=encode_cursor(letter.before),
     )
-
-
-def _status(outcome: Outcome) -> MemoryStatus:
-    match outcome:
-        case Answered():
-            return MemoryStatus.SUCCEEDED if outcome.ok else MemoryStatus.FAILED
-        case Unanswered(late=late):
-            return MemoryStatus.TIMED_OUT if late else MemoryStatus.FAILED
-
-
-def _error(outcome: Outcome, manifest: MemoryManifest) -> str:
-    match outcome:
-        case Answered(status):
-            return "" if outcome.ok else f"retain returned status {status}"
-        case Unanswered():
-            return explained("retain", outcome, manifest.token)

@@ -15,6 +15,7 @@ from memplane.proxy.answering import Client, pass_answer, refuse, tell_failure
 from memplane.proxy.asking import LONGEST, Asked, attempt_of
 from memplane.proxy.body import Body, body_of
 from memplane.proxy.encodings import undone
+from memplane.proxy.governing import Use, use_of
 from memplane.proxy.routes import Routes
 from memplane.proxy.routing import Allowed, Family, ModelPolicy, Refused, Routed
 from memplane.proxy.upstream import Attempt, Upstream
@@ -57,48 +58,49 @@ async def pass_on(passing: Passing, asked: Asked, client: Client) -> None:
 
 
 async def _attempts(passing: Passing, asked: Asked) -> list[Attempt] | Refused:
-    """Say what to send to whom; where a model is named and the key is ours, by that."""
+    """Say what to send to whom."""
     if not asked.caller.governed:
         passed = passing.routes.passed(asked.target)
         return passed if isinstance(passed, Refused) else _each(asked, passed, None)
+    use = use_of(asked.method, asked.target.path)
+    return use if isinstance(use, Refused) else await _governed(passing, asked, use)
+
+
+async def _governed(passing: Passing, asked: Asked, use: Use) -> list[Attempt] | Refused:
+    """Say what to send with a key of ours: by the model, or for the list of models."""
     raw = asked.raw or await _whole(asked)
     if raw is None:
         return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {LONGEST} bytes")
     if asked.token:
         target, raw = withheld(asked.target, raw, asked.token)
         asked = replace(asked, target=target)
+    if use is Use.MODELS:
+        routed = passing.routes.governed_path(asked.target)
+        return routed if isinstance(routed, Refused) else _each(asked, routed, raw)
     try:
-        body = _read(asked, raw)
+        body = body_of(undone(raw, asked.header("content-encoding"), most=LONGEST))
     except InvalidRequest as error:
         # It may name a model that the agent may not use.
         return Refused(HTTPStatus.BAD_REQUEST, str(error))
-    if body is None or not body.model:
-        routed = passing.routes.governed_path(asked.target)
-        return routed if isinstance(routed, Refused) else _each(asked, routed, raw)
+    return _by_model(passing, asked, body, clamps=use is not Use.AT_ONCE)
+
+
+def _by_model(
+    passing: Passing, asked: Asked, body: Body, *, clamps: bool
+) -> list[Attempt] | Refused:
     messages = asked.target.path.startswith("/v1/messages")
     family: Family = "anthropic" if messages else "openai"
     policy = policy_of(passing.agent(asked.caller))
-    named = passing.routes.governed(asked.target, body.model, family, policy)
+    named = passing.routes.governed(asked.target, body.model, family, policy, clamps=clamps)
     if isinstance(named, Refused):
         return named
     first = named.candidates[0]
     renamed = body.with_members({"model": msgspec.json.encode(first.model)})
-    return [attempt_of(asked, first, renamed, decoded=True, content_type=None)]
+    return [attempt_of(asked, first, renamed, decoded=True)]
 
 
 def _each(asked: Asked, routed: Routed, raw: bytes | None) -> list[Attempt]:
     return [attempt_of(asked, one, raw, content_type=None) for one in routed.candidates]
-
-
-def _read(asked: Asked, raw: bytes) -> Body | None:
-    """Read a body that is JSON; None when it is something else, such as a form with a file.
-
-    Raises:
-        InvalidRequest: It says that it is JSON, or looks so, and cannot be read.
-    """
-    plain = undone(raw, asked.header("content-encoding"), most=LONGEST)
-    is_json = "json" in asked.header("content-type").lower() or plain.lstrip()[:1] == b"{"
-    return body_of(plain) if plain and is_json else None
 
 
 async def _whole(asked: Asked) -> bytes | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -64,9 +64,7 @@ class _File(msgspec.Struct):
     providers: dict[str, _Entry] = {}
 
 
-def read_providers(
-    path: Path | None, environ: Mapping[str, str], *, allowed: Collection[str] = ()
-) -> Mapping[str, Provider]:
+def read_providers(path: Path | None, environ: Mapping[str, str]) -> Mapping[str, Provider]:
     """Read the providers, by their names.
 
     What the file says of a provider beats the environment. One that the file names with neither an
@@ -76,22 +74,21 @@ def read_providers(
     Args:
         path: The file; it may be absent, in either sense.
         environ: Variables such as `OPENAI_API_KEY` and `OPENAI_BASE_URL`.
-        allowed: Hosts that may be asked although they hand out credentials.
 
     Raises:
         SettingsError: The file cannot be used, or an address or a key cannot. No complaint repeats
             a key.
     """
-    found = {one.name: one for one in _of_environment(environ, allowed)}
+    found = {one.name: one for one in _of_environment(environ)}
     for written, entry in _read(path).items():
         name = written.strip().lower()
         if not name or "/" in name:
             raise SettingsError(f"{_what(path)}: a provider's name is empty or has a slash")
-        found[name] = _of_entry(name, entry, found.get(name), allowed)
+        found[name] = _of_entry(name, entry, found.get(name))
     return found
 
 
-def _of_environment(environ: Mapping[str, str], allowed: Collection[str]) -> Iterator[Provider]:
+def _of_environment(environ: Mapping[str, str]) -> Iterator[Provider]:
     for name, prefix in _VARIABLES.items():
         key = _key(environ.get(f"{prefix}_API_KEY", ""), f"{prefix}_API_KEY")
         variable = f"{prefix}_BASE_URL"
@@ -101,7 +98,7 @@ def _of_environment(environ: Mapping[str, str], allowed: Collection[str]) -> Ite
         base = written or _BASE_URLS[name]
         yield Provider(
             name,
-            with_version(base_url(base, variable, allowed=allowed)),
+            with_version(base_url(base, variable)),
             key,
             # An address without a key is a server of one's own.
             Auth.NONE if key is None else _AUTHS.get(name, Auth.BEARER),
@@ -109,9 +106,7 @@ def _of_environment(environ: Mapping[str, str], allowed: Collection[str]) -> Ite
         )
 
 
-def _of_entry(
-    name: str, entry: _Entry, behind: Provider | None, allowed: Collection[str]
-) -> Provider:
+def _of_entry(name: str, entry: _Entry, behind: Provider | None) -> Provider:
     what = f'providers.json: provider "{name}"'
     written = entry.base_url.strip()
     spoken = _format(entry.api_format, name, what)
@@ -121,7 +116,7 @@ def _of_entry(
         base, key = written or _BASE_URLS.get(name, ""), _key(_chosen(entry), what)
     return Provider(
         name,
-        base_url(base, f"{what}: base_url", allowed=allowed),
+        base_url(base, f"{what}: base_url"),
         key,
         _auth(entry.auth, name, spoken, what),
         spoken,

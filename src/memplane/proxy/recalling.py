@@ -62,7 +62,6 @@ class Asked:
     messages: object = None
     system: object = None
     session: str = ""
-    text: str = ""
     here: tuple[str, ...] = ()
 
 
@@ -223,10 +222,8 @@ class Recaller:
             self._breakers.failed(agent, now)
 
     async def _ask_here(self, memories: Memories, asked: Asked) -> _Came:
-        agent, here = asked.context.agent, asked.here
-        ask = Ask(agent=agent, text=asked.text, here=here)
-        if asked.messages is not None:
-            ask = Ask(agent=agent, messages=_decoded(asked.messages), here=here)
+        messages = None if asked.messages is None else _decoded(asked.messages)
+        ask = Ask(agent=asked.context.agent, messages=messages, here=asked.here)
         return _Came(await memories.recall(ask))
 
     async def _ask_service(
@@ -251,8 +248,6 @@ class Recaller:
 
     def _body(self, asked: Asked) -> bytes:
         messages = asked.messages
-        if messages is None and asked.text:
-            messages = asked.text
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
         talk = Talk(

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
-from memplane.errors import MemplaneError
+from memplane.errors import EntryTooLarge, InvalidEntry, MemplaneError
 from memplane.ledger.entry import Entry, Turn
 from memplane.telemetry import Telemetry, TurnEvent
 
 _log = logging.getLogger(__name__)
+
+_ONE_TURN: Final = (EntryTooLarge, InvalidEntry)
+"""What is wrong with one turn, and says nothing about the next."""
 
 
 class Recording(Protocol):
@@ -24,12 +27,26 @@ class Recording(Protocol):
         ...
 
 
+class Spoken(msgspec.Struct, frozen=True):
+    """What a turn is in its conversation.
+
+    Args:
+        session: The conversation's; empty where clients do not tell.
+        prompt: The place of the prompt that it answers.
+        place: Works out the place of its answer, which takes a while.
+    """
+
+    session: str
+    prompt: str
+    place: Callable[[], str]
+
+
 class Recorded(msgspec.Struct, frozen=True):
-    """A turn that is durable, and where in its conversation it was said, if that is known."""
+    """A turn that is durable, and what it is in its conversation, if it is part of one."""
 
     agent: str
     entry_id: str
-    place: str
+    spoken: Spoken | None
 
 
 class Recorder:
@@ -44,21 +61,18 @@ class Recorder:
         self._waiting: set[asyncio.Future[Entry]] = set()
         self._failing = False
 
-    def record(self, turn: Turn, told: TurnEvent, *, place: str) -> None:
-        """Record a turn and return at once; `told` is the event that tells what became of it.
-
-        `place` is where in its conversation it was said.
-        """
+    def record(self, turn: Turn, told: TurnEvent, *, spoken: Spoken | None) -> None:
+        """Record a turn and return at once; `told` is the event that tells what became of it."""
         try:
             future = self._ledger.submit(turn)
         except MemplaneError as error:
             self._missed(told, error)
             return
         self._waiting.add(future)
-        future.add_done_callback(lambda done: self._settled(done, turn.agent, place, told))
+        future.add_done_callback(lambda done: self._settled(done, turn.agent, spoken, told))
 
     def _settled(
-        self, future: asyncio.Future[Entry], agent: str, place: str, told: TurnEvent
+        self, future: asyncio.Future[Entry], agent: str, spoken: Spoken | None, told: TurnEvent
     ) -> None:
         self._waiting.discard(future)
         error = None if future.cancelled() else future.exception()
@@ -67,13 +81,16 @@ class Recorder:
             return
         self._failing = False
         self._telemetry.tell(told)
-        self._recorded(Recorded(agent, future.result().id, place))
+        self._recorded(Recorded(agent, future.result().id, spoken))
 
     def _missed(self, told: TurnEvent, error: BaseException) -> None:
-        if not self._failing:
-            # Once: a disk that fails does so for every turn. The ledger counts them all.
-            _log.error("turns are answered and not recorded: %s", error)
-        self._failing = True
+        if isinstance(error, _ONE_TURN):
+            _log.warning("%s. It was answered; other turns are recorded", error)
+        else:
+            if not self._failing:
+                # Once: a disk that fails does so for every turn. The ledger counts them all.
+                _log.error("turns are answered and not recorded: %s", error)
+            self._failing = True
         missed = msgspec.structs.replace(told, outcome="not recorded", error=str(error))
         self._telemetry.tell(missed)
 

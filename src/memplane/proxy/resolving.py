@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from memplane.proxy.addresses import may_reach
+from memplane.proxy.addresses import Reach, may_reach, reach_of
 
 _THREADS: Final = 16
 _NUMERIC: Final = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
@@ -84,10 +84,14 @@ class GuardedResolver(AbstractResolver):
         found = await self._resolver.resolve(host, port, family)
         usable = [one for one in found if may_reach(host, one["host"], self._allowed)]
         if found and not usable:
-            raise OSError(
-                "the name leads to a private address, and proxy.allowed_private does not list it"
-            )
+            raise OSError(_why_not(one["host"] for one in found))
         return usable
 
     async def close(self) -> None:
         await self._resolver.close()
+
+
+def _why_not(addresses: Iterable[str]) -> str:
+    if any(reach_of(one) is Reach.PRIVATE for one in addresses):
+        return "the name leads to a private address, and proxy.allowed_private does not list it"
+    return "the name leads to an address that is never asked, such as a metadata service's"

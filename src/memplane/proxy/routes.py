@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -32,7 +32,6 @@ class Providers:
 
     path: Path
     environ: Mapping[str, str] = field(repr=False)
-    allowed: Collection[str] = ()
     _stamp: tuple[int, int, int] | None = None
     _read: Mapping[str, Provider] | None = field(default=None, repr=False)
 
@@ -44,7 +43,7 @@ class Providers:
         """
         stamp = _stamp_of(self.path)
         if self._read is None or stamp != self._stamp:
-            self._read = read_providers(self.path, self.environ, allowed=self.allowed)
+            self._read = read_providers(self.path, self.environ)
             self._stamp = stamp
         return self._read
 
@@ -78,9 +77,15 @@ class Routes(msgspec.Struct, frozen=True):
         return found if isinstance(found, Refused) else Routed((found,))
 
     def governed(
-        self, target: Target, model: str, family: Family, policy: ModelPolicy | None
+        self,
+        target: Target,
+        model: str,
+        family: Family,
+        policy: ModelPolicy | None,
+        *,
+        clamps: bool = True,
     ) -> Routed | Refused:
-        """Choose for a request whose provider's key is ours.
+        """Choose for a request whose provider's key is ours; `route` says what is chosen.
 
         Raises:
             SettingsError: The providers' file cannot be used.
@@ -92,6 +97,7 @@ class Routes(msgspec.Struct, frozen=True):
             query=target.query,
             providers=self.providers.now(),
             policy=policy,
+            clamps=clamps,
         )
 
     def governed_path(self, target: Target) -> Routed | Refused:

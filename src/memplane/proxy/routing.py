@@ -7,7 +7,7 @@ server could read as leading out of there is refused, and nothing else in a requ
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
@@ -15,6 +15,7 @@ import msgspec
 
 from memplane.proxy.addresses import base_url
 from memplane.proxy.candidate import Auth, Candidate, Provider
+from memplane.proxy.paths import plain
 
 Family: TypeAlias = Literal["openai", "anthropic"]
 
@@ -30,6 +31,7 @@ _FALLBACK: Final = "fallback"
 _ANTHROPIC_PATHS: Final = ("/v1/messages", "/v1/complete")
 _ANTHROPIC_HEADER: Final = b"anthropic-version"
 _BAD_REQUEST: Final = 400
+_FORBIDDEN: Final = 403
 _BAD_GATEWAY: Final = 502
 _LONGEST_SHOWN: Final = 100
 _MOST_ENCODINGS: Final = 8
@@ -79,19 +81,15 @@ class Upstreams(msgspec.Struct, frozen=True):
     anthropic: str = ANTHROPIC_UPSTREAM
 
 
-def upstreams(
-    openai: str = "", anthropic: str = "", *, allowed: Collection[str] = ()
-) -> Upstreams:
+def upstreams(openai: str = "", anthropic: str = "") -> Upstreams:
     """Check the upstreams that an operator wrote; an empty one is the vendor's own.
 
     Raises:
         SettingsError: One of them is no address, or one that is never asked.
     """
     return Upstreams(
-        with_version(base_url(openai or OPENAI_UPSTREAM, "the OpenAI upstream", allowed=allowed)),
-        with_version(
-            base_url(anthropic or ANTHROPIC_UPSTREAM, "the Anthropic upstream", allowed=allowed)
-        ),
+        with_version(base_url(openai or OPENAI_UPSTREAM, "the OpenAI upstream")),
+        with_version(base_url(anthropic or ANTHROPIC_UPSTREAM, "the Anthropic upstream")),
     )
 
 
@@ -111,7 +109,8 @@ def passed_through(
         headers: As they were sent.
         upstreams: Where requests may go.
     """
-    below = any(path == one or path.startswith(f"{one}/") for one in _ANTHROPIC_PATHS)
+    named = f"{plain(path).lower()}/"
+    below = any(named.startswith(f"{one}/") for one in _ANTHROPIC_PATHS)
     if below or any(name.lower() == _ANTHROPIC_HEADER for name, _ in headers):
         provider, base = _ANTHROPIC, upstreams.anthropic
     else:
@@ -128,6 +127,7 @@ def route(
     query: str,
     providers: Mapping[str, Provider],
     policy: ModelPolicy | None = None,
+    clamps: bool = True,
 ) -> Routed | Refused:
     """Choose the providers of a request whose keys are ours.
 
@@ -138,8 +138,10 @@ def route(
         query: As it was sent, without its question mark.
         providers: By their names.
         policy: What the agent may use; None is anything.
+        clamps: Something else is asked where the agent may not use this model; else it is
+            refused, as where another kind of model would make no sense.
     """
-    wanted = _wanted(model.strip(), policy)
+    wanted = _wanted(model.strip(), policy, clamps=clamps)
     if isinstance(wanted, Refused):
         return wanted
     found: list[Candidate] = []
@@ -158,17 +160,28 @@ class _Target(msgspec.Struct, frozen=True):
     query: str
 
 
-def _wanted(model: str, policy: ModelPolicy | None) -> Sequence[str] | Refused:
+def _wanted(model: str, policy: ModelPolicy | None, *, clamps: bool) -> Sequence[str] | Refused:
     """Say which models to try, in order."""
     if policy is None:
         return [model] if model else Refused(_BAD_REQUEST, "missing model")
     if not policy.allowed:
         return Refused(_BAD_GATEWAY, "this agent's model policy allows no model")
-    primary = next(
-        (one.ref for one in policy.allowed if one.slot == _PRIMARY), policy.allowed[0].ref
-    )
-    chosen = _allowed_ref(model, [one.ref for one in policy.allowed]) or primary
+    refs = [one.ref for one in policy.allowed]
+    allowed = _allowed_ref(model, refs)
+    if not clamps:
+        return [allowed] if allowed else _not_allowed(model, refs)
+    primary = next((one.ref for one in policy.allowed if one.slot == _PRIMARY), refs[0])
+    chosen = allowed or primary
     return [chosen, *(one.ref for one in policy.allowed if one.slot.startswith(_FALLBACK))]
+
+
+def _not_allowed(model: str, refs: Sequence[str]) -> Refused:
+    if not model:
+        return Refused(_BAD_REQUEST, "missing model")
+    return Refused(
+        _FORBIDDEN,
+        f"this agent's model policy does not allow {_shown(model)}, only {', '.join(refs)}",
+    )
 
 
 def _is_clamped(model: str, policy: ModelPolicy) -> bool:
@@ -195,8 +208,8 @@ def _candidate(
     ref: str, family: Family, target: _Target, providers: Mapping[str, Provider]
 ) -> Candidate | Refused:
     named = _named(ref, family, providers)
-    if named is None:
-        return Refused(_BAD_GATEWAY, f"no provider is configured for the model {_shown(ref)}")
+    if isinstance(named, Refused):
+        return named
     provider, model = named
     if not provider.usable:
         return Refused(_BAD_GATEWAY, f"the provider {provider.name} has no key that can be used")
@@ -209,12 +222,12 @@ def _candidate(
 
 def _named(
     ref: str, family: Family, providers: Mapping[str, Provider]
-) -> tuple[Provider, str] | None:
+) -> tuple[Provider, str] | Refused:
     """Find the provider of a model and the provider's own name for it."""
     prefix, slash, rest = ref.partition("/")
     known = providers.get(prefix.strip().lower()) if slash else None
     if slash and not (prefix.strip() and rest.strip()):
-        return None
+        return _nobody(ref)
     if family == _ANTHROPIC:
         return _named_anthropic(ref, known, providers.get(_ANTHROPIC))
     if not slash:
@@ -223,16 +236,29 @@ def _named(
         return known, rest
     # The bridge knows models by the names of their makers.
     bridge = providers.get(_BRIDGE)
-    return (bridge, ref) if bridge is not None else None
+    return (bridge, ref) if bridge is not None else _nobody(ref)
 
 
 def _named_anthropic(
     ref: str, known: Provider | None, own: Provider | None
-) -> tuple[Provider, str] | None:
+) -> tuple[Provider, str] | Refused:
     if known is not None:
         speaks = known is own or known.format == _ANTHROPIC
-        return (known, ref.partition("/")[2]) if speaks else None
-    return (own, ref) if own is not None else None
+        return (known, ref.partition("/")[2]) if speaks else _speechless(ref, known)
+    return (own, ref) if own is not None else _nobody(ref)
+
+
+def _nobody(ref: str) -> Refused:
+    return Refused(_BAD_GATEWAY, f"no provider is configured for the model {_shown(ref)}")
+
+
+def _speechless(ref: str, provider: Provider) -> Refused:
+    return Refused(
+        _BAD_GATEWAY,
+        f"the model {_shown(ref)} is of the provider {provider.name}, which does not speak "
+        "Anthropic's Messages: ask for it at /v1/chat/completions, or for a model of a provider "
+        "whose api_format is anthropic",
+    )
 
 
 def _url(base: str, path: str, query: str) -> str | Refused:

@@ -7,16 +7,39 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final, Protocol
 
 from memplane.errors import MemplaneError
 from memplane.memory.injections import Injection, Said
 
 _SAME_TURN: Final = 600 * 1_000_000
-"""Microseconds within which a prompt that comes again without a session is the same turn."""
+"""Microseconds within which a prompt that comes again can be the same turn."""
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A turn that is recorded.
+
+    Args:
+        agent: Whose it is.
+        session: In which it was said; empty where clients do not tell.
+        prompt: The place of the prompt that it answers.
+        entry: Its id.
+        at: When it was recorded, in microseconds.
+        place: Works out the place of its answer, which takes a while.
+    """
+
+    agent: str
+    session: str
+    prompt: str
+    entry: str
+    at: int
+    place: Callable[[], str]
 
 
 class Kept(Protocol):
@@ -36,12 +59,18 @@ class Kept(Protocol):
 
 
 class Sticky:
-    """Finds and keeps what stands in conversations. `run` writes; `end` lets it return."""
+    """Finds and keeps what stands in conversations. `run` writes; `end` lets it return.
 
-    def __init__(self, kept: Kept) -> None:
+    `since` is when it began, in microseconds; it does not know what was answered before.
+    """
+
+    def __init__(self, kept: Kept, since: int = 0) -> None:
         self._kept = kept
+        self._since = since
         self._unwritten: dict[tuple[str, str, str], Injection] = {}
-        self._said: list[Said] = []
+        self._answered: list[Answered] = []
+        self._latest: dict[tuple[str, str, str], int] = {}
+        """When prompts were answered, and agents, the newest last; what is too old goes."""
         self._woken = asyncio.Event()
         self._ending = False
 
@@ -60,23 +89,45 @@ class Sticky:
         self._unwritten[text.agent, text.place, text.session] = text
         self._woken.set()
 
-    def said(self, turn: Said) -> None:
-        """Keep where a turn was said."""
-        self._said.append(turn)
+    def answered(self, turn: Answered) -> None:
+        """Keep where a turn was said, and that its prompt is answered."""
+        self._answered.append(turn)
         self._woken.set()
+        for key in ((turn.agent, turn.session, turn.prompt), _anywhere(turn.agent)):
+            self._latest.pop(key, None)
+            self._latest[key] = turn.at
+        self._forget_before(turn.at - _SAME_TURN)
+
+    def is_same_turn(self, text: Injection, session: str, now: int) -> bool:
+        """Say whether a prompt at which this text stands is being sent again, and not said anew.
+
+        It is the same turn until it was answered. Without a session nobody knows which prompt was
+        sent again: then any turn of the agent ends it, so that what was said since is recalled.
+        """
+        if session != text.session or now - text.at >= _SAME_TURN:
+            return False
+        if session:
+            answered = self._latest.get((text.agent, session, text.place), -1)
+        else:
+            answered = self._latest.get(_anywhere(text.agent), self._since)
+        return answered < text.at
+
+    def _forget_before(self, at: int) -> None:
+        for key in list(takewhile(lambda one: self._latest[one] < at, self._latest)):
+            del self._latest[key]
 
     async def run(self) -> None:
         """Write what is to be kept, until the end; what cannot be written is given up."""
-        while self._unwritten or self._said or not self._ending:
+        while self._unwritten or self._answered or not self._ending:
             await self._woken.wait()
             self._woken.clear()
             written: Mapping[tuple[str, str, str], Injection] = dict(self._unwritten)
-            said, self._said = self._said, []
+            answered, self._answered = self._answered, []
             try:
                 if written:
                     await self._kept.keep_injected(list(written.values()))
-                if said:
-                    await self._kept.keep_said(said)
+                if answered:
+                    await self._kept.keep_said(await asyncio.to_thread(_said, answered))
             except MemplaneError as error:
                 # The provider's cache misses once: no turn is worth less for it.
                 _log.warning("what was put into %d prompts is not kept: %s", len(written), error)
@@ -90,11 +141,12 @@ class Sticky:
         self._woken.set()
 
 
-def is_same_turn(text: Injection, session: str, now: int) -> bool:
-    """Say whether a prompt at which this text stands is being sent again, and not said anew."""
-    if session or text.session:
-        return session == text.session
-    return now - text.at < _SAME_TURN
+def _anywhere(agent: str) -> tuple[str, str, str]:
+    return agent, "", ""
+
+
+def _said(turns: Iterable[Answered]) -> list[Said]:
+    return [Said(one.agent, one.place(), one.entry, one.at) for one in turns]
 
 
 def _nearest(texts: Iterable[Injection], session: str) -> dict[str, Injection]:

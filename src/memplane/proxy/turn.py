@@ -11,6 +11,7 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
@@ -34,9 +35,10 @@ from memplane.proxy.injecting import Given, Injecting, Wanted
 from memplane.proxy.json_values import decoded_or_none, string
 from memplane.proxy.passing import Passing, pass_on, policy_of
 from memplane.proxy.prices import cost_of
-from memplane.proxy.recording import Recorder
+from memplane.proxy.recording import Recorder, Spoken
 from memplane.proxy.reply import Assembling, Ended, Kind
 from memplane.proxy.routing import Family, Refused, Routed
+from memplane.proxy.standing import place_of_answer
 from memplane.proxy.telling import TRACED, Answered, Moment, Story, Telling
 from memplane.proxy.upstream import Answer
 from memplane.proxy.usage_chunk import WithoutUsage, asks_for_usage
@@ -115,6 +117,12 @@ async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client
         turn.story.cut(str(error) or _LEFT)
         raise
     _record(proxy, turn, given, outcome)
+
+
+async def turn_away(proxy: Proxy, why: Refused, asked: Asked, client: Client) -> None:
+    """Refuse what is not served, and tell that somebody asked for it."""
+    _story(proxy, asked, proxy.telling.begin()).turned_away(why.status, why.text)
+    await refuse(client, why)
 
 
 def _ref(candidate: Candidate) -> str:
@@ -344,7 +352,15 @@ def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
         note=encoded_note(given.note),
     )
     told = story.answered(answered, usage, ended.why, left_out=turn.left_out)
-    proxy.recorder.record(entry, told, place=given.place)
+    proxy.recorder.record(entry, told, spoken=_spoken(turn, given, ended))
+
+
+def _spoken(turn: _Turn, given: Given, ended: Ended) -> Spoken | None:
+    """Say what a turn is in its conversation; nothing where it failed or nobody asked."""
+    if not given.place or ended.kind is not Kind.WHOLE:
+        return None
+    place = partial(place_of_answer, turn.dialect, turn.body, ended.reply)
+    return Spoken(turn.session, given.place, place)
 
 
 def _priced(ended: Ended, candidate: Candidate, model: str) -> Usage:

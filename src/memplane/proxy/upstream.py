@@ -205,7 +205,7 @@ class Upstream:
 async def open_upstream(
     *, patience: Patience = _PATIENCE, allowed: Collection[str] = ()
 ) -> AsyncGenerator[Upstream]:
-    """Open the connections to providers; `allowed` are names that may lead to any address."""
+    """Open the connections to providers; `allowed` names may lead to private addresses."""
     resolver = GuardedResolver(allowed)
     connector = aiohttp.TCPConnector(
         limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS, resolver=resolver

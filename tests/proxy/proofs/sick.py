@@ -253,12 +253,7 @@ class Crew:
     @property
     def told(self) -> dict[str, Any]:
         """What was told last of a recall."""
-        return recalls(self.door)[-1]
-
-
-def recalls(door: Proxied) -> list[dict[str, Any]]:
-    """What was told of recalls."""
-    return [one for one in door.events("memory_op") if one["memory_op"] == "recall"]
+        return self.door.recalls()[-1]
 
 
 UNCHANGED = ASKED.replace(b'"openai/m"', b'"m"')

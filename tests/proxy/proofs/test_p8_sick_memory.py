@@ -50,7 +50,6 @@ from tests.proxy.proofs.sick import (
     crew,
     illness,
     recaller_of,
-    recalls,
     recovery,
     running_service,
     stopped_process,
@@ -254,7 +253,7 @@ async def test_a_memory_here_that_is_ill_changes_no_turn(
         recaller_of(door)._memories = memory
         await at_home(door, 5)
         assert memory.asked == 3
-        told = [one["memory_status"] for one in recalls(door)]
+        told = [one["memory_status"] for one in door.recalls()]
         assert told == [*["timed_out" if how is hangs else "failed"] * 3, *["skipped"] * 2]
         assert len(await door.recorded()) == 5
 
@@ -287,7 +286,7 @@ async def test_a_recall_that_never_yields_does_so_in_a_thread_of_its_own(
         finally:
             let_go.set()
         assert threading.main_thread() not in threads
-        assert recalls(door)[0]["memory_status"] == "timed_out"
+        assert door.recalls()[0]["memory_status"] == "timed_out"
 
 
 async def test_a_database_that_somebody_else_writes_to_changes_no_turn(tmp_path: Path) -> None:

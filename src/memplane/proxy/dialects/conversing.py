@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -17,6 +17,7 @@ USER: Final = "user"
 INSTRUCTING: Final = frozenset({"system", "developer"})
 
 _SPOKEN: Final = frozenset({"", "text", "input_text"})
+_ANSWERED: Final = _SPOKEN | {"output_text"}
 _RESULT: Final = "tool_result"
 _UNKNOWN: Final = "unknown"
 _NOT_CONTENT: Final = frozenset({"cache_control", "prompt_cache_breakpoint"})
@@ -89,11 +90,16 @@ def texts_of(message: Message) -> list[str]:
     return texts_in(bytes(message.content))
 
 
-def texts_in(content: bytes) -> list[str]:
+def answers_of(message: Message) -> list[str]:
+    """Return what the model said in a message of its own, text by text."""
+    return texts_in(bytes(message.content), _ANSWERED)
+
+
+def texts_in(content: bytes, kinds: Collection[str] = _SPOKEN) -> list[str]:
     """Return the texts of a content or of instructions: a string, or a list of parts."""
     if content[:1] == b'"':
         return [string(decoded_or_none(content))]
-    return [part.text for part in _parts(content) if part.type in _SPOKEN]
+    return [part.text for part in _parts(content) if part.type in kinds]
 
 
 def _of_one_text(body: Body, listed: str, told: str) -> Conversation:

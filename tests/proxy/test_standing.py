@@ -1,0 +1,123 @@
+"""Which turns stand in a conversation: those whose answers do, whatever else is alike."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from memplane.ledger.entry import JsonReply, Reply, StreamReply
+from memplane.proxy.body import Body, body_of
+from memplane.proxy.dialects.contract import Dialect
+from memplane.proxy.dialects.table import DIALECTS
+from memplane.proxy.standing import answers_before, place_of_answer
+from tests.support.answers import (
+    Said,
+    anthropic_events,
+    anthropic_json,
+    chat_events,
+    chat_json,
+    responses_events,
+    responses_json,
+)
+
+CHAT, RESPONSES, ANTHROPIC = DIALECTS
+WRITTEN: dict[str, tuple[Any, Any, str]] = {
+    CHAT.name: (chat_json, chat_events, "text"),
+    RESPONSES.name: (responses_json, responses_events, "output_text"),
+    ANTHROPIC.name: (anthropic_json, anthropic_events, "text"),
+}
+OPENING, NEXT = "Do the daily check.", "Who repaired the router?"
+
+
+def body(dialect: Dialect, *messages: Any) -> Body:
+    """A request; texts are the user's and the model's in turn, others stand as they are."""
+    roles = ("user", "assistant")
+    listed = [
+        {"role": roles[at % 2], "content": one} if isinstance(one, str | list) else one
+        for at, one in enumerate(messages)
+    ]
+    return body_of(json.dumps({"model": "m", dialect.listed: listed}).encode())
+
+
+def replied(dialect: Dialect, text: str, *, streamed: bool = False) -> Reply:
+    in_one_piece, events, _ = WRITTEN[dialect.name]
+    if streamed:
+        return StreamReply(b"".join(events(Said(text))))
+    (answer,) = in_one_piece(Said(text))
+    return JsonReply(answer.partition(b"\r\n\r\n")[2])
+
+
+def here(dialect: Dialect, *messages: Any) -> tuple[str, ...]:
+    return answers_before(dialect.conversation(body(dialect, *messages)))
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["in one piece", "streamed"])
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_a_turn_stands_where_its_answer_does(dialect: Dialect, *, streamed: bool) -> None:
+    answer = "Kim repaired it.\n\nAll is well. ☃"
+    place = place_of_answer(
+        dialect, body(dialect, OPENING), replied(dialect, answer, streamed=streamed)
+    )
+    assert here(dialect, OPENING, answer, NEXT) == (place,)
+    assert here(dialect, OPENING, answer + "\n", NEXT) == (place,)
+    kind = WRITTEN[dialect.name][2]
+    parts = [{"type": kind, "text": one} for one in answer.split("\n\n")]
+    assert here(dialect, OPENING, parts, NEXT) == (place,)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_conversations_that_begin_alike_are_told_apart(dialect: Dialect) -> None:
+    other = place_of_answer(dialect, body(dialect, OPENING), replied(dialect, "Bo repaired it."))
+    assert other not in here(dialect, OPENING, "Kim repaired it.", NEXT)
+    # Also where the same was said after different answers.
+    fine = replied(dialect, "Fine.")
+    second = place_of_answer(dialect, body(dialect, OPENING, "Bo did.", "And now?"), fine)
+    assert second not in here(dialect, OPENING, "Kim did.", "And now?", "Fine.", NEXT)
+    assert second in here(dialect, OPENING, "Bo did.", "And now?", "Fine.", NEXT)
+
+
+def test_what_the_newest_prompt_asks_is_not_answered_yet() -> None:
+    assert here(CHAT, OPENING) == ()
+    assert here(CHAT, OPENING, "Fine.", NEXT, "Half an ans") == here(CHAT, OPENING, "Fine.", NEXT)
+
+
+CALLS: list[tuple[Dialect, list[Any]]] = [
+    (
+        CHAT,
+        [
+            {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+            {"role": "tool", "tool_call_id": "1", "content": "up"},
+        ],
+    ),
+    (
+        ANTHROPIC,
+        [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "look"}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1"}]},
+        ],
+    ),
+    (
+        RESPONSES,
+        [
+            {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "1", "output": "up"},
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("dialect", "calls"), CALLS, ids=[one.name for one, _ in CALLS])
+def test_every_turn_of_a_tool_loop_stands(dialect: Dialect, calls: list[Any]) -> None:
+    only_a_call = place_of_answer(dialect, body(dialect, OPENING), replied(dialect, ""))
+    last = place_of_answer(dialect, body(dialect, OPENING, *calls), replied(dialect, "It is up."))
+    said = {"role": "assistant", "content": "It is up."}
+    asked = {"role": "user", "content": NEXT}
+    assert here(dialect, OPENING, *calls, said, asked) == (only_a_call, last)
+
+
+def test_an_input_of_one_text_is_a_conversation_too() -> None:
+    asked = body_of(json.dumps({"model": "m", "input": OPENING}).encode())
+    place = place_of_answer(RESPONSES, asked, replied(RESPONSES, "Fine."))
+    assert here(RESPONSES, OPENING, "Fine.", NEXT) == (place,)
