@@ -29,6 +29,7 @@ from memplane.ids import new_id
 from memplane.ledger.entry import Turn
 from memplane.ledger.redacting import redactions
 from memplane.ledger.sealing import Modes
+from memplane.ledger.tombstones import mirror_of
 from memplane.ledger.writer import LedgerOptions, Syncing, open_ledger
 from memplane.objects.cached import CachedStore
 from memplane.objects.local import LocalStore
@@ -290,6 +291,7 @@ async def _open_memory(
         ledger=recording.root,
         received=home.received,
         tombstones=home.tombstones,
+        beside=mirror_of(recording.root),
         scrub=recording.scrub_line if recording.verbatim else None,
     )
     async with (
@@ -320,6 +322,7 @@ async def _open_memory(
         async with _open_curator(settings, recording, records) as curator:
             learner = TurnLearner(records, curator, recording.root)
             memory.tell(learner.wake)
+            memory.tell_buried(curator.forgotten)
             if not serving:
                 await learner.learn()
             learner.wake()
@@ -498,6 +501,15 @@ def open_telemetry(settings: Settings) -> Telemetry:
     """Open where memory operations tell about themselves."""
     file = Home(settings.home).telemetry_file
     return Telemetry(file, stream=sys.stdout.buffer if settings.telemetry.stdout else None)
+
+
+def open_command_telemetry(home: Path) -> Telemetry:
+    """Open where a command tells about what it did to memory; a pod's state is a home, too.
+
+    It is a file of its own: what serves a home prints its events as well, and an audit of a pod
+    reads what was printed.
+    """
+    return Telemetry(Home(home).commands_file)
 
 
 def _ledger_options(settings: Settings) -> LedgerOptions:

@@ -113,6 +113,18 @@ class Home(msgspec.Struct, frozen=True):
                 f"Make it private: chmod 700 {self.path}"
             )
 
+    def expect(self) -> None:
+        """Let whoever only looks know that there is nothing to see.
+
+        Raises:
+            HomeError: There is no such folder.
+        """
+        if not self.path.exists():
+            raise HomeError(
+                f"there is no home at {self.path} yet. memplane up makes it; --home DIR or "
+                "MEMPLANE_HOME names another"
+            )
+
     def token(self) -> Secret:
         """Return this home's token; the first call makes it.
 

@@ -68,8 +68,8 @@ Pod: - ({log})
 Events: 23 (skipped malformed lines: 2)
 CLAW       REQ  RESP  ERR  INT  TOOLS  TOOL_ERR  TOK_IN  TOK_OUT  COST_USD  MODELS
 (unknown)  0    0     0    0    0      0         0       0        0.0000    -
-analyst    2    1     1    0    0      0         120     30       0.0125    openai/gpt-4o(4)
-writer     1    2     0    1    0      0         1       2        0.0000    anthropic/claude(3)
+analyst    2    1     1    0    0      0         120     30       0.0125    openai/gpt-4o(2)
+writer     1    2     0    1    0      0         1       2        0.0000    anthropic/claude(1)
 
 Totals: req=3 resp=3 err=1 int=1 tools=0/0 tokens=121/32 cost=$0.0125
 
@@ -130,7 +130,7 @@ def test_a_log_is_given_to_machines_with_every_event(home: Path, log: Path) -> N
     }  # fmt: skip
     agents = {one["claw_id"]: one for one in body["summary"]["agents"]}
     assert agents["analyst"]["memory"]["recall"]["timed_out"] == 1
-    assert agents["analyst"]["model_usage"] == {"openai/gpt-4o": 4}
+    assert agents["analyst"]["model_usage"] == {"openai/gpt-4o": 2}
     assert agents["writer"]["memory"]["retain"]["queued"] == 7
 
 
@@ -239,6 +239,16 @@ async def test_a_pod_is_its_proxies_logs_and_its_ledgers(home: Path, pod: Path) 
     asked = (pod / "bin" / "docker.asked").read_text()
     assert "label=claw.pod=desk" in asked
     assert "logs c1" in asked
+
+
+def test_a_pods_commands_are_told_beside_its_proxies(home: Path, pod: Path) -> None:
+    (pod / "bin" / "docker.log").write_bytes(LOG)
+    forgot = remembered("forget", "succeeded", memory_service="other")
+    (pod / ".claw-session-history/.memplane").mkdir(parents=True)
+    (pod / ".claw-session-history/.memplane/commands.jsonl").write_bytes(forgot)
+    file = str(pod / "claw-pod.yml")
+    body = audited(home, "--file", file, env=with_docker(pod))
+    assert body["summary"]["memory"]["forget"]["ok"] == 2
 
 
 async def test_a_log_may_stand_for_docker(home: Path, pod: Path, log: Path) -> None:

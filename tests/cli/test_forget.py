@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 from aiohttp import web
 
 from memplane.ledger.tombstones import read_tombstones
@@ -15,6 +18,7 @@ from tests.operate.memory_pod import (
     Service,
     memplane,
 )
+from tests.support.running import running_memplane
 
 
 async def down(_post: Post) -> web.StreamResponse:
@@ -56,11 +60,11 @@ async def test_what_cannot_be_forgotten_is_said(
     words = ["forget", "mem", "-f", str(pod.file)]
     none = await memplane(home, *words)
     assert (none.returncode, none.stderr) == (
-        1,
+        2,
         "memplane forget: at least one --entry-id is required\n",
     )
     unknown = await memplane(home, *words, "--entry-id", "x", "--entry-id", "y")
-    assert unknown.returncode == 1
+    assert unknown.returncode == 2
     assert unknown.stderr == "memplane forget: history does not contain entry id(s) x, y\n"
     assert service.posts == []
     allowed = await memplane(home, *words, "--entry-id", "x", "--allow-unknown")
@@ -151,3 +155,91 @@ async def test_machines_learn_everything(pod: MemoryPod, service: Service, home:
     }
     again = json.loads((await memplane(home, *words)).stdout)
     assert [one["entry_ids"] for one in again["waiting"]] == [[entry.id]]
+
+
+async def test_a_proxy_that_runs_forgets_with_the_pod(
+    pod: MemoryPod, service: Service, home: Path
+) -> None:
+    pod.subscribe("a", port=service.port)
+    (entry,) = await pod.record(1, agent="a")
+    own = pod.place.state
+    own.mkdir(mode=0o700, exist_ok=True)
+    env = {"MEMPLANE_LEDGER_DIR": str(pod.place.ledgers)}
+    manager = running_memplane(own, env=env)
+    running = await asyncio.to_thread(manager.__enter__)
+    try:
+        headers = {"Authorization": f"Bearer {running.token}"}
+        async with aiohttp.ClientSession(headers=headers) as http:
+
+            async def post(path: str, **body: object) -> Any:
+                async with http.post(
+                    running.address + path, json={"agent_id": "a", **body}
+                ) as one:
+                    assert one.ok, await one.text()
+                    return await one.json()
+
+            asked = [{"role": "user", "content": "question 0 of a"}]
+            # Memory takes in what the ledger has when it opens, and this waits for it.
+            await post("/retain", entry=json.loads(entry.line))
+            assert (await post("/recall", messages=asked))["memories"]
+            words = ("forget", "mem", "-f", str(pod.file), "--entry-id", entry.id, "--verify")
+            ran = await memplane(home, *words)
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+            assert (await post("/recall", messages=asked))["memories"] == []
+            line = json.loads(entry.line)
+            assert (await post("/retain", entry=line))["status"] == "forgotten"
+    finally:
+        await asyncio.to_thread(manager.__exit__, None, None, None)
+
+
+def told_of(own: Path) -> list[tuple[object, ...]]:
+    """What commands told, and then the proxy."""
+    names = ("memory_op", "memory_status", "memory_attempt", "error")
+    return [
+        tuple(json.loads(line).get(name) for name in names)
+        for file in ("commands.jsonl", "logs/telemetry.jsonl")
+        for line in (own / file).read_bytes().splitlines()
+    ]
+
+
+async def test_a_queued_forget_is_listed_and_sent_by_the_proxy_that_runs(
+    pod: MemoryPod, service: Service, home: Path
+) -> None:
+    pod.subscribe("a", port=service.port, base_url=service.base_url)
+    (entry,) = await pod.record(1, agent="a")
+    service.answer = down
+    words = ["forget", "mem", "-f", str(pod.file), "--entry-id", entry.id]
+    assert (await memplane(home, *words)).returncode == 1
+    listed = await memplane(home, "queue", "list", cwd=pod.folder)
+    assert "waiting  forget of a for mem: 1 entries" in listed.stdout
+    assert listed.stdout.endswith("1 in all\n")
+    status = await memplane(pod.place.state, "status", cwd=pod.folder)
+    assert "1 wait to be sent" in status.stdout
+    refused = await memplane(home, "queue", "retry", cwd=pod.folder)
+    assert 'forget "a" still waits: forget returned status 503' in refused.stdout
+    asked = len(service.posts)
+    told = asyncio.Event()
+
+    async def taken(post: Post) -> None:
+        if post.path == "/forget":
+            told.set()
+
+    service.answer = taken
+    own = pod.place.state
+    env = {
+        "MEMPLANE_LEDGER_DIR": str(pod.place.ledgers),
+        "MEMPLANE_CONTEXT_ROOT": str(pod.folder / ".claw-runtime/context"),
+    }
+    manager = running_memplane(own, env=env)
+    await asyncio.to_thread(manager.__enter__)
+    try:
+        await asyncio.wait_for(told.wait(), 60)
+    finally:
+        await asyncio.to_thread(manager.__exit__, None, None, None)
+    assert [one.body["entry_ids"] for one in service.posts[asked:]] == [[entry.id]]
+    failed = "forget returned status 503"
+    assert told_of(own) == [
+        ("forget", "failed", None, failed),
+        ("forget", "failed", 2, failed),
+        ("forget", "succeeded", 2, None),
+    ]

@@ -17,6 +17,7 @@ import pytest
 
 from memplane.ledger.entry import entry_of
 from memplane.ledger.note import Note, encoded, with_removed
+from memplane.ledger.tombstones import Tombstone, append_tombstones, mirror_of
 from memplane.ledger.writer import LedgerOptions
 from tests.support.running import Running, memplane, running_memplane
 from tests.support.turns import NOON, record, turn
@@ -127,6 +128,20 @@ def test_a_replay_is_redacted_and_the_others_see_what_was_recorded(pod: Pod) -> 
     assert KEY.encode() not in replayed
     assert b"[redacted:" in replayed
     assert json.loads(replayed)["id"] == json.loads(as_recorded)["id"]
+
+
+def test_a_replay_has_no_memory_in_it_once_something_was_forgotten(pod: Pod) -> None:
+    root, path = pod.running.home.parent / "ledger", "/history/pod-only"
+    memory = "--- BEGIN MEMORY (from mem) ---\nThe osprey nests.\n--- END MEMORY ---"
+    (entry,) = asyncio.run(record(root, [turn(f"Where?\n{memory}", agent="pod-only")]))
+    assert b"osprey" in pod.ask(path, REPLAY)[2]
+    stone = Tombstone("2026-03-01T12:00:00Z", "pod-only", "mem", "cited")
+    append_tombstones(mirror_of(root), "pod-only", [stone])
+    replayed = pod.ask(path, REPLAY)[2]
+    assert b"osprey" not in replayed
+    assert json.loads(replayed)["id"] == entry.id
+    for token in (pod.running.token, f"pod-only:{SECRET}"):
+        assert pod.ask(path, token)[2] == entry.line + b"\n", "these read the ledger as it is"
 
 
 @pytest.mark.parametrize(

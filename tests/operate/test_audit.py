@@ -326,7 +326,7 @@ def test_every_type_has_its_counter_and_only_turns_name_models() -> None:
     analyst, unknown = sums["agents"][1], sums["agents"][0]
     assert unknown["claw_id"] == "(unknown)"
     assert unknown["provider_pool_events"] == 1
-    assert analyst["model_usage"] == {"a": 3, "b": 3}
+    assert analyst["model_usage"] == {"a": 1, "b": 1}
     assert {name: analyst[name] for name in analyst if isinstance(analyst[name], int)} == {
         "requests": 2,
         "responses": 1,

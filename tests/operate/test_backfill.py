@@ -521,6 +521,28 @@ async def test_what_is_forgotten_between_attempts_is_not_sent_again(bench: Bench
     assert (report.replayed, report.forgotten, report.complaint) == (1, 1, "")
 
 
+MEMORY = "--- BEGIN MEMORY (from mem) ---\nThe osprey nests.\n--- END MEMORY ---"
+
+
+async def test_memory_in_a_prompt_is_not_sent_once_something_was_forgotten(bench: Bench) -> None:
+    said = [turn(f"{n}?\n{MEMORY}", ts=NOON + timedelta(seconds=n)) for n in range(3)]
+    entries = await record(bench.pod.place.ledgers, said)
+
+    async def answer(post: Post) -> web.StreamResponse | None:
+        if post.entry_id == entries[1].id and "osprey" in str(post.body):
+            bench.pod.bury("an entry that the prompts cite")
+            return web.Response(status=503)
+        return None
+
+    bench.service.answer = answer
+    report = await bench.run()
+    assert (report.replayed, report.forgotten, report.complaint) == (3, 0, "")
+    assert bench.service.retained() == ids(entries)
+    assert ["osprey" in str(one.body) for one in bench.service.posts] == [True, True, False, False]
+    kept = bench.pod.ledger_bytes()["analyst/history.jsonl"]
+    assert kept.count(b"osprey") == 2 * len(entries), "the ledger keeps its bytes"
+
+
 async def test_tombstones_that_cannot_be_read_stop_everything(bench: Bench) -> None:
     await bench.pod.record(2)
     (bench.pod.place.tombstones[0] / "analyst" / "tombstones.jsonl").mkdir(parents=True)

@@ -149,6 +149,7 @@ def _events(
         log_events,
         rotated_events,
     )
+    from memplane.operate.targets import pod_place
 
     if arguments.log == _STDIN:
         yield from log_events(sys.stdin.buffer)
@@ -158,10 +159,23 @@ def _events(
         docker = docker_here()
         yield from docker_events(_proxies(folder, docker), docker, arguments.since)
     else:
-        yield from rotated_events(Home(settings.home).telemetry_file)
+        for path in _own_files(settings):
+            yield from rotated_events(path)
         yield from ledger_events(settings.ledger.dir, arguments.since)
     if folder:
+        if not arguments.log:
+            yield from rotated_events(Home(pod_place(folder).state).commands_file)
         yield from ledger_events(folder / _LEDGERS, arguments.since)
+
+
+def _own_files(settings: Settings) -> list[Path]:
+    """Name the files in which a home's events are: of what serves it, and of commands."""
+    from memplane.home import Home
+    from memplane.ledger.folder import STATE
+
+    home, beside = Home(settings.home), Home(settings.ledger.dir / STATE)
+    files = (home.telemetry_file, home.commands_file, beside.commands_file)
+    return list(dict.fromkeys(files))
 
 
 def _proxies(folder: Path, docker: str) -> list[Container]:
@@ -258,7 +272,6 @@ async def _follow(arguments: argparse.Namespace, settings: Settings) -> None:
     import asyncio
     from functools import partial
 
-    from memplane.home import Home
     from memplane.operate.audit_sources import (
         docker_here,
         follow_docker,
@@ -274,13 +287,14 @@ async def _follow(arguments: argparse.Namespace, settings: Settings) -> None:
         docker = docker_here()
         await follow_docker(_proxies(folder, docker), docker, show, arguments.since)
     else:
-        path = Path(arguments.log) if arguments.log else Home(settings.home).telemetry_file
-        await follow_file(
-            path,
-            show,
+        files = [Path(arguments.log)] if arguments.log else _own_files(settings)
+        follow = partial(
+            follow_file,
+            show=show,
             wait=partial(asyncio.sleep, _PAUSE),
             from_start=arguments.since is not None,
         )
+        await asyncio.gather(*map(follow, files))
 
 
 def _show(event: Found, *, wanted: Wanted, as_json: bool) -> None:

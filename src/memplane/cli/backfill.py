@@ -152,6 +152,7 @@ async def _forget_first(contexts: Contexts, place: Place, client: ServiceClient)
     """Bring tombstones up to date, and tell services what they were not told yet."""
     import asyncio
 
+    from memplane.assemble import open_command_telemetry
     from memplane.clock import system_clock
     from memplane.ledger.tombstones import agents_with_tombstones, spread_tombstones
     from memplane.operate.forgetting import Forgetting
@@ -161,7 +162,8 @@ async def _forget_first(contexts: Contexts, place: Place, client: ServiceClient)
         print(f"warning: {warning}", file=sys.stderr)
     for agent in {name for root in place.tombstones for name in agents_with_tombstones(root)}:
         await asyncio.to_thread(spread_tombstones, place.tombstones, agent)
-    drained = await Forgetting(place, client, system_clock).drain(
+    emit = open_command_telemetry(place.state).emit
+    drained = await Forgetting(place, client, system_clock, emit).drain(
         lambda item: queued_target(contexts, item.service, item.agent)
     )
     for item, why in drained.left:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from memplane.memory.contract import ForgetReceipt
+    from memplane.memory.contract import Checked, ForgetAsked, ForgetReceipt
     from memplane.operate.forgetting import AgentForgot, Drained, Forgetting, Share
     from memplane.operate.targets import Asked
     from memplane.operate.verifying import Check
@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="ID",
-        help="the entry to forget; may be repeated",
+        help="the entry to forget, by its id or the beginning of it; may be repeated",
     )
     parser.add_argument(
         "--agent",
@@ -42,7 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--reason", default="", help="why, kept with the tombstone")
     parser.add_argument(
-        "--allow-unknown", action="store_true", help="also entries that no ledger has"
+        "--allow-unknown",
+        action="store_true",
+        help="also entries that no ledger has yet; the ids are taken as they are written",
     )
     parser.add_argument("--url", help="where the service answers, if not where the pod says")
     parser.add_argument("--auth-token", metavar="T", help="its token, if not the pod's")
@@ -92,14 +94,17 @@ async def forget_here(arguments: argparse.Namespace, settings: Settings) -> int:
     """Forget entries of memplane's own memory.
 
     Raises:
-        InvalidRequest: No entry or no agent is named, or a purge is not confirmed.
+        InvalidRequest: No entry or no agent is named, nobody knows the entry, or a purge is not
+            confirmed.
     """
-    from memplane.assemble import open_plane
+    from memplane.assemble import open_command_telemetry, open_plane
     from memplane.cli import FAILED, OK
     from memplane.cli.show import print_json
+    from memplane.cli.telling import telling
     from memplane.errors import InvalidRequest
     from memplane.memory.contract import ForgetAsked
     from memplane.operate.forgetting import wanted_ids
+    from memplane.telemetry import MemoryOperation
 
     ids = wanted_ids(arguments.entry_id)
     agents = arguments.agent or [settings.agent]
@@ -114,13 +119,16 @@ async def forget_here(arguments: argparse.Namespace, settings: Settings) -> int:
         verify=arguments.verify,
         purge=arguments.purge,
         copies=arguments.copies,
+        known_only=not arguments.allow_unknown,
     )
-    async with open_plane(settings) as plane:
-        receipt = await plane.forget(asked)
+    telemetry = open_command_telemetry(settings.home)
+    with telling(MemoryOperation.FORGET, asked.agent, telemetry.emit):
+        async with open_plane(settings) as plane:
+            receipt = await plane.forget(asked)
     if arguments.json:
         print_json(receipt)
     else:
-        _print_here(agents[0], receipt)
+        _print_here(asked, receipt)
     return OK if receipt.clean else FAILED
 
 
@@ -137,25 +145,51 @@ def _confirm(agent: str, ids: Sequence[str], given: str | None) -> None:
         )
 
 
-def _print_here(agent: str, receipt: ForgetReceipt) -> None:
-    from memplane.cli.show import coloured, harmless
+def _print_here(asked: ForgetAsked, receipt: ForgetReceipt) -> None:
+    from memplane.cli.show import harmless
 
-    print(f"Forgot {receipt.forgotten} entries for {agent}")
+    print(f"Forgot {receipt.forgotten} entries for {asked.agent}")
     if receipt.already:
         print(f"Skipped {receipt.already} already-tombstoned entries")
+    for entry_id in receipt.ids:
+        if entry_id not in asked.ids:
+            print(f"  {harmless(entry_id)}")
     if receipt.purged:
         print(f"Erased {len(receipt.purged)} from the ledgers; their chains still verify")
-    for entry_id in receipt.repeated:
+    if asked.purge:
+        _print_repeats(asked.agent, receipt)
+    _print_checked(receipt.checked)
+
+
+def _print_repeats(agent: str, receipt: ForgetReceipt) -> None:
+    """Say which turns still have what was erased, and what erases them."""
+    from memplane.cli.show import harmless
+
+    for entry_id in receipt.erased_before:
         print(
-            f"{harmless(entry_id)} repeats what was said, and was left. "
-            "--copies erases such turns too"
+            f"{harmless(entry_id)} was erased before: which later turns repeat what it said "
+            "cannot be found any more"
         )
-    for one in receipt.checked:
+    for entry_id in receipt.repeated:
+        print(f"{harmless(entry_id)} repeats what was said, and was left")
+    if receipt.repeated:
+        named = " ".join(f"--entry-id {harmless(one)}" for one in receipt.repeated)
+        print(f"This erases such turns too: memplane forget --agent {agent} {named} --purge")
+
+
+def _print_checked(checked: Sequence[Checked]) -> None:
+    from memplane.cli.show import coloured, harmless
+
+    for one in checked:
         verdict = coloured("ok    ", "green") if one.clean else coloured("failed", "red")
+        if one.unsure:
+            verdict = coloured("unsure", "yellow")
         print(f"{verdict} {one.place}{': ' if one.note else ''}{harmless(one.note)}")
-    if receipt.checked:
-        wrong = sum(not one.clean for one in receipt.checked)
-        print(f"{len(receipt.checked)} places searched; {wrong} still have something")
+    if checked:
+        unsure = sum(one.unsure for one in checked)
+        wrong = sum(not one.clean for one in checked) - unsure
+        beside = f"; of {unsure} nobody can tell" if unsure else ""
+        print(f"{len(checked)} places searched; {wrong} still have something{beside}")
 
 
 async def forget_in_pod(folder: Path, arguments: argparse.Namespace, settings: Settings) -> int:
@@ -168,6 +202,7 @@ async def forget_in_pod(folder: Path, arguments: argparse.Namespace, settings: S
     """
     import asyncio
 
+    from memplane.assemble import open_command_telemetry
     from memplane.cli.backfill import asked_of
     from memplane.clock import system_clock
     from memplane.operate.forgetting import Forgetting, Wish, wanted_ids
@@ -182,8 +217,10 @@ async def forget_in_pod(folder: Path, arguments: argparse.Namespace, settings: S
         print(f"warning: {warning}", file=sys.stderr)
     targets = await asyncio.to_thread(offered_targets, contexts, asked, "forget")
     wish = Wish(asked.service, ids, arguments.reason.strip(), arguments.allow_unknown)
+    place = pod_place(folder)
     async with open_client() as client:
-        forgetting = Forgetting(pod_place(folder), client, system_clock)
+        emit = open_command_telemetry(place.state).emit
+        forgetting = Forgetting(place, client, system_clock, emit)
         shares = await forgetting.decide(targets, wish)
         drained = await forgetting.drain(
             lambda item: queued_target(contexts, item.service, item.agent, asked)

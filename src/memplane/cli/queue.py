@@ -1,6 +1,6 @@
 """`memplane queue`: what has not reached the container, or another memory service.
 
-Documents that wait have a module of their own, `queue_documents`.
+Documents and forgets that wait have modules of their own: `queue_documents`, `queue_forgets`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ def _cache(settings: Settings) -> Path | None:
         BackendMisconfigured: There is neither.
     """
     from memplane.assemble import BlobStorage, choose_storage, configured_container
+    from memplane.cli.queue_forgets import pod_here
 
-    if settings.context_root is None:
+    if settings.context_root is None and pod_here() is None:
         return configured_container(settings).cache
     chosen = choose_storage(settings).storage
     return chosen.cache if isinstance(chosen, BlobStorage) else None
@@ -55,22 +56,27 @@ def _cache(settings: Settings) -> Path | None:
 def _list(settings: Settings, cache: Path | None, *, as_json: bool) -> int:
     from memplane.cli import OK
     from memplane.cli.queue_documents import waiting_documents
+    from memplane.cli.queue_forgets import waiting_forgets
     from memplane.cli.show import harmless, print_json
 
     writes = _writes(cache) if cache else []
     letters = _letters(settings)
+    forgets = waiting_forgets(settings)
     documents = waiting_documents(settings)
     if as_json:
-        print_json([*writes, *letters, *documents])
+        print_json([*writes, *letters, *forgets, *documents])
         return OK
     for row in writes:
         print("{state:<8} {what:<6} {bytes:>8} bytes  {key}  {name}".format(**row))
     for row in letters:
         shown = "{state:<8} {what:<6} of {agent} for {service}: {reason}  {name}".format(**row)
         print(harmless(shown))
+    for row in forgets:
+        shown = "{state:<8} {what:<6} of {agent} for {service}: {entries} entries  {name}"
+        print(harmless(shown.format(**row)))
     for row in documents:
         print(harmless("{state:<8} {what:<6} {key} of {folder}: {reason}  {name}".format(**row)))
-    print(f"{len(writes) + len(letters) + len(documents)} in all")
+    print(f"{len(writes) + len(letters) + len(forgets) + len(documents)} in all")
     return OK
 
 
@@ -113,6 +119,7 @@ def _letters(settings: Settings) -> list[dict[str, object]]:
 async def _retry(settings: Settings, cache: Path | None, *, background: bool) -> int:
     from memplane.cli import FAILED, OK
     from memplane.cli.queue_documents import folders_that_wait, send_documents
+    from memplane.cli.queue_forgets import send_forgets
 
     if background:
         from memplane.worker import leave_and_wake
@@ -127,8 +134,9 @@ async def _retry(settings: Settings, cache: Path | None, *, background: bool) ->
     if taken is not None:
         dropped = f", {taken.dropped} were forgotten meanwhile" if taken.dropped else ""
         print(f"{taken.delivered} turns were taken, {len(taken.left)} were not{dropped}")
+    told = await send_forgets(settings)
     in_step = await send_documents(settings)
-    return OK if sent and in_step and not (taken and taken.left) else FAILED
+    return OK if sent and told and in_step and not (taken and taken.left) else FAILED
 
 
 async def _sent(settings: Settings, cache: Path) -> bool:

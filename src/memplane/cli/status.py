@@ -22,19 +22,23 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     from memplane.assemble import open_plane
     from memplane.cli import OK
-    from memplane.cli.show import print_json
+    from memplane.cli.queue_forgets import waiting_forgets
+    from memplane.cli.show import print_json, print_rows
 
     async with open_plane(settings) as plane:
         status = await plane.status()
     running = status.pid != os.getpid()
-    documents = _documents(settings)
+    documents, forgets = _documents(settings), len(waiting_forgets(settings))
     if arguments.json:
         import msgspec
 
         body = {"running": running, **msgspec.structs.asdict(status), "persona": documents}
+        body["forgets_waiting"] = forgets
         print_json(body)
     else:
         _print(status, running=running)
+        if forgets:
+            print_rows([("forgets", f"{forgets} wait to be sent: memplane queue list")])
         _print_documents(documents)
     return OK
 

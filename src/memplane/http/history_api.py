@@ -40,6 +40,7 @@ from memplane.ledger.notes import Notes
 from memplane.ledger.reader import LARGEST_PAGE, PAGE, Page, open_page
 from memplane.ledger.redacting import redact_line
 from memplane.ledger.tombstones import Forgotten, mirror_of
+from memplane.memory.withheld import without_memory
 from memplane.plane.recording import Recording
 
 _DIGITS: Final = 9
@@ -177,14 +178,17 @@ def _as_recorded(_identifier: str, line: bytes) -> bytes:
 def _replayed(places: _Places, folder: AgentFolder) -> _Shown:
     """Return how entries are shown to a memory service: redacted, and only what is to be known.
 
-    What was forgotten is not, nor are requests that clients made for themselves.
+    What was forgotten is not, nor are requests that clients made for themselves. The memory in
+    the prompts of others may cite what was.
     """
     forgotten, notes = Forgotten(places.tombstones, folder.agent), places.notes_of(folder)
     forgotten.refresh()
 
     def shown(identifier: str, line: bytes) -> bytes | None:
         left_out = identifier in forgotten or notes.leaves_out(identifier)
-        return None if left_out else places.redact(line)
+        if left_out:
+            return None
+        return places.redact(line if forgotten.is_empty else without_memory(line))
 
     return shown
 

@@ -143,6 +143,13 @@ def purge_held(log: AgentLog, ids: Collection[str], *, modes: Modes) -> PurgeRep
     return PurgeReport(len(by_id), len(unfinished), fragments, tuple(sorted(wanted - known)))
 
 
+def erased_ids(folder: AgentFolder) -> frozenset[str]:
+    """Name the entries that were erased, or are being; one whose id was not kept has no name."""
+    if not folder.chain.exists():
+        return frozenset()
+    return frozenset(one.id for one in _erasures(folder) if one.id)
+
+
 # What must go
 
 

@@ -178,12 +178,12 @@ def open_last(folder: AgentFolder, count: int) -> Generator[Page]:
 
 
 @contextmanager
-def open_entry(folder: AgentFolder, start_of_id: str) -> Generator[Page]:
+def open_entry(folder: AgentFolder, *starts_of_ids: str) -> Generator[Page]:
     """Find the entries whose id begins so; more than one when too little of it was given."""
     with open_sources(folder) as sources:
         page = Page()
         for found in _entries_in(sources):
-            if _id_of(found).startswith(start_of_id):
+            if _id_of(found).startswith(starts_of_ids):
                 page.entries.append(found)
         yield page
 

@@ -173,6 +173,11 @@ class Forgotten:
     def __contains__(self, entry_id: object) -> bool:
         return entry_id in self._ids
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was forgotten, as far as was read."""
+        return not self._ids
+
     def refresh(self) -> None:
         """Take in what was added meanwhile; what was forgotten once stays forgotten.
 

@@ -35,8 +35,8 @@ class RetainAsked(msgspec.Struct, frozen=True, kw_only=True):
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """A question to an agent's memory: in words, or as the messages of a conversation.
 
-    With `limit` only what matches is answered, one block for each turn. `here` are places of the
-    conversation that asks; what was said there is not told again.
+    With `limit` only what matches is answered, one block for each turn. `here` are the places of
+    answers in the conversation that asks; the turns that stand there are not told again.
     """
 
     agent: str
@@ -131,18 +131,23 @@ class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """One place that was searched for what was forgotten."""
+    """One place that was searched for what was forgotten.
+
+    One that is `unsure` is not clean either: the words were gone before they could be looked for.
+    """
 
     place: str
     clean: bool
     note: str = ""
+    unsure: bool = False
 
 
 class ForgetAsked(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator wants forgotten, and how thoroughly.
 
     `verify` searches every derived place afterwards; `purge` also erases the payload from the
-    ledgers, and with `copies` from later turns that repeat it.
+    ledgers, and with `copies` from later turns that repeat it. With `known_only` an id may be
+    abbreviated, and must be one that was recorded; without, it is taken as it is.
     """
 
     agent: str
@@ -151,18 +156,22 @@ class ForgetAsked(msgspec.Struct, frozen=True, kw_only=True):
     verify: bool = False
     purge: bool = False
     copies: bool = False
+    known_only: bool = False
 
 
 class ForgetReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """What became of what an operator wanted forgotten.
 
-    `repeated` are later turns that repeat what was purged, and were left.
+    `ids` are the entries that it was about, whole. `repeated` are later turns that repeat what
+    was purged, and were left. Whose words were `erased_before` cannot be compared with anything.
     """
 
     forgotten: int
     already: int
+    ids: tuple[str, ...] = ()
     purged: tuple[str, ...] = ()
     repeated: tuple[str, ...] = ()
+    erased_before: tuple[str, ...] = ()
     checked: tuple[Checked, ...] = ()
 
     @property

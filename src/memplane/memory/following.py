@@ -26,7 +26,7 @@ from memplane.ledger.tombstones import (
 from memplane.memory import injections
 from memplane.memory import rows as table
 from memplane.memory.retaining import Scrub, decoded, stored_of
-from memplane.memory.rows import Outcome, Stored
+from memplane.memory.rows import Outcome, State, Stored
 from memplane.records.store import Connection, Records
 
 _log = logging.getLogger(__name__)
@@ -39,15 +39,23 @@ RECEIVED: Final = "received"
 class Places(msgspec.Struct, frozen=True, kw_only=True):
     """Where memory's sources lie: our own ledger, what others recorded, and tombstones.
 
-    Our own ledger may hold secrets; `scrub` takes them out then.
+    Our own ledger may hold secrets; `scrub` takes them out then. Tombstones are written to
+    `tombstones`; those that a pod's operator wrote `beside` the ledgers hold as well.
     """
 
     ledger: Path
     received: Path
     tombstones: Path
+    beside: Path | None = None
     scrub: Scrub | None = None
     notes: dict[str, Notes] = msgspec.field(default_factory=dict[str, Notes])
     """What the recorder says about each agent's turns, as far as it was read."""
+
+    @property
+    def told_in(self) -> tuple[Path, ...]:
+        """Each root that may say what was forgotten."""
+        roots = (self.tombstones, self.beside or self.tombstones)
+        return tuple(dict.fromkeys(roots))
 
     def leaves_out(self, folder: AgentFolder, entry_id: str) -> bool:
         """Say whether the recorder wants nothing to be remembered of a turn."""
@@ -61,10 +69,14 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Followed(msgspec.Struct, frozen=True):
-    """How many entries were taken in, and how many lines could not be read."""
+    """How many entries were taken in, and how many lines could not be read.
+
+    The `remembered` ones say something; the others are turns that failed, or without any words.
+    """
 
     entries: int
     unreadable: int
+    remembered: int = 0
 
 
 async def ledgers_in(places: Places) -> list[tuple[str, str]]:
@@ -82,14 +94,27 @@ def bury(rows: Connection, agent: str, ids: Collection[str]) -> None:
 
 async def bury_all(records: Records, places: Places) -> None:
     """Bury what tombstones say and the database does not know yet."""
-    for agent in await asyncio.to_thread(agents_with_tombstones, places.tombstones):
-        told = await asyncio.to_thread(tombstones_since, places.tombstones, agent)
+    for root in places.told_in:
+        for agent in await asyncio.to_thread(agents_with_tombstones, root):
+            await bury_told(records, places, agent)
+
+
+async def bury_told(records: Records, places: Places, agent: str) -> list[str]:
+    """Bury what an agent's tombstones say and the database does not know; returns that.
+
+    Raises:
+        LedgerError: The tombstones cannot be read.
+    """
+    ids: dict[str, None] = {}
+    for root in places.told_in:
+        told = await asyncio.to_thread(tombstones_since, root, agent)
         if told.malformed:
             _log.warning("%d tombstones of %s cannot be read", told.malformed, agent)
-        ids = [one.entry_id for one in told.tombstones]
-        new = await records.read(partial(not_buried, agent=agent, ids=ids))
-        if new:
-            await records.write(partial(bury, agent=agent, ids=new))
+        ids.update((one.entry_id, None) for one in told.tombstones)
+    new = await records.read(partial(not_buried, agent=agent, ids=list(ids)))
+    if new:
+        await records.write(partial(bury, agent=agent, ids=new))
+    return new
 
 
 async def keep_tombstones(records: Records, places: Places, now: str) -> None:
@@ -112,16 +137,17 @@ def not_buried(rows: Connection, agent: str, ids: list[str]) -> list[str]:
 
 async def follow(records: Records, places: Places, ledger: str, agent: str) -> Followed:
     """Take in what an agent's ledger has behind the place that it was read to."""
-    entries = unreadable = 0
+    entries = unreadable = remembered = 0
     more = True
     while more:
         page = await records.read(
             lambda rows: _read_page(rows, places, ledger, agent), patient=True
         )
         taken = await records.write(partial(_take_in, ledger=ledger, agent=agent, page=page))
-        entries, unreadable = entries + taken, unreadable + page.unreadable
+        entries, unreadable = entries + len(taken), unreadable + page.unreadable
+        remembered += taken.count(State.SEARCHABLE)
         more = page.has_more and page.end != page.begin
-    return Followed(entries, unreadable)
+    return Followed(entries, unreadable, remembered)
 
 
 class _Page(msgspec.Struct):
@@ -161,9 +187,11 @@ def _read_from(rows: Connection, places: Places, folder: AgentFolder, cursor: Cu
     return read
 
 
-def _take_in(rows: Connection, ledger: str, agent: str, page: _Page) -> int:
+def _take_in(rows: Connection, ledger: str, agent: str, page: _Page) -> list[State]:
+    """Take a page in; returns the state of each entry that is new."""
     if page.end and page.end != table.cursor_of(rows, ledger, agent):
         outcomes = table.take_in(rows, [(agent, one) for one in page.new])
         table.keep_cursor(rows, ledger, agent, page.end)
-        return outcomes.count(Outcome.RETAINED)
-    return 0
+        taken = zip(page.new, outcomes, strict=True)
+        return [one.state for one, outcome in taken if outcome is Outcome.RETAINED]
+    return []

@@ -25,6 +25,7 @@ from memplane.memory import injections, purging, verifying
 from memplane.memory import rows as table
 from memplane.memory.applying import Applying
 from memplane.memory.blocks import Shares
+from memplane.memory.burying import Burying, Told
 from memplane.memory.contract import (
     MOST_ASKED,
     Ask,
@@ -37,7 +38,7 @@ from memplane.memory.contract import (
     Recalled,
     RetainReceipt,
 )
-from memplane.memory.episode import Episode, microseconds
+from memplane.memory.episode import microseconds
 from memplane.memory.following import (
     OURSELVES,
     Places,
@@ -49,6 +50,7 @@ from memplane.memory.following import (
 from memplane.memory.indexing import Indexing
 from memplane.memory.injections import Injection, Said
 from memplane.memory.meaning import Meaning, MeantQuestion
+from memplane.memory.naming import entries_meant
 from memplane.memory.question import Question
 from memplane.memory.readers import Readers
 from memplane.memory.rebuilding import compared, contents, derive_all
@@ -56,6 +58,7 @@ from memplane.memory.recalling import Now, asked_in, recalled
 from memplane.memory.retaining import Scrub, given_of
 from memplane.memory.tails import Tails
 from memplane.memory.upkeep import Upkeep
+from memplane.memory.verifying import Before
 from memplane.records.store import Database
 
 _LONGEST_REASON: Final = 1000
@@ -92,6 +95,8 @@ class Memory:
         self._indexing = Indexing(records, indexes)
         self._upkeep = Upkeep(records, places, self._indexing)
         self._applying = Applying(records, received, self._upkeep)
+        self._burying = Burying(records, places, self._applying.pausing)
+        self._burying.told.append(self._buried)
         self._closing = False
         self._tasks: list[asyncio.Task[None]] = []
         self._embedding: asyncio.Task[None] | None = None
@@ -144,6 +149,7 @@ class Memory:
             given = await asyncio.to_thread(given_of, raw, self._scrub)
         else:
             given = given_of(raw, self._scrub)
+        await self._burying.look(folder.agent)
         if self._closing:
             raise NotRecorded(f"an entry of {agent} came after memory was closed")
         return await self._applying.give(folder.agent, given)
@@ -156,6 +162,7 @@ class Memory:
             RecordsError: The database cannot be read.
         """
         AgentFolder(self.places.ledger, ask.agent)
+        await self._burying.look(ask.agent)
         question, at = asked_in(ask), microseconds(self._clock())
         meant = await self._meant(question.text)
         recall = partial(
@@ -183,7 +190,9 @@ class Memory:
         if self._readers is None or self._indexing.is_broken:
             return None
         model, vector = (meant.model, meant.vector) if meant is not None else ("", b"")
-        return await self._readers.recall(ask, question, at, model=model, vector=vector)
+        found = await self._readers.recall(ask, question, at, model=model, vector=vector)
+        self._upkeep.unanswered = self._readers.complaint
+        return found
 
     async def _meant(self, text: str) -> MeantQuestion | None:
         if self._meaning is None or not text.strip():
@@ -215,22 +224,28 @@ class Memory:
             written = [Tombstone(now, agent, service, entry_id, why) for entry_id in missing]
             await asyncio.to_thread(append_tombstones, folder.root, agent, written)
             await self._records.write(partial(bury, agent=agent, ids=wanted))
+        await self._buried(agent, wanted)
+        return Forgotten(forgotten=len(new), already=len(wanted) - len(new))
+
+    async def _buried(self, _agent: str, _ids: Sequence[str]) -> None:
+        """Let the index and the work behind follow what was buried."""
         await self._indexing.catch_up()
         self._look_at_meaning_again()
         self._upkeep.wake()
-        return Forgotten(forgotten=len(new), already=len(wanted) - len(new))
 
     async def forget_as_asked(self, asked: ForgetAsked) -> ForgetReceipt:
         """Forget entries as thoroughly as an operator wants.
 
         Raises:
-            InvalidRequest: There is no id among them.
+            InvalidRequest: There is no id among them, or one that had to be known is not.
             UnknownAgent: That is no agent's name.
         """
         ids, agent = _named(asked.ids), asked.agent
-        left: list[Episode] = []
-        if asked.verify:
-            left = await asyncio.to_thread(verifying.recorded, self.places, agent, ids)
+        if asked.known_only:
+            ids = await asyncio.to_thread(entries_meant, self.places, agent, ids)
+        before = Before()
+        if asked.verify or asked.purge:
+            before = await asyncio.to_thread(verifying.looked_at, self.places, agent, ids)
         repeated: list[str] = []
         if asked.purge:
             repeated = await asyncio.to_thread(purging.repeats_of, self.places, agent, ids)
@@ -240,17 +255,18 @@ class Memory:
         purged = await self._purge(agent, ids) if asked.purge else []
         checked: list[Checked] = []
         if asked.verify:
-            checked = await self.verify_forgotten(agent, ids, left)
+            checked = await self.verify_forgotten(agent, ids, before)
         if asked.verify and asked.purge:
-            words = verifying.tellings(left)
             checked.append(
-                await asyncio.to_thread(purging.check_ledgers, self.places, agent, words)
+                await asyncio.to_thread(purging.check_ledgers, self.places, agent, before)
             )
         return ForgetReceipt(
             forgotten=outcome.forgotten,
             already=outcome.already,
+            ids=tuple(ids),
             purged=tuple(purged),
             repeated=tuple(repeated),
+            erased_before=before.erased,
             checked=tuple(checked),
         )
 
@@ -262,12 +278,15 @@ class Memory:
 
     async def injected(self, agent: str, places: Sequence[str]) -> list[Injection]:
         """Return what stands at places of an agent's conversations, the newest first."""
+        await self._burying.look(agent)
         return await self._records.read(
             partial(injections.found, agent=agent, places=places), quick=True
         )
 
     async def keep_injected(self, texts: Sequence[Injection]) -> None:
         """Keep what was put into conversations; forgetting what it cites takes it away again."""
+        for agent in {one.agent for one in texts}:
+            await self._burying.look(agent)
         await self._records.write(partial(injections.keep, injections=texts))
 
     async def keep_said(self, turns: Sequence[Said]) -> None:
@@ -278,12 +297,25 @@ class Memory:
         """Call back whenever entries were taken in."""
         self._upkeep.told = told
 
+    def tell_remembered(self, told: Callable[[str, int], None]) -> None:
+        """Call back, in a thread, with an agent and how many turns of our ledger it remembers."""
+        self._upkeep.remembered = told
+        self._upkeep.wake()
+
+    def tell_buried(self, told: Told) -> None:
+        """Call back with an agent and entries of it that somebody else forgot, as soon as seen."""
+        self._burying.told.append(told)
+
+    async def bury_all(self) -> None:
+        """Take in now what others wrote tombstones for, of every agent."""
+        await self._burying.look_everywhere()
+
     def recorded(self, agent: str) -> None:
         """Be told that our own ledger has a new turn of an agent."""
         self._upkeep.recorded(agent)
 
     async def verify_forgotten(
-        self, agent: str, ids: Sequence[str], left: Sequence[Episode]
+        self, agent: str, ids: Sequence[str], before: Before
     ) -> list[Checked]:
         """Look for forgotten entries, and for what they said, in every place that was derived."""
         await self.settle()
@@ -293,21 +325,22 @@ class Memory:
         ]
         tellings = [
             one
-            for one in verifying.tellings(left)
+            for one in before.tellings
             if not await self._records.read(
                 partial(verifying.told_elsewhere, agent=agent, telling=one, ids=ids)
             )
         ]
         held = [one for one in tellings if await self._records.holds(one.encode())]
         note = f"{len(held)} of its lines are in the file" if held else ""
-        checked.append(Checked(place="database: the file's bytes", clean=not held, note=note))
+        bytes_held = Checked(place="database: the file's bytes", clean=not held, note=note)
+        checked.append(before.judged(bytes_held))
         answers = [
             await self.recall(Ask(agent=agent, text=one, limit=MOST_ASKED)) for one in tellings
         ]
         found = {one for answer in answers for block in answer.memories for one in block.entry_ids}
         back = found & {*ids}
         note = f"it answers with {', '.join(sorted(back))}" if back else ""
-        return [*checked, Checked(place="recall", clean=not back, note=note)]
+        return [*checked, before.judged(Checked(place="recall", clean=not back, note=note))]
 
     async def rebuild(self) -> Rebuilt:
         """Derive everything again from the ledgers; what differs from it is replaced.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,7 @@ from memplane.ledger.repeats import find_repeats
 from memplane.ledger.sealing import Modes
 from memplane.memory.contract import Checked
 from memplane.memory.following import OWN, RECEIVED, Places
+from memplane.memory.verifying import Before
 from memplane.objects.files import holds
 
 
@@ -57,9 +58,9 @@ def purge_all(
     return [one for one in ids if one not in missing]
 
 
-def check_ledgers(places: Places, agent: str, tellings: Iterable[str]) -> Checked:
-    """Check that no file of the agent's ledgers has any of these words."""
-    wanted = [msgspec.json.encode(one)[1:-1] for one in tellings]
+def check_ledgers(places: Places, agent: str, before: Before) -> Checked:
+    """Check that no file of the agent's ledgers has any of the words that were said."""
+    wanted = [msgspec.json.encode(one)[1:-1] for one in before.tellings]
     held = sorted(
         {
             path.name
@@ -69,7 +70,7 @@ def check_ledgers(places: Places, agent: str, tellings: Iterable[str]) -> Checke
         }
     )
     note = f"{', '.join(held)} still has its words, in turns that repeat it" if held else ""
-    return Checked(place="ledgers: the files' bytes", clean=not held, note=note)
+    return before.judged(Checked(place="ledgers: the files' bytes", clean=not held, note=note))
 
 
 def _files(places: Places, ledger: str, agent: str) -> list[Path]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
@@ -38,12 +39,20 @@ class Upkeep:
         """Held by whoever does the work."""
         self.told: Callable[[], None] = lambda: None
         """Called whenever entries were taken in."""
+        self.remembered: Callable[[str, int], None] | None = None
+        """Called in a thread with an agent, and how many turns of our own ledger were taken in.
+
+        What was taken in before somebody wants to know is told then.
+        """
+        self.unanswered = ""
+        """What became of processes that should have answered questions."""
         self._records = records
         self._places = places
         self._indexing = indexing
         self._underived = ""
         self._unembedded = ""
         self._is_warm = False
+        self._untold: Counter[str] = Counter()
         self._to_follow: dict[tuple[str, str], None] = {}
         self._received_by: dict[str, None] = {}
         self._since_followed = 0
@@ -57,7 +66,7 @@ class Upkeep:
     @property
     def degraded(self) -> str:
         """What an operator should know, although retaining and recalling go on."""
-        return self._underived or self._unembedded
+        return self._underived or self._unembedded or self.unanswered
 
     @property
     def is_busy(self) -> bool:
@@ -169,6 +178,17 @@ class Upkeep:
             self.unreadable += followed.unreadable
             if followed.entries:
                 self.told()
+            if ledger == OWN:
+                self._untold[agent] += followed.remembered
+        await self._tell_remembered()
+
+    async def _tell_remembered(self) -> None:
+        if self.remembered is None:
+            return
+        untold, self._untold = self._untold, Counter()
+        for agent, turns in untold.items():
+            if turns:
+                await asyncio.to_thread(self.remembered, agent, turns)
 
     async def follow_received(self) -> None:
         """At the end: move on with the cursors of what was received, and do no more."""

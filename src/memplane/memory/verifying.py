@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
+from memplane.ledger.purging import erased_ids
 from memplane.ledger.reader import open_entry
 from memplane.ledger.tombstones import read_tombstones
 from memplane.memory import rows as table
@@ -35,9 +38,31 @@ _ROWS_THAT_NAME_IT: Final[Mapping[str, str]] = {
 }
 
 
-def recorded(places: Places, agent: str, ids: Iterable[str]) -> list[Episode]:
-    """Read what the ledgers still have of some entries, in the form that memory would take."""
-    return [episode for one in ids for episode in _recorded(places, agent, one)]
+class Before(msgspec.Struct, frozen=True):
+    """What ledgers said of entries before these were forgotten.
+
+    Of those that were `erased` earlier nobody knows the words any more.
+    """
+
+    tellings: tuple[str, ...] = ()
+    erased: tuple[str, ...] = ()
+
+    def judged(self, checked: Checked) -> Checked:
+        """Say of a place without the words whether that means anything (pure)."""
+        if not checked.clean or not self.erased:
+            return checked
+        note = f"the words of {', '.join(self.erased)} were erased before: nothing to look for"
+        return msgspec.structs.replace(checked, clean=False, unsure=True, note=note)
+
+
+def looked_at(places: Places, agent: str, ids: Sequence[str]) -> Before:
+    """Read what the ledgers still have of some entries."""
+    read = {one: list(_recorded(places, agent, one)) for one in ids}
+    gone = [one for one, episodes in read.items() if not episodes]
+    folders = [places.folder(ledger, agent) for ledger in (OWN, RECEIVED)] if gone else []
+    erased = frozenset[str]().union(*map(erased_ids, folders))
+    said = tellings(episode for episodes in read.values() for episode in episodes)
+    return Before(tuple(said), tuple(one for one in gone if one in erased))
 
 
 def _recorded(places: Places, agent: str, entry_id: str) -> Iterator[Episode]:

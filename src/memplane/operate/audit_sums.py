@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,6 +22,8 @@ _COUNTED: Final = {
     TOOL_CALL: "tool_calls",
     "provider_pool": "provider_pool_events",
 }
+_OF_A_TURN: Final = frozenset({"request", "response", "error"})
+"""A turn has at most one event of each; which of them there are, a filter may have decided."""
 _STATUSES: Final = {
     "succeeded": "ok",
     "failed": "failed",
@@ -136,7 +138,7 @@ class Tally:
             AgentSummary(
                 claw_id=name,
                 **sums.totals(),
-                model_usage=dict(sorted(sums.models.items())),
+                model_usage=sums.model_usage(),
                 first_timestamp=shown_time(sums.times[0]),
                 last_timestamp=shown_time(sums.times[1]),
             )
@@ -200,7 +202,9 @@ class _Sums:
     events: int = 0
     counted: Counter[str] = field(default_factory=Counter[str])
     cost: float = 0.0
-    models: Counter[str] = field(default_factory=Counter[str])
+    models: dict[str, Counter[str]] = field(
+        default_factory=lambda: defaultdict[str, Counter[str]](Counter)
+    )
     times: tuple[datetime, datetime] = field(init=False)
     memory: _MemorySums = field(default_factory=_MemorySums)
 
@@ -211,8 +215,8 @@ class _Sums:
         if event.type == MEMORY_OP:
             self.memory.add(event)
             return
-        if model := event.text("model"):
-            self.models[model] += 1
+        if event.type in _OF_A_TURN and (model := event.text("model")):
+            self.models[model][event.type] += 1
         for name in ("tokens_in", "tokens_out"):
             self.counted[name] += event.number(name) or 0
         cost = event.members.get("cost_usd")
@@ -223,6 +227,10 @@ class _Sums:
             self.counted["feed_errors"] += _went_wrong(event)
         if event.type == TOOL_CALL:
             self.counted["tool_errors"] += _went_wrong(event)
+
+    def model_usage(self) -> dict[str, int]:
+        """Say how many turns each model had; one that was asked and answered is one turn."""
+        return {model: max(types.values()) for model, types in sorted(self.models.items())}
 
     def totals(self) -> dict[str, Any]:
         names = (*_COUNTED.values(), "tokens_in", "tokens_out", "feed_errors", "tool_errors")

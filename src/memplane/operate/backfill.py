@@ -16,6 +16,7 @@ from typing import Final
 from memplane.clock import Clock
 from memplane.errors import InvalidCursor, MemplaneError
 from memplane.ledger.tombstones import Forgotten
+from memplane.memory.withheld import without_memory
 from memplane.objects.pacing import Pacing
 from memplane.operate.checkpoints import (
     Checkpoint,
@@ -195,11 +196,15 @@ def _count(backfill: Backfill, progress: Progress, report: AgentReport) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """An entry with the body that retains it; None when it is left out."""
+    """An entry with the body that retains it; None when it is left out.
+
+    One that is `whole` has the memory in its prompt: nothing was forgotten when it was made.
+    """
 
     entry: ReadEntry
     body: bytes | None
     why: LeftOut | None = None
+    whole: bool = True
 
 
 class _Replay:
@@ -283,8 +288,10 @@ class _Replay:
         why = self._backfill.selection.left_out(entry, self._forgotten)
         if why is not None:
             return _Ready(entry, None, why)
-        redacted = self._backfill.redact(entry.line)
-        return _Ready(entry, retain_body(self._target.context, redacted, removed=entry.removed))
+        whole = self._forgotten.is_empty
+        redacted = self._backfill.redact(entry.line if whole else without_memory(entry.line))
+        body = retain_body(self._target.context, redacted, removed=entry.removed)
+        return _Ready(entry, body, whole=whole)
 
     async def _take(self, ready: _Ready) -> None:
         """Deal with the next entry, and go on behind it unless the service is not there."""
@@ -313,14 +320,10 @@ class _Replay:
         if ready.body is None:
             report.leave_out(ready.why or LeftOut.FORGOTTEN)
             return None
-        outcome = await insist(
-            self._backfill.client,
-            self._address,
-            ready.body,
-            pacing=self._backfill.pacing,
-            clock=self._backfill.clock,
-            wanted=lambda: self._is_wanted(entry.id),
-        )
+        outcome = await self._insisted(ready, ready.body)
+        if outcome is None and (again := await asyncio.to_thread(self._ready, entry)).body:
+            # Something else was forgotten meanwhile, and its prompt may cite it.
+            outcome = await self._insisted(again, again.body)
         if outcome is None:
             report.leave_out(LeftOut.FORGOTTEN)
         elif outcome.ok:
@@ -333,9 +336,22 @@ class _Replay:
         self._backfill.watch(report)
         return outcome
 
-    def _is_wanted(self, entry_id: str) -> bool:
-        self._forgotten.refresh()
-        return entry_id not in self._forgotten
+    async def _insisted(self, ready: _Ready, body: bytes) -> Outcome | None:
+        """Send a body; None when it must not be sent as it is any more."""
+
+        def is_wanted() -> bool:
+            self._forgotten.refresh()
+            known = ready.entry.id in self._forgotten
+            return not known and (self._forgotten.is_empty or not ready.whole)
+
+        return await insist(
+            self._backfill.client,
+            self._address,
+            body,
+            pacing=self._backfill.pacing,
+            clock=self._backfill.clock,
+            wanted=is_wanted,
+        )
 
     async def _sync_sometimes(self) -> None:
         now = self._backfill.pacing.elapsed()

@@ -7,9 +7,13 @@ later; one that cannot forget is not asked, and what is replayed to it is withou
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from memplane.clock import Clock
 from memplane.errors import InvalidRequest, PodError
@@ -24,7 +28,12 @@ from memplane.operate.queue import QueuedForget, enqueue, queued, remove
 from memplane.operate.targets import Place, Target
 from memplane.pod.contexts import AgentContext
 from memplane.services.client import Address, Outcome, ServiceClient, Unanswered, explained
+from memplane.services.telling import code_of, error_of, status_of
 from memplane.services.wire import forget_body
+from memplane.telemetry import MemoryOp, MemoryOperation, MemoryStatus
+
+_AGAIN: Final = 2
+"""The attempt that a forget which waited is told as: how often it was tried is not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +132,9 @@ class Forgetting:
     place: Place
     client: ServiceClient
     clock: Clock
+    emit: Callable[[MemoryOp], None] = lambda _event: None
+    """Tells how each service took it."""
+    elapsed: Callable[[], float] = time.monotonic
 
     async def decide(self, targets: Sequence[Target], wish: Wish) -> dict[str, Share]:
         """Look into ledgers and tombstones, and decide which agent forgets which entries.
@@ -165,6 +177,7 @@ class Forgetting:
         item = QueuedForget(wish.service, target.agent, share.pending, wish.reason, ts)
         if target.address is None:
             await asyncio.to_thread(self._bury, item)
+            self.emit(self._event(item))
             return done
         path = await asyncio.to_thread(self._enqueue_and_bury, item)
         outcome = await self._tell(target.context, target.address, item, path)
@@ -206,8 +219,9 @@ class Forgetting:
             return str(error)
         if target.address is None:
             await asyncio.to_thread(remove, path)
+            self.emit(self._event(item))
             return ""
-        outcome = await self._tell(target.context, target.address, item, path)
+        outcome = await self._tell(target.context, target.address, item, path, attempt=_AGAIN)
         if outcome.ok:
             return ""
         complaint = explained("forget", outcome, target.address.token)
@@ -216,14 +230,40 @@ class Forgetting:
         return complaint
 
     async def _tell(
-        self, context: AgentContext, address: Address, item: QueuedForget, path: Path
+        self,
+        context: AgentContext,
+        address: Address,
+        item: QueuedForget,
+        path: Path,
+        *,
+        attempt: int = 1,
     ) -> Outcome:
+        started = self.elapsed()
         outcome = await self.client.post(
             address, forget_body(context, item.entry_ids, item.reason)
+        )
+        self.emit(
+            msgspec.structs.replace(
+                self._event(item),
+                latency_ms=round((self.elapsed() - started) * 1000),
+                status_code=code_of(outcome),
+                error=error_of("forget", outcome, address.token),
+                memory_status=status_of(outcome),
+                memory_attempt=attempt,
+            )
         )
         if outcome.ok:
             await asyncio.to_thread(remove, path)
         return outcome
+
+    def _event(self, item: QueuedForget) -> MemoryOp:
+        return MemoryOp(
+            ts=self.clock(),
+            claw_id=item.agent,
+            memory_service=item.service,
+            memory_op=MemoryOperation.FORGET,
+            memory_status=MemoryStatus.SKIPPED,
+        )
 
     def _enqueue_and_bury(self, item: QueuedForget) -> Path:
         path = enqueue(self.place.state, item)

@@ -17,6 +17,7 @@ from memplane.ledger.tombstones import mirror_of
 from memplane.pod.contexts import (
     AgentContext,
     Contexts,
+    ProxiedAgent,
     endpoint,
     given_url,
     operation_url,
@@ -140,6 +141,23 @@ def queued_target(
     same = asked if asked is not None and asked.service == service else Asked(service)
     (found,) = offered_targets(contexts, replace(same, agents=(agent,)), "forget")
     return found
+
+
+def proxied_target(found: ProxiedAgent | None, service: str, agent: str) -> Target:
+    """Find whom a queued forget is for as an agent's proxy reaches its service (pure).
+
+    Raises:
+        PodError: The agent does not subscribe to that service any more.
+    """
+    manifest = found.context.memory if found else None
+    if found is None or manifest is None or manifest.service != service:
+        raise PodError(f'memory service "{service}" is not subscribed by agent(s) {agent}')
+    if manifest.forget is None:
+        return Target(found.context, None)
+    seconds = max(SECONDS, (manifest.forget.timeout_ms or 0) / 1000)
+    return Target(
+        found.context, Address(manifest.url_of(manifest.forget), manifest.token, seconds)
+    )
 
 
 def beside(contexts: Contexts, asked: Asked, operation: str) -> Asked:

@@ -117,7 +117,7 @@ class Plane(Protocol):
         """Forget entries for good, also those that have not come yet.
 
         Raises:
-            InvalidRequest: No entry is named.
+            InvalidRequest: No entry is named, or one that had to be known is not.
             UnknownAgent: That is no agent's name.
         """
         ...

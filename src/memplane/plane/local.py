@@ -59,14 +59,15 @@ class LocalPlane(msgspec.Struct, frozen=True):
 
     async def forget(self, asked: ForgetAsked) -> ForgetReceipt:
         receipt = await (await self.remembering.memory()).forget_as_asked(asked)
-        entries = [*asked.ids, *receipt.purged]
         curator = await self.remembering.curator()
-        checked = await curator.forgotten(asked.agent, entries, purge=asked.purge)
+        checked = await curator.forgotten(asked.agent, receipt.ids, purge=asked.purge)
         if not asked.verify:
             return receipt
         return msgspec.structs.replace(receipt, checked=(*receipt.checked, checked))
 
     async def memories(self) -> OperationalMemory:
+        # Nobody is shown what rests on turns that were forgotten beside this process.
+        await (await self.remembering.memory()).bury_all()
         return await self.remembering.curator()
 
     async def rebuild(self) -> Rebuilt:
