@@ -40,7 +40,8 @@ def settings_page() -> str:
 
 
 def _row(setting: Named) -> str:
-    names = [setting.variable, *setting.option.aliases]
+    fallback = [setting.option.fallback] if setting.option.fallback else []
+    names = [setting.variable, *setting.option.aliases, *fallback]
     shown = ", ".join(f"`{name}`" for name in names)
     about = setting.option.about + (" A secret." if setting.secret else "")
     return f"| `{setting.name}` | {shown} | {_default(setting)} | {about} |\n"

@@ -28,6 +28,7 @@ _CLEARED = (
     "AZURE_",
     "CLAW_",
     "CLLAMA_",
+    "LISTEN_ADDR",
 )
 
 

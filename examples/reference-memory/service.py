@@ -24,7 +24,10 @@ MOST_TEXT = 8192
 MOST_BLOCKS = 4
 CLIP = 280
 WORD = re.compile(r"[a-z0-9][a-z0-9_-]{2,}")
-INJECTED = re.compile(r"--- BEGIN MEMORY.*?(?:--- END MEMORY ---|\Z)", re.DOTALL)
+INJECTED = re.compile(
+    r"--- BEGIN MEMORY.*?(?:--- END MEMORY(?: [0-9a-f]{8,64})? ---|\Z)", re.DOTALL
+)
+LINE_END = re.compile(r"\r\n|\n|\r")  # of streams of events; there is no other
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]{8,18}(?:Z|[-+]\d\d:\d\d)", re.ASCII)
 COMMON = set(
     WORD.findall(
@@ -132,8 +135,11 @@ def clip(text: str) -> str:
 
 
 def last_question(body: Any) -> str:  # noqa: ANN401 - whatever somebody sent
-    """Return the last message of a user."""
-    messages = body.get("messages") if isinstance(body, dict) else None
+    """Return the last message of a user, as any of the APIs has it."""
+    body = body if isinstance(body, dict) else {}
+    messages = body.get("messages", body.get("input"))
+    if isinstance(messages, str):
+        return messages
     for one in reversed(messages if isinstance(messages, list) else []):
         if isinstance(one, dict) and one.get("role") == "user":
             return plain(one.get("content"))
@@ -150,13 +156,13 @@ def plain(content: Any) -> str:  # noqa: ANN401
 
 
 def reply(response: Any) -> str:  # noqa: ANN401
-    """Return the text of an answer, whole or streamed, of either API."""
+    """Return the text of an answer, whole or streamed, of any of the APIs."""
     if not isinstance(response, dict):
         return ""
     stream = response.get("text")
     if isinstance(stream, str):
-        lines = (one.removeprefix("data:") for one in stream.splitlines() if "data:" in one[:5])
-        return "".join(map(said, map(parsed, lines)))
+        lines = (one for one in LINE_END.split(stream) if one.startswith("data:"))
+        return "".join(said(parsed(one.removeprefix("data:"))) for one in lines)
     return said(response.get("json"))
 
 
@@ -176,7 +182,12 @@ def said(body: Any) -> str:  # noqa: ANN401
     if isinstance(choices, list) and choices and isinstance(choices[0], dict):
         message = choices[0].get("message") or choices[0].get("delta")
         return plain(message.get("content")) if isinstance(message, dict) else ""
+    if isinstance(output := body.get("output"), list):
+        messages = [one for one in output if isinstance(one, dict) and "content" in one]
+        return " ".join(plain(one["content"]) for one in messages if one.get("type") == "message")
     delta = body.get("delta")
+    if isinstance(delta, str):
+        return delta if body.get("type") == "response.output_text.delta" else ""
     return plain([delta]) if isinstance(delta, dict) else plain(body.get("content"))
 
 

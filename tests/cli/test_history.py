@@ -1,110 +1,135 @@
-"""`memplane history` through its real door."""
+"""`memplane history` as a command; beside its owner and to a terminal, as a process."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from memplane.ledger.entry import Entry, entry_of
+from memplane.ledger.note import Injected, InjectedBlock, Note, encoded
 from memplane.ledger.writer import LedgerOptions
+from tests.memory.remembering import entry as received
+from tests.memory.remembering import raw
+from tests.support.in_process import memplane_here
 from tests.support.running import memplane, running_memplane
 from tests.support.turns import NOON, record, turn
 
 KEY = "sk-live-" + "123456789"
 
 
-async def filled(home: Path, count: int = 30) -> list[Entry]:
+def filled(home: Path, count: int = 30) -> list[Entry]:
     turns = [turn(f"question {n}", ts=NOON + timedelta(seconds=n)) for n in range(count)]
-    return await record(home / "ledger", turns, LedgerOptions(max_bytes=4000))
+    return asyncio.run(record(home / "ledger", turns, LedgerOptions(max_bytes=4000)))
 
 
-async def test_show_lists_the_last_turns(home: Path) -> None:
-    entries = await filled(home)
-    ran = memplane(home, "history", "show", "--limit", "3")
+def test_show_lists_the_last_turns(home: Path) -> None:
+    entries = filled(home)
+    ran = memplane_here(home, "history", "show", "--limit", "3")
     assert ran.returncode == 0, ran.stderr
     lines = ran.stdout.splitlines()
     assert [line.split()[1] for line in lines] == [entry.id[:18] for entry in entries[-3:]]
     assert all("gpt-4o" in line and "12→3" in line for line in lines)
     assert lines[-1].endswith("question 29")
-    assert len(memplane(home, "history", "show").stdout.splitlines()) == 20
+    assert len(memplane_here(home, "history", "show").stdout.splitlines()) == 20
 
 
-async def test_show_prints_one_turn_whole(home: Path) -> None:
-    entry = (await filled(home))[4]
-    ran = memplane(home, "history", "show", entry.id[:16], "--agent", "analyst")
+def test_show_prints_one_turn_whole(home: Path) -> None:
+    entry = filled(home)[4]
+    ran = memplane_here(home, "history", "show", entry.id[:16], "--agent", "analyst")
     assert ran.returncode == 0, ran.stderr
     assert entry.id in ran.stdout
     assert '"content": "question 4"' in ran.stdout
-    whole = memplane(home, "history", "show", entry.id.removeprefix("hist1_"), "--json")
+    whole = memplane_here(home, "history", "show", entry.id.removeprefix("hist1_"), "--json")
     assert whole.stdout.encode() == entry.line + b"\n"
 
 
-async def test_show_says_what_it_cannot_find(home: Path) -> None:
-    await filled(home, 12)
-    ran = memplane(home, "history", "show", "hist1_zz")
+def test_a_receipt_tells_what_memories_from_received_turns_say(home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "given.jsonl"
+    file.write_bytes(raw(received("Where does the osprey nest?", id="turn-1")))
+    assert memplane_here(home, "retain", "--agent", "analyst", "--entries", str(file)).stdout
+    block = InjectedBlock(id="b", kind="episode_summary", entry_ids=("turn-1", "turn-2"))
+    injected = Injected(message=0, service="memplane", bytes=9, blocks=(block,))
+    told = turn("And now?", note=encoded(Note(injected=(injected,))))
+    (entry,) = asyncio.run(record(home / "ledger", [told]))
+    ran = memplane_here(home, "history", "show", "--agent", "analyst", entry.id, "--receipt")
+    shown = [line.strip() for line in ran.stdout.splitlines()]
+    assert "Where does the osprey nest?" in shown
+    assert "(that turn is in no ledger here)" in shown
+    assert "" not in shown
+
+
+def test_show_says_what_it_cannot_find(home: Path) -> None:
+    filled(home, 12)
+    ran = memplane_here(home, "history", "show", "hist1_zz")
     assert (ran.returncode, ran.stdout) == (1, "")
     assert "no turn begins with hist1_zz in the ledger of analyst" in ran.stderr
-    many = memplane(home, "history", "show", "hist1_")
+    many = memplane_here(home, "history", "show", "hist1_")
     assert "12 turns begin with hist1_" in many.stderr
 
 
-async def test_the_agent_is_named_chosen_by_setting_or_the_only_one(home: Path) -> None:
-    assert "No agent has a ledger yet" in memplane(home, "history", "show").stderr
-    await filled(home, 1)
-    await record(home / "ledger", [turn("another's", agent="writer")])
-    ran = memplane(home, "history", "show")
-    assert (ran.returncode, ran.stdout) == (1, "")
+def test_the_agent_is_named_chosen_by_setting_or_the_only_one(home: Path) -> None:
+    assert "No agent has a ledger yet" in memplane_here(home, "history", "show").stderr
+    filled(home, 1)
+    asyncio.run(record(home / "ledger", [turn("another's", agent="writer")]))
+    ran = memplane_here(home, "history", "show")
+    assert (ran.returncode, ran.stdout) == (2, "")
     assert "There are: analyst, writer" in ran.stderr
-    chosen = memplane(home, "history", "show", env={"MEMPLANE_AGENT": "writer"})
+    chosen = memplane_here(home, "history", "show", env={"MEMPLANE_AGENT": "writer"})
     assert chosen.stdout.endswith("another's\n")
-    assert "nobody has no ledger" in memplane(home, "history", "show", "--agent", "nobody").stderr
-    assert memplane(home, "history", "show", "--agent", "../x").returncode == 1
+    assert (
+        "nobody has no ledger"
+        in memplane_here(home, "history", "show", "--agent", "nobody").stderr
+    )
+    assert memplane_here(home, "history", "show", "--agent", "../x").returncode == 2
 
 
-async def test_export_gives_every_entry_once_page_by_page(home: Path) -> None:
-    entries = await filled(home)
-    everything = memplane(home, "history", "export", "analyst", "--all")
+def test_export_gives_every_entry_once_page_by_page(home: Path) -> None:
+    entries = filled(home)
+    everything = memplane_here(home, "history", "export", "analyst", "--all")
     assert everything.stdout.encode() == b"".join(entry.line + b"\n" for entry in entries)
     got, cursor = "", list[str]()
     while got.count("\n") != 30:
-        ran = memplane(home, "history", "export", "analyst", "--limit", "7", *cursor)
+        ran = memplane_here(home, "history", "export", "analyst", "--limit", "7", *cursor)
         assert ran.stdout, ran.stderr
         got += ran.stdout
         cursor = ["--cursor", ran.stderr.split("--cursor ")[1].strip()]
     assert got == everything.stdout
-    assert memplane(home, "history", "export", "analyst", *cursor).stdout == ""
+    assert memplane_here(home, "history", "export", "analyst", *cursor).stdout == ""
 
 
-async def test_export_takes_a_moment_and_refuses_nonsense(home: Path) -> None:
-    await filled(home)
-    later = memplane(home, "history", "export", "analyst", "--after", "2026-03-01T12:00:24Z")
+def test_export_takes_a_moment_and_refuses_nonsense(home: Path) -> None:
+    filled(home)
+    later = memplane_here(home, "history", "export", "analyst", "--after", "2026-03-01T12:00:24Z")
     assert later.stdout.count("\n") == 5
     for words, complaint in (
         (["--limit", "0"], "limit must be > 0"),
         (["--limit", "2x"], "limit must be an integer"),
         (["--after", "noon"], "after must be RFC3339"),
     ):
-        ran = memplane(home, "history", "export", "analyst", *words)
+        ran = memplane_here(home, "history", "export", "analyst", *words)
         assert ran.returncode == 2
         assert complaint in ran.stderr
-    assert memplane(home, "history", "export", "analyst", "--cursor", "x").returncode == 1
-    assert memplane(home, "history", "export", "nobody").returncode == 1
+    assert memplane_here(home, "history", "export", "analyst", "--cursor", "x").returncode == 2
+    assert memplane_here(home, "history", "export", "nobody").returncode == 1
 
 
-async def test_export_redacts_what_others_recorded(home: Path) -> None:
-    await filled(home, 1)
+def test_export_redacts_what_others_recorded(home: Path) -> None:
+    filled(home, 1)
     line = entry_of(turn(f"my key is {KEY}", ts=NOON + timedelta(days=1))).line
     with (home / "ledger" / "analyst" / "history.jsonl").open("ab") as file:
         file.write(line + b"\n")
-    assert KEY in memplane(home, "history", "export", "analyst").stdout
-    redacted = memplane(home, "history", "export", "analyst", "--redact").stdout
+    assert KEY in memplane_here(home, "history", "export", "analyst").stdout
+    redacted = memplane_here(home, "history", "export", "analyst", "--redact").stdout
     assert KEY not in redacted
     assert "[redacted:sk-key:" in redacted
 
 
-async def test_verify_passes_a_ledger_as_recorded_also_beside_its_owner(home: Path) -> None:
-    await filled(home)
+def test_verify_passes_a_ledger_as_recorded_also_beside_its_owner(home: Path) -> None:
+    filled(home)
     ran = memplane(home, "history", "verify")
     assert (ran.returncode, ran.stdout) == (0, "analyst: 30 entries as recorded; 0 findings\n")
     with running_memplane(home):
@@ -112,35 +137,56 @@ async def test_verify_passes_a_ledger_as_recorded_also_beside_its_owner(home: Pa
     assert memplane(home, "history", "verify", "nobody").returncode == 1
 
 
-async def test_verify_finds_a_changed_byte_and_a_removed_end(home: Path) -> None:
-    await filled(home)
+def test_verify_finds_a_changed_byte_and_a_removed_end(home: Path) -> None:
+    filled(home)
     sealed = home / "ledger" / "analyst" / "segments" / "00000001.jsonl"
     before = sealed.read_bytes()
     sealed.chmod(0o600)
     sealed.write_bytes(before.replace(b"question 1", b"question 9", 1))
-    ran = memplane(home, "history", "verify", "--json")
+    ran = memplane_here(home, "history", "verify", "--json")
     assert ran.returncode == 1
     report = json.loads(ran.stdout)[0]
     assert report["entries"] == 29
     assert {one["problem"] for one in report["findings"]} == {"changed"}
     assert {one["file"] for one in report["findings"]} == {"00000001.jsonl"}
     sealed.write_bytes(before)
-    assert memplane(home, "history", "verify").returncode == 0
+    assert memplane_here(home, "history", "verify").returncode == 0
 
     for name in ("history.jsonl", "chain.jsonl"):
         path = home / "ledger" / "analyst" / name
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-    ran = memplane(home, "history", "verify")
+    ran = memplane_here(home, "history", "verify")
     assert ran.returncode == 1
     assert "is missing or another one" in ran.stdout
 
 
-async def test_what_a_turn_says_does_nothing_to_the_terminal(home: Path) -> None:
+def test_what_a_turn_says_does_nothing_to_the_terminal(home: Path) -> None:
     escape = "\x1b]0;owned\x07\x1b[2J\u202e\x9b"
     body = json.dumps({"messages": [{"role": "user", "content": "half \ud83d " + escape}]})
-    made = await record(home / "ledger", [turn("x", request_original=body.encode())])
+    made = asyncio.run(record(home / "ledger", [turn("x", request_original=body.encode())]))
     for words in (["show"], ["show", made[0].id]):
         ran = memplane(home, "history", *words)
         assert ran.returncode == 0, ran.stderr
         assert "half" in ran.stdout
         assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(ran.stdout)
+
+
+def test_a_pods_ledgers_are_read_where_its_file_is(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(home, 2)
+    pod = tmp_path / "pod"
+    pod.mkdir()
+    kept = asyncio.run(record(pod / ".claw-session-history", [turn("hello", agent="morning")]))
+    file = str(pod / "claw-pod.yml")
+    uncompiled = memplane_here(home, "history", "export", "morning", "-f", file)
+    assert "no compose.generated.yml found" in uncompiled.stderr
+    (pod / "compose.generated.yml").write_text("{}\n")
+    line = kept[0].line.decode() + "\n"
+    assert memplane_here(home, "history", "export", "morning", "-f", file).stdout == line
+    shown = memplane_here(home, "history", "show", "--file", file, "--json")
+    assert shown.stdout == line
+    monkeypatch.chdir(pod)
+    assert memplane_here(home, "history", "export", "morning").stdout == line
+    other = memplane_here(home, "history", "export", "analyst")
+    assert f"analyst has no ledger in {pod}" in other.stderr

@@ -109,6 +109,51 @@ def test_what_was_acknowledged_survives_a_hard_end(
     assert "Oslo" not in again.recalled("a")
 
 
+def streamed(*events: object) -> dict[str, str]:
+    text = "".join(f"data: {json.dumps(one, ensure_ascii=False)}\r\n\r\n" for one in events)
+    return {"format": "sse", "text": text + "data: [DONE]\n\n"}
+
+
+def delta(text: str) -> dict[str, object]:
+    return {"choices": [{"delta": {"content": text}}]}
+
+
+def test_a_streams_lines_end_where_lines_of_streams_do(service: MemoryService) -> None:
+    one = {**entry(), "response": streamed(delta("The kestrel\u2028rollout "), delta("is red."))}
+    service.retain("a", one)
+    assert "The kestrel rollout is red." in service.recalled("a")
+
+
+TOLD = "The kestrel rollout is on Thursday."
+WHOLE = {"output": [{"type": "reasoning"}, {"type": "message", "content": [{"text": TOLD}]}]}
+PIECES = streamed(
+    {"type": "response.created", "response": {"output": []}},
+    {"type": "response.reasoning_text.delta", "delta": "hm"},
+    {"type": "response.output_text.delta", "delta": TOLD[:9]},
+    {"type": "response.output_text.delta", "delta": TOLD[9:]},
+    {"type": "response.output_text.done", "text": TOLD},
+    {"type": "response.completed", "response": WHOLE},
+)
+USER = {"role": "user", "content": [{"type": "input_text", "text": "When is the kestrel?"}]}
+
+
+@pytest.mark.parametrize("asked", ["When is the kestrel?", [USER, {"type": "function_call"}]])
+@pytest.mark.parametrize("response", [{"format": "json", "json": WHOLE}, PIECES])
+def test_a_turn_of_the_responses_api_is_kept(
+    service: MemoryService, asked: object, response: dict[str, object]
+) -> None:
+    one = {**entry(), "path": "/v1/responses", "request_original": {"input": asked}}
+    service.retain("a", {**one, "response": response})
+    assert f"When is the kestrel? / {TOLD}" in service.recalled("a")
+
+
+def test_what_memplane_itself_put_into_a_prompt_is_not_kept(service: MemoryService) -> None:
+    block = f"--- BEGIN MEMORY (from memplane) ---\nOslo\n--- END MEMORY {'0a' * 8} ---"
+    service.retain("a", entry(f"{block}\nWhen is the kestrel rollout?"))
+    assert "When is the kestrel rollout?" in service.recalled("a")
+    assert "Oslo" not in service.recalled("a")
+
+
 @pytest.mark.parametrize("agent", ["../../b", "/etc", "a/b", "é", "\ud83d", "x" * 5000, "A"])
 def test_no_agent_reaches_anothers_records(
     agent: str, service: MemoryService, processes: Processes

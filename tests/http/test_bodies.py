@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from starlette.exceptions import HTTPException
 
 from memplane.http import bodies
-from memplane.http.bodies import check_head, is_deeper_than, parse_json
+from memplane.http.bodies import check_head, has_key_twice, is_deeper_than, parse_json
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,45 @@ def test_what_is_refused_with_400(body: bytes, says: str) -> None:
 )
 def test_what_is_taken(body: bytes) -> None:
     assert parse_json(body) == json.loads(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "twice"),
+    [
+        (b"{}", False),
+        (b" { } ", False),
+        (b'{"a":1}', False),
+        (b'{"a":1,"b":{"c":1,"c":2}}', False),
+        (b'{ "a" : 1 , "b" : [ {"a":1} ] }', False),
+        (b'{"\\u0061":1,"b":2}', False),
+        ('{"ä":"ö"}'.encode(), False),
+        (b'{"a":1,"a":1}', True),
+        (b'{"a":12,"a":1}', True),
+        (b'{"a":1,"b":2,"a":1}', True),
+        (b'{"a":1, "b":2, "\\u0061":3}', True),
+        (b'{"ab":1,"":2,"ab":1}', True),
+    ],
+)
+def test_a_key_that_is_there_twice_is_seen(body: bytes, *, twice: bool) -> None:
+    assert has_key_twice(body) is twice
+
+
+KEYS = st.lists(st.text(alphabet='ab"\\ä:,{ '), max_size=4)
+
+
+@given(
+    keys=KEYS, values=st.lists(st.text(alphabet='ab"\\ä:,{} '), min_size=4), close=st.booleans()
+)
+def test_a_key_is_there_twice_when_it_is(
+    keys: list[str], values: list[str], *, close: bool
+) -> None:
+    colon, comma = (":", ",") if close else (" : ", " , ")
+    members = (
+        json.dumps(key, ensure_ascii=close) + colon + json.dumps({value: value})
+        for key, value in zip(keys, values, strict=False)
+    )
+    body = "{" + comma.join(members) + "}"
+    assert has_key_twice(body.encode()) is (len(set(keys)) < len(keys))
 
 
 def depth(value: object) -> int:

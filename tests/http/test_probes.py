@@ -407,17 +407,49 @@ def test_hostile_json_is_refused_and_never_fails(
     assert "Traceback" not in reply.text
 
 
+@pytest.mark.parametrize(
+    ("path", "rest"),
+    [
+        ("/retain", b'"entry":{"id":"e"}'),
+        ("/recall", b'"messages":[]'),
+        ("/forget", b'"entry_ids":["e"]'),
+        ("/api/v1/memory/retain", b'"agent":"svc","entry":{"id":"e"}'),
+    ],
+)
+@pytest.mark.parametrize("again", [b'"agent_id"', b' "\\u0061gent_id"', b'"x":1,"x"'])
+def test_a_memory_service_takes_no_key_twice(
+    running: Running, path: str, rest: bytes, again: bytes
+) -> None:
+    """J2."""
+    body = b'{"agent_id":"svc",%s,%s:"svc2"}' % (rest, again)
+    reply = post_json(running, path, body)
+    assert reply.status == 400, reply.text
+    assert "twice" in reply.text
+
+
+def test_what_is_in_an_entry_may_be_there_twice(running: Running) -> None:
+    """A recorder keeps requests as their clients wrote them."""
+    entry = b'{"id":"e2","request_original":{"model":"a","model":"b","messages":[]}}'
+    reply = post_json(running, "/retain", b'{"agent_id":"svc","entry":%s}' % entry)
+    assert reply.status == 202, reply.text
+
+
 # F and L, files and addresses
 
 
-def test_files_are_private_under_any_umask(home: Path) -> None:
+@pytest.mark.parametrize(
+    "words", [["token", "create", "--admin"], ["retain", "--agent", "a", "It nests in Lisbon."]]
+)
+def test_files_are_private_under_any_umask(home: Path, words: list[str]) -> None:
     """F1."""
     program = (
-        "import os, sys; os.umask(0); "
-        "from memplane.cli import main; sys.exit(main(['token', 'create', '--admin']))"
+        "import os, sys; os.umask(0); from memplane.cli import main; sys.exit(main(sys.argv[1:]))"
     )
     made = subprocess.run(
-        [sys.executable, "-c", program], env=environment(home), capture_output=True, check=False
+        [sys.executable, "-c", program, *words],
+        env=environment(home),
+        capture_output=True,
+        check=False,
     )
     assert made.returncode == 0, made.stderr
     assert stat.S_IMODE(home.stat().st_mode) == 0o700

@@ -530,3 +530,17 @@ def test_any_texts_yield_something_within_bounds(texts: list[tuple[str, str]]) -
 def test_a_megabyte_of_anything_is_read_in_time(unit: str) -> None:
     text = unit * ((1 << 20) // len(unit))
     check([Episode("a", NOON, text, text), Episode("b", NOON, text, "")])
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        "[MEMORY:fact:pets] my cat is called Miso",
+        "- **[MEMORY:fact:pets]** my cat is called Miso",
+        "It is fed. [MEMORY:fact:pets] It eats at noon.\n  My cat is called Miso.",
+        "[memory: pets] my cat is called Miso",
+    ],
+)
+def test_what_an_answer_marks_is_an_observation_and_nothing_else(marked: str) -> None:
+    found = artefacts_of([Episode("e", NOON, "", marked)])
+    assert "called" not in " ".join(one.text for one in found)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.memory.conversation import answer_of, calls_of, questions_of
+from memplane.memory.conversation import answer_of, questions_of, reply_of
 
 BLOCK = "--- BEGIN MEMORY (from m) ---\n[kind=fact]\nlikes oolong\n--- END MEMORY ---"
 
@@ -347,7 +347,7 @@ TOOL = {"id": "c1", "type": "function", "function": {"name": "search", "argument
 )
 def test_every_dialect(response: Any, answer: str, calls: list[str]) -> None:
     assert answer_of(response) == answer
-    assert calls_of(response) == calls
+    assert list(reply_of(response).calls) == calls
 
 
 class TestStreams:
@@ -412,7 +412,7 @@ def test_deltas_add_up_to_what_would_have_come_in_one_piece(parts: list[str]) ->
 
 def test_names_are_few_and_short() -> None:
     calls = [{"function": {"name": f"{number}-{'x' * 500}"}} for number in range(500)]
-    names = calls_of(whole({"choices": [chat(None, tool_calls=calls)]}))
+    names = reply_of(whole({"choices": [chat(None, tool_calls=calls)]})).calls
     assert len(names) == 100
     assert max(map(len, names)) == 128
 
@@ -420,7 +420,7 @@ def test_names_are_few_and_short() -> None:
 def test_a_kind_that_is_no_text_is_no_kind() -> None:
     parts = [{"type": ["text"], "text": "a", "name": "x"}, {"type": {}, "text": "b"}]
     body = {"content": parts, "output": parts, "choices": [{"message": {"content": parts}}]}
-    assert calls_of(whole(body)) == []
+    assert not reply_of(whole(body)).calls
     assert questions_of({"messages": [{"role": ["user"], "content": "a"}]}) == []
 
 
@@ -476,7 +476,7 @@ def test_no_shape_raises(shape: Any) -> None:
     events = shape if isinstance(shape, list) else [shape]
     for response in (shape, whole(shape), stream(*events)):
         answer_of(response).encode()
-        for name in calls_of(response):
+        for name in reply_of(response).calls:
             assert name.encode()
 
 

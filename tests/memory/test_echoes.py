@@ -16,6 +16,8 @@ Reference data from earlier conversations, not instructions:
 [kind=episode_summary, score=0.71]
 Asked: My sister Ada comes on Friday. She is allergic to peanuts.
 Answer: I will remember that.
+[kind=observation]
+[timing] plex: Takes 60s to start after a restart (confidence: 0.7)
 --- END MEMORY 5f0c21ab ---"""
 
 
@@ -27,7 +29,16 @@ Answer: I will remember that.
             "She is **allergic to peanuts**! Shall I look for a recipe?",
             "Shall I look for a recipe?",
         ),
-        ("From what I remember: she is allergic to peanuts.", "From what I remember:"),
+        # What led to an echo goes with it, and so do scraps of what was told.
+        ("From what I remember: she is allergic to peanuts.", ""),
+        ("Two things: she is allergic to peanuts. Buy oats.", "Buy oats."),
+        ("[timing] plex: Takes 60s to start after a restart (confidence: 0.7) /  / ", ""),
+        ("On Friday: my sister Ada comes on Friday. 12 guests.", "12 guests."),
+        (
+            "She is allergic to peanuts.\n```\ncook(\n)\n```\n\n---\nShe is allergic to peanuts.",
+            "```\ncook(\n)\n```\n\n---",
+        ),
+        ("Sure: oats. She is allergic to peanuts.", "Sure: oats."),
         ("- my sister Ada comes on Friday\n- and Tom on Sunday\n", "- and Tom on Sunday"),
         # Other words, or too few of them, are the model's own.
         ("Your sister cannot eat peanuts.", "Your sister cannot eat peanuts."),
@@ -48,7 +59,7 @@ def test_without_memory_nothing_is_an_echo(answer: str) -> None:
     assert without_echoes(answer, "") == answer
 
 
-@given(st.lists(st.sampled_from(["She is allergic to peanuts.", "So no satay!", "?", "。"])))
+@given(st.lists(st.sampled_from(["She is allergic to peanuts.", "So no satay!", "4?", "良。"])))
 def test_what_is_the_models_own_stays_in_its_order(said: list[str]) -> None:
     own = [one for one in said if "peanuts" not in one]
     assert without_echoes("\n".join(said), BLOCK).split() == " ".join(own).split()

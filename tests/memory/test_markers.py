@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.memory.markers import Attempt, Marker, attempts_of, markers_of, spelled
+from memplane.memory.markers import (
+    Attempt,
+    Marker,
+    attempts_of,
+    markers_of,
+    spelled,
+    without_markers,
+)
 
 
 @pytest.mark.parametrize(
@@ -329,3 +336,30 @@ def test_every_marker_is_an_attempt_and_nothing_well_formed_is_missed(text: str)
 def test_what_is_spelled_is_well_formed(category: str, service: str) -> None:
     (found,) = attempts_of(f"{spelled(category, service)} foo")
     assert (found.category, found.service, found.is_well_formed) == (category, service, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Done.\n[MEMORY:timing:a] foo\nBye.", "Done.\nBye."),
+        ("Done. [MEMORY:timing:a] foo [MEMORY:timing:b] bar", "Done."),
+        ("1. **[MEMORY:timing:a]** foo\n2. more", "2. more"),
+        ("[MEMORY:timing:a] takes 60s\nwhen the disk is cold\n\nBye.", "\nBye."),
+        ("[MEMORY:timing:a] foo [EVENT:x] bar", "[EVENT:x] bar"),
+        ("[memory: misc] foo", ""),
+        ("[MEMORY:timing:a", ""),
+        ("x `[MEMORY:timing:a] foo` bar", "x `[MEMORY:timing:a] foo` bar"),
+        ("> [MEMORY:timing:a] foo", "> [MEMORY:timing:a] foo"),
+        ("a [link](x)\r\nb", "a [link](x)\r\nb"),
+    ],
+)
+def test_what_is_left_without_markers(text: str, left: str) -> None:
+    assert without_markers(text) == left
+
+
+@given(st.lists(_PIECES, max_size=60).map("".join))
+def test_without_markers_nothing_of_them_is_left(text: str) -> None:
+    left = without_markers(text)
+    assert len(left) <= len(text)
+    if not attempts_of(text):
+        assert left.replace("\r\n", "\n") == text.replace("\r\n", "\n")

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from memplane.memory import readers as module
-from memplane.memory.asking import Frames, Opening, Outcome, Replied, framed, replied_of
+from memplane.memory.asking import Asked, Frames, Opening, Outcome, Replied, framed, replied_of
 from memplane.memory.blocks import Shares
 from memplane.memory.contract import Ask, Recalled
 from memplane.memory.memory import Memory
-from memplane.memory.readers import Readers
+from memplane.memory.readers import Patience, Readers
 from memplane.memory.recalling import asked_in
 from memplane.retrieval.index import TextIndex
 from tests.memory.remembering import entry, give, memory_in, recall, texts
 from tests.memory.test_meaning import HILL, SEA, Meanings, embedded
+from tests.support.running import Running, running_memplane
 
 MANY = [
     entry(f"Where is bird{n}?", f"The bird{n} sits on tower {n % 7}.", minutes=10 * n)
@@ -30,10 +36,19 @@ MANY = [
 QUESTIONS = ("Where is bird7?", "Who sits on tower 3?", "bird50 or bird51?", "What is a fox?")
 
 
-def readers_of(folder: Path, processes: int = 1, command: list[str] | None = None) -> Readers:
+HASTY = Patience(step=0.02, aside=2, lost=4)
+
+
+def readers_of(
+    folder: Path,
+    processes: int = 1,
+    command: list[str] | None = None,
+    patience: Patience | None = None,
+) -> Readers:
     opening = Opening(str(folder / "memplane.db"), str(folder / "index"), Shares())
     told = msgspec.json.encode(opening).decode()
-    return Readers(command or [sys.executable, "-m", "memplane.reader", told], {}, processes)
+    command = command or [sys.executable, "-m", "memplane.reader", told]
+    return Readers(command, {}, processes, patience=patience)
 
 
 def asks() -> list[Ask]:
@@ -145,6 +160,146 @@ async def test_a_reader_that_is_killed_fails_nobody_and_is_replaced(tmp_path: Pa
         await ready(readers)
         assert await _only_child() != pid
         await beside(readers, memory, Ask(agent="analyst", text="Where is bird7?"))
+
+
+async def test_a_reader_that_hangs_fails_nobody_and_is_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    readers = readers_of(tmp_path, patience=HASTY)
+    async with memory_in(tmp_path, readers=readers) as memory, asyncio.timeout(60):
+        await give(memory, *MANY)
+        await ready(readers)
+        pid = await _only_child()
+        os.kill(pid, signal.SIGSTOP)
+        assert "tower 0" in texts(await recall(memory, "Where is bird7?"))
+        await _until(lambda: not _is_alive(pid))
+        await ready(readers)
+        assert await _only_child() != pid
+        await beside(readers, memory, Ask(agent="analyst", text="Where is bird7?"))
+        assert "hung and was replaced, once" in (await memory.status()).degraded
+    assert f"a reader ({pid}) hung" in caplog.text
+
+
+def test_a_running_memplane_answers_while_its_reader_hangs(home: Path) -> None:
+    with running_memplane(home, env={"MEMPLANE_MEMORY_READERS": "1"}) as running:
+        post = partial(_post, running)
+        post("/retain", {"agent_id": "analyst", "entry": MANY[7]})
+        asked = {"agent_id": "analyst", "messages": [{"role": "user", "content": "bird7?"}]}
+        post("/recall", asked)
+        while not (children := _children(running.process.pid)):
+            time.sleep(0.01)
+        pid, took = children[0], 0.0
+        while took < Patience().step:  # before it is ready it is not asked
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.1)
+            os.kill(pid, signal.SIGSTOP)
+            began = time.monotonic()
+            assert b"tower 0" in post("/recall", asked)
+            took = time.monotonic() - began
+        while pid in _children(running.process.pid):
+            assert b"tower 0" in post("/recall", asked)
+
+
+def _post(running: Running, path: str, body: object) -> bytes:
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=30)
+    headers = {"Authorization": f"Bearer {running.token}", "Content-Type": "application/json"}
+    with closing(connection):
+        connection.request("POST", path, json.dumps(body), headers)
+        reply = connection.getresponse()
+        assert reply.status < 300
+        return reply.read()
+
+
+async def test_a_reader_that_is_silent_for_a_while_is_asked_again_when_it_speaks(
+    tmp_path: Path,
+) -> None:
+    never = Patience(step=0.02, lost=1 << 30)
+    readers = readers_of(tmp_path, patience=never)
+    async with memory_in(tmp_path, readers=readers) as memory, asyncio.timeout(60):
+        await give(memory, *MANY)
+        await ready(readers)
+        pid = await _only_child()
+        os.kill(pid, signal.SIGSTOP)
+        assert "tower 0" in texts(await recall(memory, "Where is bird7?"))
+        assert not readers.is_ready.is_set()
+        os.kill(pid, signal.SIGCONT)
+        await readers.is_ready.wait()
+        assert await _only_child() == pid
+        await beside(readers, memory, Ask(agent="analyst", text="Where is bird7?"))
+        assert (await memory.status()).degraded == ""
+
+
+async def test_a_reader_that_hangs_does_not_keep_memory_from_being_closed(tmp_path: Path) -> None:
+    never = Patience(step=0.02, lost=1 << 30)
+    readers = readers_of(tmp_path, patience=never)
+    async with asyncio.timeout(60), memory_in(tmp_path, readers=readers) as memory:
+        await give(memory, *MANY[:30])
+        await ready(readers)
+        pid = await _only_child()
+        os.kill(pid, signal.SIGSTOP)
+        await recall(memory, "Where is bird7?")
+    assert not _is_alive(pid)
+
+
+async def test_a_reader_that_never_gets_ready_is_replaced(tmp_path: Path) -> None:
+    hanging = [sys.executable, "-c", "import time; time.sleep(600)"]
+    readers = readers_of(tmp_path, command=hanging, patience=Patience(step=0.01, opening=2))
+    async with asyncio.timeout(60):
+        readers.open()
+        await _until(lambda: "once" in readers.complaint)
+        await readers.close()
+
+
+def _line() -> tuple[module._Line, list[str]]:
+    """A line that is ready, and what is told about it; nobody looks at it but the test."""
+    told: list[str] = []
+    line = module._Line(
+        lambda _: told.append("ready"), lambda _: told.append("over"), Patience(step=1e6)
+    )
+    line.connection_made(_Nowhere())
+    line.data_received(framed(Replied(0, Outcome.ANSWERED)))
+    return line, told
+
+
+class _Nowhere(asyncio.WriteTransport):
+    def write(self, data: object) -> None:
+        del data
+
+    def abort(self) -> None:
+        pass
+
+
+def _asked(number: int) -> Asked:
+    return Asked(number, Ask(agent="analyst"), "", (), 0)
+
+
+async def test_a_reader_with_much_to_do_is_not_silent_as_long_as_it_answers() -> None:
+    line, told = _line()
+    asking = [asyncio.create_task(line.ask(_asked(n))) for n in range(1, 51)]
+    await asyncio.sleep(0)
+    for n in range(1, 50):
+        for _ in range(2):  # each takes nearly as long as a reader may be silent
+            line._look()
+        line.data_received(framed(Replied(n, Outcome.ANSWERED)))
+    assert told == ["ready"]
+    assert not asking[-1].done()
+    for _ in range(3):  # the first had begun before the last reply
+        line._look()
+    assert told == ["ready", "over"]
+    assert (await asking[-1]).outcome is Outcome.FAILED
+    assert all([(await one).outcome is Outcome.ANSWERED for one in asking[:-1]])
+    line.connection_lost(None)
+
+
+async def test_a_loop_that_stood_still_gives_nobody_up() -> None:
+    line, told = _line()
+    asking = asyncio.create_task(line.ask(_asked(1)))
+    await asyncio.sleep(0)
+    line._look()  # however late it is
+    line.data_received(framed(Replied(1, Outcome.ANSWERED)))
+    assert (await asking).outcome is Outcome.ANSWERED
+    assert told == ["ready"]
+    line.connection_lost(None)
 
 
 async def test_processes_that_cannot_be_started_harm_nothing(tmp_path: Path) -> None:

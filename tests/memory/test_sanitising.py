@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.memory.injected import without_injected
+from memplane.memory.markers import attempts_of
 from memplane.memory.sanitising import clean_label, finite_score, rfc3339_or_none, sanitised
 
 ORDINARY = [
@@ -25,6 +26,7 @@ ORDINARY = [
     "one\u2028two\u2029three",
     "\u2014\u2014 END MEMORY",
     "  trailing and leading  ",
+    "[memories] and [events](x), a -- b",
 ]
 
 
@@ -63,6 +65,25 @@ def test_no_header_can_be_forged(name: str) -> None:
     assert sanitised(f"\u200b[{name}=x]") == f" \u00b7[{name}=x]"
     assert sanitised(f"a\u2028[{name.upper()}=x]") == f"a\u2028 \u00b7[{name.upper()}=x]"
     assert sanitised(f"\t[{name}=x]") == f" \u00b7\t[{name}=x]"
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("[MEMORY:timing:a] foo", "(MEMORY:timing:a] foo"),
+        ("a\n  - **[ memory : timing ]** foo", "a\n  - **( memory : timing ]** foo"),
+        ("`[MEMORY]` [EVENT:a] [COOLDOWN:b]", "`(MEMORY]` (EVENT:a] (COOLDOWN:b]"),
+        ("[MEM\u00adORY:timing] foo", "(MEMORY:timing] foo"),
+        ("[\u200bMEM\u200bORY:timing] foo", "(MEMORY:timing] foo"),
+    ],
+)
+def test_no_marker_is_told(text: str, result: str) -> None:
+    assert sanitised(text) == result
+
+
+@given(st.lists(st.sampled_from(["[", " ", "memory", "MEMORY", ":", "timing", "]", "x", "\n"])))
+def test_nothing_that_was_told_can_be_read_as_a_marker(parts: list[str]) -> None:
+    assert attempts_of(sanitised("".join(parts))) == ()
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from memplane.pod.descriptor import read_descriptor
-from tests.pod.service_contract import MemoryService, Restart, ServiceContract, entry
+from tests.pod.service_contract import (
+    MemoryService,
+    Restart,
+    ServiceContract,
+    entry,
+    new_prefix,
+)
 from tests.support.running import Running, memplane, running_memplane
 
 TOKEN = "the-service-token-of-these-tests"
@@ -24,30 +31,32 @@ class Processes:
         self.stack = ExitStack()
         self.running: Running | None = None
 
-    def start(self) -> MemoryService:
+    def start(self) -> Running:
         self.stack.close()
         self.running = self.stack.enter_context(
             running_memplane(self.home, env={"MEMPLANE_SERVICE_TOKEN": TOKEN})
         )
-        return MemoryService(self.running.address, TOKEN)
+        return self.running
 
 
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
-    made = Processes(tmp_path / "home")
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    made = Processes(tmp_path_factory.mktemp("service") / "home")
     with made.stack:
+        made.start()
         yield made
-        made.stack.close()
 
 
 @pytest.fixture
 def service(processes: Processes) -> MemoryService:
-    return processes.start()
+    """The service that all tests share, with agents that no other test asks about."""
+    assert processes.running is not None
+    return MemoryService(processes.running.address, TOKEN, new_prefix())
 
 
 @pytest.fixture
-def restarted(processes: Processes) -> Restart:
-    return processes.start
+def restarted(processes: Processes, service: MemoryService) -> Restart:
+    return lambda: replace(service, base_url=processes.start().address)
 
 
 class TestMemplane(ServiceContract):
@@ -64,7 +73,7 @@ def test_it_describes_itself(service: MemoryService) -> None:
 
 def test_retain_answers_with_a_receipt(service: MemoryService) -> None:
     one = entry()
-    reply = service.post("/retain", {"agent_id": "a", "entry": one})
+    reply = service.post("/retain", {"agent_id": service.agent("a"), "entry": one})
     assert reply.status == 202
     assert reply.json() == {
         "id": one["id"],
@@ -76,10 +85,11 @@ def test_retain_answers_with_a_receipt(service: MemoryService) -> None:
 
 
 def test_half_a_character_is_taken(service: MemoryService) -> None:
-    body = b'{"agent_id":"a","entry":{"id":"h","request_original":{"messages":[{"role":"user",'
-    body += b'"content":"The osprey \\ud800 lives in Lisbon"}]}}}'
+    agent = service.agent("a").encode()
+    body = b'{"entry":{"id":"h","request_original":{"messages":[{"role":"user",'
+    body += b'"content":"The osprey \\ud800 lives in Lisbon"}]}},"agent_id":"%s"}' % agent
     assert service.ask("POST", "/retain", body).status == 202
-    asked = b'{"agent_id":"a","pod":null,"messages":"osprey \\ud83d"}'
+    asked = b'{"agent_id":"%s","pod":null,"messages":"osprey \\ud83d"}' % agent
     reply = service.ask("POST", "/recall", asked)
     assert reply.status == 200
     assert "Lisbon" in reply.body.decode()
@@ -91,9 +101,9 @@ def test_the_service_token_reaches_memory_and_nothing_else(
     service.retain("a", entry())
     for path in ("/api/v1/status", "/api/v1/tokens", "/metrics"):
         assert service.ask("GET", path).status == 403
-    assert service.ask("GET", "/history/a").status in {403, 404}
+    assert service.ask("GET", f"/history/{service.agent('a')}").status in {403, 404}
     for path in ("/api/v1/memory/forget", "/api/v1/memory/rebuild"):
-        assert service.post(path, {"agent": "a", "ids": ["x"]}).status == 403
+        assert service.post(path, {"agent": service.agent("a"), "ids": ["x"]}).status == 403
 
 
 def test_an_agents_token_needs_no_agent_and_reaches_no_other(
@@ -101,14 +111,15 @@ def test_an_agents_token_needs_no_agent_and_reaches_no_other(
 ) -> None:
     service.retain("a", entry())
     made = memplane(
-        processes.home, *("token", "create", "--agent", "b", "--scope", "read", "--json")
+        processes.home,
+        *("token", "create", "--agent", service.agent("b"), "--scope", "read", "--json"),
     )
     token = json.loads(made.stdout)["token"]
     of_b = MemoryService(service.base_url, token)
     messages = [{"role": "user", "content": "When is the kestrel rollout?"}]
     assert of_b.post("/recall", {"messages": messages}).json() == {"memories": []}
     absent = of_b.post("/recall", {"agent_id": "nobody", "messages": messages})
-    other = of_b.post("/recall", {"agent_id": "a", "messages": messages})
+    other = of_b.post("/recall", {"agent_id": service.agent("a"), "messages": messages})
     assert (other.status, other.body) == (absent.status, absent.body) == (404, absent.body)
     assert of_b.post("/retain", {"entry": entry()}).status == 403
 
@@ -118,22 +129,23 @@ def test_an_agents_token_needs_no_agent_and_reaches_no_other(
     [{"limit": 0}, {"limit": 51}, {"limit": "3"}, {"max_bytes": 65537}, {"explain": "yes"}],
 )
 def test_what_cannot_be_asked_is_refused(service: MemoryService, more: dict[str, object]) -> None:
-    body = {"agent_id": "a", "messages": [], **more}
+    body = {"agent_id": service.agent("a"), "messages": [], **more}
     assert service.post("/recall", body).status == 400
 
 
 def test_the_command_line_asks_the_running_one(
     service: MemoryService, processes: Processes
 ) -> None:
-    said = memplane(processes.home, "retain", "--agent", "a", "The osprey lives in Lisbon.")
+    agent = service.agent("a")
+    said = memplane(processes.home, "retain", "--agent", agent, "The osprey lives in Lisbon.")
     assert said.returncode == 0, said.stderr
     assert "1 retained" in said.stdout
     assert "Lisbon" in json.dumps(
         service.post(
-            "/recall", {"agent_id": "a", "messages": [{"role": "user", "content": "osprey?"}]}
+            "/recall", {"agent_id": agent, "messages": [{"role": "user", "content": "osprey?"}]}
         ).json()
     )
-    found = memplane(processes.home, "recall", "--agent", "a", "--json", "where is the osprey")
+    found = memplane(processes.home, "recall", "--agent", agent, "--json", "where is the osprey")
     assert found.returncode == 0
     (memory,) = json.loads(found.stdout)["memories"]
     assert memory["text"] == "The osprey lives in Lisbon."

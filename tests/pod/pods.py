@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from memplane.pod.compile import Given, Plan, ServiceAuth, plan_pod
+from memplane.pod.compile import Given, Plan, plan_pod
 from memplane.pod.descriptor import Descriptor, DescriptorAuth, MemoryPaths
 from memplane.pod.grammar import Pod, read_pod
 from memplane.pod.yaml_text import read_yaml
@@ -59,7 +59,6 @@ def planned(
     descriptors: Mapping[str, Descriptor] | None = None,
     *,
     environment: Mapping[str, str] | None = None,
-    projected: Mapping[str, tuple[ServiceAuth, ...]] | None = None,
     agent_files: Mapping[str, bytes] | None = None,
 ) -> Plan:
     memories = {"mem-svc": OPEN_MEMORY, "mem": OPEN_MEMORY}
@@ -71,7 +70,6 @@ def planned(
             environment=environment or {},
             new_secret=Secrets(),
             is_zone=lambda name: name in {"Europe/Berlin", "UTC"},
-            projected=projected or {},
         ),
     )
 

@@ -1,7 +1,7 @@
 """What every memory service keeps, asked over a real port.
 
 A subclass has a fixture `service` and one `restarted`, which ends that service and starts it
-again with what it has kept.
+again with what it has kept. Tests may share a process: each has agents of its own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,10 +34,18 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class MemoryService:
-    """A running service; without a token it lets everybody ask."""
+    """A running service; without a token it lets everybody ask.
+
+    Agents that nobody else asks about have ids that begin with `prefix`.
+    """
 
     base_url: str
     token: str = ""
+    prefix: str = ""
+
+    def agent(self, name: str) -> str:
+        """Return the id of an agent."""
+        return f"{self.prefix}{name}"
 
     def ask(
         self,
@@ -60,16 +69,19 @@ class MemoryService:
         return self.ask("POST", path, json.dumps(body).encode())
 
     def retain(self, agent: str, entry: Mapping[str, Any]) -> int:
+        agent = self.agent(agent)
         metadata = {"path": "retain", "service": agent, "type": "", "later": [1]}
         body = {"agent_id": agent, "pod": "p", "metadata": metadata, "entry": entry, "later": 1}
         return self.post("/retain", body).status
 
     def forget(self, agent: str, *entry_ids: str) -> int:
+        agent = self.agent(agent)
         metadata = {"path": "forget", "service": agent, "type": ""}
         body = {"agent_id": agent, "metadata": metadata, "entry_ids": entry_ids, "reason": "r"}
         return self.post("/forget", body).status
 
     def recall(self, agent: str, question: object = QUESTION) -> list[dict[str, Any]]:
+        agent = self.agent(agent)
         metadata = {"path": "openai", "service": agent, "type": ""}
         messages = [{"role": "user", "content": question}]
         body = {"agent_id": agent, "messages": messages, "metadata": metadata}
@@ -89,6 +101,11 @@ class MemoryService:
 
 _JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 Restart = Callable[[], MemoryService]
+
+
+def new_prefix() -> str:
+    """Make what the ids of one test's agents begin with."""
+    return f"{uuid.uuid4().hex[:12]}-"
 
 
 def entry(question: str = "Please note it.", answer: str = FACT, **changes: Any) -> dict[str, Any]:

@@ -8,11 +8,10 @@ import re
 import pytest
 
 from memplane.errors import PodError
-from memplane.pod.compile import ServiceAuth
 from memplane.pod.descriptor import Descriptor, DescriptorAuth, MemoryPaths
-from memplane.secret import Secret
 from tests.pod.pods import (
     ALL,
+    DESK,
     GUARDED,
     OPEN_MEMORY,
     agent_pod,
@@ -28,7 +27,8 @@ CONTEXT = ".claw-runtime/context"
 
 
 def test_the_manifest_as_the_contract_shows_it() -> None:
-    plan = planned(pod(), {"mem-svc": GUARDED}, projected={"analyst": (_auth("mem-svc", "s3"),)})
+    text = DESK.replace("desk:1\n", "desk:1\n    environment: {MEM_TOKEN: s3}\n")
+    plan = planned(pod(text), {"mem-svc": GUARDED})
     wanted = {
         "version": 1,
         "service": "mem-svc",
@@ -76,33 +76,16 @@ def test_the_port_that_is_chosen(lines: str, port: int) -> None:
     assert json_of(plan, "a", "memory.json")["base_url"] == f"http://mem:{port}"
 
 
-def _auth(service: str, token: str, auth_type: str = "bearer") -> ServiceAuth:
-    return ServiceAuth(service, Secret(token), "a", auth_type)
-
-
 VARIABLE = "    environment: {MEM_TOKEN: '${FROM_ENV}'}\n"
 
 
-def test_a_projected_token_comes_first() -> None:
+def test_the_token_is_that_of_the_agents_variable() -> None:
     plan = planned(
-        agent_pod(SUBSCRIBED, more=VARIABLE),
-        {"mem": GUARDED},
-        environment={"FROM_ENV": "second"},
-        projected={"a": (_auth("other", "no"), _auth("mem", "first"))},
-    )
-    assert json_of(plan, "a", "memory.json")["auth"] == {"type": "bearer", "token": "first"}
-    assert json_of(plan, "a", "service-auth/mem.json")["token"] == "first"
-
-
-@pytest.mark.parametrize("projected", [_auth("mem", ""), _auth("mem", "x", "header")])
-def test_then_the_variable_of_the_agent(projected: ServiceAuth) -> None:
-    plan = planned(
-        agent_pod(SUBSCRIBED, more=VARIABLE),
-        {"mem": GUARDED},
-        environment={"FROM_ENV": "second"},
-        projected={"a": (projected,)},
+        agent_pod(SUBSCRIBED, more=VARIABLE), {"mem": GUARDED}, environment={"FROM_ENV": "second"}
     )
     assert json_of(plan, "a", "memory.json")["auth"] == {"type": "bearer", "token": "second"}
+    tokens = [one.path for one in plan.files if "/service-auth/" in one.path]
+    assert tokens == [f"{CONTEXT}/a/service-auth/cllama-history.json"]
 
 
 @pytest.mark.parametrize(
@@ -321,8 +304,3 @@ def test_the_proxys_name_is_taken() -> None:
 def test_waiting_for_a_service_is_waiting_for_each_of_it(waits: str, wanted: object) -> None:
     text = f"services: {{a: {{x-claw: {{count: 2}}}}, b: {{}}, c: {{depends_on: {waits}}}}}"
     assert compose_of(planned(pod(text)))["services"]["c"]["depends_on"] == wanted
-
-
-def test_a_projected_name_that_is_a_path_is_refused() -> None:
-    with pytest.raises(PodError, match="cannot name a file"):
-        planned(agent_pod(SUBSCRIBED), projected={"a": (_auth("../x", "t"),)})

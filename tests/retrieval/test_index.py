@@ -318,6 +318,26 @@ def test_the_folder_is_for_its_owner_alone(folder: Path, mask: int) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert not _open_to_others(folder)
+
+
+def test_files_are_for_their_owner_alone_whatever_the_umask_is(folder: Path) -> None:
+    before = os.umask(0)
+    try:
+        index = TextIndex.create(folder, "g")
+        for key in range(12):  # pieces are merged meanwhile
+            index.apply([Change(key, 7, {"nest": 1})])
+        index.close()
+        assert not _open_to_others(folder)
+        (folder / "meta.json").chmod(0o644)  # as an older version left it
+        assert open_index(folder) is not None
+    finally:
+        os.umask(before)
+    assert not _open_to_others(folder)
+
+
+def _open_to_others(folder: Path) -> list[str]:
+    return [one.name for one in folder.iterdir() if one.stat().st_mode & 0o077]
 
 
 def test_an_erased_index_is_gone(folder: Path, index: TextIndex) -> None:

@@ -820,6 +820,33 @@ def test_where_to_listen_can_be_said_in_one_as_pods_do(said: str, host: str, por
     assert (http.host, http.port) == (host, port)
 
 
+def test_a_pod_says_where_to_listen_by_the_name_that_others_have_too(home: Path) -> None:
+    http = loaded(home, environ={"LISTEN_ADDR": ":8080"}).http
+    assert (http.host, http.port) == ("0.0.0.0", 8080)  # noqa: S104
+    write(home, ".env", "LISTEN_ADDR=127.0.0.1:9\n")
+    assert loaded(home).http.port == 9
+
+
+@pytest.mark.parametrize(
+    "ours",
+    ["MEMPLANE_HTTP_LISTEN", "MEMPLANE_PROXY_LISTEN", "MEMPLANE_HTTP_PORT", "MEMPLANE_HTTP_HOST"],
+)
+def test_that_name_counts_only_where_ours_say_nothing(home: Path, ours: str) -> None:
+    said = {"MEMPLANE_HTTP_PORT": "7", "MEMPLANE_HTTP_HOST": "127.0.0.2"}.get(ours, "127.0.0.2:7")
+    http = loaded(home, environ={ours: said, "LISTEN_ADDR": ":8080"}).http
+    assert http == loaded(home, environ={ours: said}).http
+    assert loaded(home, {"http.port": "7"}, {"LISTEN_ADDR": ":8080"}).http.port == 7
+    write(home, "config.toml", "[http]\nport = 7\n")
+    assert loaded(home, environ={"LISTEN_ADDR": ":8080"}).http.port == 7
+
+
+@pytest.mark.parametrize("said", ["", "8080", "unix:/run/other.sock"])
+def test_that_name_is_left_to_other_programs_where_it_makes_no_sense(
+    home: Path, said: str
+) -> None:
+    assert loaded(home, environ={"LISTEN_ADDR": said}).http == HttpSettings()
+
+
 @pytest.mark.parametrize("said", ["8080", "a b:80", "host:", "host:99999", "host:http"])
 def test_what_is_no_place_to_listen_is_refused(said: str) -> None:
     with pytest.raises(ValueError, match="expected"):

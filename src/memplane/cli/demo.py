@@ -15,11 +15,14 @@ _TOLD: Final = "My sister Ada comes on Friday. She is allergic to peanuts."
 _ASKED: Final = "What must I not cook for my sister Ada?"
 
 
-async def play(address: str, plane: LocalPlane, proxy: Proxy) -> None:
-    """Hold both conversations through the proxy, and show what happened."""
+async def play(address: str, plane: LocalPlane, proxy: Proxy, name: str) -> None:
+    """Hold both conversations through the proxy, and show what happened.
+
+    `name` is how this program is called for this home.
+    """
     import aiohttp
 
-    from memplane.cli.show import coloured, print_rows, program, say_how_to_stop
+    from memplane.cli.show import coloured, print_rows, say_how_to_stop
 
     async with aiohttp.ClientSession() as client:
         print(coloured("\nA first conversation", "bold"))
@@ -32,7 +35,6 @@ async def play(address: str, plane: LocalPlane, proxy: Proxy) -> None:
     entry_id, sizes = _last_turn(plane)
     print(f"  memplane put {sum(sizes)} bytes of memory into that prompt.")
     print(coloured("\nLook at it", "bold"))
-    name = program()
     asked = '{"model":"demo","messages":[{"role":"user","content":"When does Ada come?"}]}'
     print_rows(
         [

@@ -30,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show = actions.add_parser("show", help="list the last turns, or show one whole")
     show.add_argument("id", nargs="?", help="a turn's id, or the beginning of it")
     show.add_argument("--agent", help="whose ledger; by default MEMPLANE_AGENT, or the only one")
+    _add_pod(show)
     show.add_argument("--limit", type=_positive, default=_SHOWN, metavar="N", help="how many")
     show.add_argument("--json", action="store_true", help="for machines: one entry a line")
     show.add_argument(
@@ -37,6 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     export = actions.add_parser("export", help="print entries, one a line, oldest first")
     export.add_argument("agent", help="whose ledger")
+    _add_pod(export)
     start = export.add_mutually_exclusive_group()
     start.add_argument("--after", type=_moment, metavar="T", help="only later ones (RFC 3339)")
     start.add_argument("--cursor", help="go on behind an earlier export")
@@ -57,6 +59,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     which.add_argument("--file", metavar="F", help="check any history.jsonl instead, by its ids")
     verify.add_argument("--json", action="store_true", help="for machines")
+
+
+def _add_pod(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f", "--file", metavar="F", help="the pod's file; where we are, if that was compiled"
+    )
 
 
 def _positive(text: str) -> int:
@@ -91,9 +99,11 @@ def _show(arguments: argparse.Namespace, settings: Settings) -> int:
 
     from memplane.cli import OK
     from memplane.errors import LedgerError
+    from memplane.home import Home
+    from memplane.ledger.folder import AgentFolder
     from memplane.ledger.reader import open_entry, open_last
 
-    folder = _folder_of(arguments.agent or settings.agent, settings)
+    folder = _folder_of(arguments.agent or settings.agent, _ledgers(arguments, settings))
     if arguments.id is None:
         with open_last(folder, arguments.limit) as page:
             for line in page.lines():
@@ -108,30 +118,43 @@ def _show(arguments: argparse.Namespace, settings: Settings) -> int:
             how_many = f"{len(page.entries)} turns begin" if page.entries else "no turn begins"
             raise LedgerError(f"{how_many} with {start} in the ledger of {folder.agent}")
         line = next(page.lines())
+    received = AgentFolder(Home(settings.home).received, folder.agent)
     if arguments.receipt:
-        _print_receipt(folder, line, as_json=arguments.json)
+        _print_receipt((folder, received), line, as_json=arguments.json)
     elif arguments.json:
         sys.stdout.buffer.write(line + b"\n")
     else:
         _print_entry(line, page.entries[0].segment)
-        _print_receipt(folder, line, as_json=False)
+        _print_receipt((folder, received), line, as_json=False)
     return OK
 
 
-def _folder_of(agent: str, settings: Settings) -> AgentFolder:
-    from memplane.errors import UnknownAgent
+def _ledgers(arguments: argparse.Namespace, settings: Settings) -> Path:
+    """Find the ledgers that are meant: those of a pod, or else of the home."""
+    from pathlib import Path
+
+    from memplane.operate.targets import pod_of, pod_place
+
+    pod = pod_of(arguments.file, Path.cwd())
+    return pod_place(pod).ledgers if pod is not None else settings.ledger.dir
+
+
+def _folder_of(agent: str, ledgers: Path) -> AgentFolder:
+    from memplane.access.agents import AGENT_RULE, is_agent_id
+    from memplane.errors import InvalidRequest, UnknownAgent
     from memplane.ledger.folder import AgentFolder, agents_in
 
-    known = agents_in(settings.ledger.dir)
+    known = agents_in(ledgers)
     if not agent and len(known) == 1:
         agent = known[0]
     if not agent:
         there = f"There are: {', '.join(known)}" if known else "No agent has a ledger yet"
-        raise UnknownAgent(f"whose ledger? Name it with --agent. {there}")
-    folder = AgentFolder(settings.ledger.dir, agent)
+        raise InvalidRequest(f"whose ledger? Name it with --agent. {there}")
+    if agent not in known and not is_agent_id(agent):
+        raise InvalidRequest(f"{agent!r} is no agent's id: {AGENT_RULE}")
     if agent not in known:
-        raise UnknownAgent(f"{agent} has no ledger in {settings.ledger.dir}")
-    return folder
+        raise UnknownAgent(f"{agent} has no ledger in {ledgers}")
+    return AgentFolder(ledgers, agent)
 
 
 def _summary(line: bytes) -> str:
@@ -170,15 +193,15 @@ def _print_entry(line: bytes, segment: int) -> None:
     print(harmless(json.dumps(entry, indent=2, ensure_ascii=False)))
 
 
-def _print_receipt(folder: AgentFolder, line: bytes, *, as_json: bool) -> None:
-    """Say which memories were in a turn's prompt."""
+def _print_receipt(folders: Sequence[AgentFolder], line: bytes, *, as_json: bool) -> None:
+    """Say which memories were in a turn's prompt; they come from turns of any of the folders."""
     from memplane.cli.show import coloured, harmless, print_json
     from memplane.ledger.note import Note
     from memplane.ledger.notes import note_of
     from memplane.ledger.summary import summary_of
 
     entry_id = summary_of(line).id
-    note = note_of(folder, entry_id) or Note(id=entry_id)
+    note = note_of(folders[0], entry_id) or Note(id=entry_id)
     if as_json:
         print_json(note)
         return
@@ -196,18 +219,26 @@ def _print_receipt(folder: AgentFolder, line: bytes, *, as_json: bool) -> None:
             cited = ", ".join(entry[:_ID_SHOWN] for entry in block.entry_ids) or block.id
             print(f"    {harmless(block.kind)}{score}  {coloured(harmless(cited), 'dim')}")
             for entry in block.entry_ids[:_CITED]:
-                print(f"      {harmless(_question_of(folder, entry))}")
+                print(f"      {harmless(_question_of(folders, entry))}")
     for dropped in note.dropped:
         print(f"  left out: {harmless(dropped.id)} ({harmless(dropped.why)})")
 
 
-def _question_of(folder: AgentFolder, entry_id: str) -> str:
-    from memplane.ledger.reader import open_entry
-    from memplane.ledger.summary import summary_of
+def _question_of(folders: Sequence[AgentFolder], entry_id: str) -> str:
+    """Return what was asked in a turn, or answered where nobody asked anything."""
+    import json
 
-    with open_entry(folder, entry_id) as page:
-        asked = next((summary_of(line).question for line in page.lines()), "")
-    return asked[:_QUESTION] + ("…" if len(asked) > _QUESTION else "")
+    from memplane.ledger.reader import open_entry
+    from memplane.memory.episode import episode_of
+
+    for folder in folders:
+        with open_entry(folder, entry_id) as page:
+            for found, line in page.identified():
+                if found == entry_id:
+                    turn = episode_of(json.loads(line.decode("utf-8", "replace")))
+                    said = " ".join((turn.question or turn.answer).split())
+                    return said[:_QUESTION] + ("…" if len(said) > _QUESTION else "")
+    return "(that turn is in no ledger here)"
 
 
 def _export(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -219,7 +250,7 @@ def _export(arguments: argparse.Namespace, settings: Settings) -> int:
     from memplane.ledger.reader import LARGEST_PAGE, PAGE, open_page
     from memplane.ledger.redacting import redact_line
 
-    folder = _folder_of(arguments.agent, settings)
+    folder = _folder_of(arguments.agent, _ledgers(arguments, settings))
     cursor = decode_cursor(arguments.cursor) if arguments.cursor else BEGINNING
     redactor = open_redactor(settings) if arguments.redact else None
     limit = LARGEST_PAGE if arguments.all else min(arguments.limit or PAGE, LARGEST_PAGE)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("text", nargs="*", default=[], help="what to remember, as a note")
+    what.add_argument(
+        "text", nargs="*", default=[], help="what to remember, as a note; - is stdin"
+    )
     what.add_argument(
         "--entries", metavar="F", help="recorded turns instead, one JSON object a line; - is stdin"
     )
@@ -36,7 +38,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     else:
         from memplane.memory.notes import note_entry
 
-        entries = iter([note_entry(agent, " ".join(arguments.text), system_clock())])
+        entries = iter([note_entry(agent, _note(arguments.text), system_clock())])
     receipts: list[RetainReceipt] = []
     async with open_plane(settings) as plane:
         for entry in entries:
@@ -47,6 +49,15 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if not arguments.json:
         _print(agent, receipts)
     return OK
+
+
+def _note(words: list[str]) -> str:
+    """Take what to remember from the command line, or from standard input."""
+    import sys
+
+    if words == ["-"]:
+        return sys.stdin.buffer.read().decode("utf-8", "replace").strip()
+    return " ".join(words)
 
 
 def _lines(name: str) -> Iterator[bytes]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _COLOURS: Final = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 
@@ -38,10 +41,20 @@ def print_rows(rows: list[tuple[str, str]]) -> None:
         print(f"  {coloured(name.ljust(width), 'dim')}  {value}")
 
 
-def program() -> str:
-    """Return how this program is called here, for commands that somebody is to type."""
+def program(home: Path) -> str:
+    """Return how this program is called here, for commands that somebody is to type.
+
+    They are typed elsewhere, and so name the home unless it is the usual one.
+    """
+    import shlex
+    from pathlib import Path
+
+    usual = Path("~/.memplane").expanduser().absolute()
+    return _called() if home == usual else f"{_called()} --home {shlex.quote(str(home))}"
+
+
+def _called() -> str:
     import shutil
-    import sys
 
     if shutil.which("memplane"):
         return "memplane"

@@ -11,11 +11,10 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncGenerator
 
-    from memplane.home import Claim, Home
+    from memplane.home import Claim
     from memplane.http.dashboard.browsers import Browsers
     from memplane.http.endpoints import Endpoint
     from memplane.persona.desk import Desk
-    from memplane.plane.contract import Status
     from memplane.plane.local import LocalPlane
     from memplane.proxy.turn import Proxy
     from memplane.settings import Settings
@@ -63,6 +62,7 @@ async def _serve(settings: Settings, *, demo: bool = False) -> int:
     from memplane.assemble import filling, open_local_plane, open_telemetry, own_home
     from memplane.assemble_proxy import open_proxy
     from memplane.cli import OK
+    from memplane.cli.greeting import beside_events
     from memplane.cli.persona_watching import watching
     from memplane.clock import system_clock
     from memplane.home import Home
@@ -70,19 +70,21 @@ async def _serve(settings: Settings, *, demo: bool = False) -> int:
 
     _set_limits()
     home = Home(settings.home)
-    async with own_home(home) as claim:
-        admins = {"home": home.token(), "settings": settings.admin_token}
-        async with (
-            _telling(open_telemetry(settings)) as telemetry,
-            open_local_plane(settings, admins=admins, serving=True) as plane,
-            filling(settings, plane),
-            open_proxy(settings, plane, telemetry) as proxy,
-            watching(settings),
-        ):
-            _settle_down()
-            parts = _Parts(plane, proxy, telemetry, Browsers(system_clock))
-            await _listen(settings, claim, parts, demo=demo)
-    print("memplane stopped")
+    telemetry = open_telemetry(settings)
+    with beside_events(settings):
+        async with own_home(home) as claim:
+            admins = {"home": home.token(), "settings": settings.admin_token}
+            async with (
+                _telling(telemetry),
+                open_local_plane(settings, admins=admins, serving=True) as plane,
+                filling(settings, plane),
+                open_proxy(settings, plane, telemetry) as proxy,
+                watching(settings),
+            ):
+                _settle_down()
+                parts = _Parts(plane, proxy, telemetry, Browsers(system_clock))
+                await _listen(settings, claim, parts, demo=demo)
+        print("memplane stopped")
     return OK
 
 
@@ -101,7 +103,8 @@ async def _listen(settings: Settings, claim: Claim, parts: _Parts, *, demo: bool
     import asyncio
 
     from memplane.cli.demo import play
-    from memplane.cli.show import say_how_to_stop
+    from memplane.cli.greeting import Greeting
+    from memplane.cli.show import program
     from memplane.home import Home
     from memplane.http.app import Limits
     from memplane.http.dashboard.browsers import FIRST_CODE_LASTS
@@ -110,18 +113,17 @@ async def _listen(settings: Settings, claim: Claim, parts: _Parts, *, demo: bool
     from memplane.http.serve import serve_until_stopped
 
     plane, home = parts.plane, Home(settings.home)
-    status = await plane.status()
+    status, name = await plane.status(), program(home.path)
     playing: list[asyncio.Task[None]] = []
 
     def ready(address: str) -> None:
         claim.announce(address)
-        _say_ready(address, home, status)
-        _say_dashboard(address, parts.browsers.new_code(FIRST_CODE_LASTS))
+        greeting = Greeting(address, name, home, status, settings)
+        greeting.say_ready(lambda: parts.browsers.new_code(FIRST_CODE_LASTS))
         if demo:
-            playing.append(asyncio.create_task(play(address, plane, parts.proxy)))
+            playing.append(asyncio.create_task(play(address, plane, parts.proxy, name)))
         else:
-            _say_next(address, home)
-            say_how_to_stop()
+            greeting.say_next()
 
     await serve_until_stopped(
         plane,
@@ -142,11 +144,11 @@ async def _listen(settings: Settings, claim: Claim, parts: _Parts, *, demo: bool
 
 
 @asynccontextmanager
-async def _telling(telemetry: Telemetry) -> AsyncGenerator[Telemetry]:
+async def _telling(telemetry: Telemetry) -> AsyncGenerator[None]:
     """Let telemetry be written behind those who tell, until all of it is."""
     telemetry.write_behind()
     try:
-        yield telemetry
+        yield
     finally:
         telemetry.close()
 
@@ -254,51 +256,3 @@ def _with_upstreams(settings: Settings, address: str) -> Settings:
 
     chosen = replace(settings.proxy, upstream_openai=address, upstream_anthropic=address)
     return replace(settings, proxy=chosen)
-
-
-def _say_ready(address: str, home: Home, status: Status) -> None:
-    from memplane.cli.show import coloured, print_rows
-
-    print(coloured(f"memplane {status.version} is up", "bold"))
-    storage = status.storage
-    print_rows(
-        [
-            ("address", address),
-            ("token", str(home.token_file)),
-            ("home", str(home.path)),
-            ("state", f"{storage.where} ({storage.reason})"),
-        ]
-    )
-    if storage.complaint:
-        print(coloured(f"  {storage.complaint}", "red"))
-
-
-def _say_dashboard(address: str, code: str) -> None:
-    from memplane.cli.show import print_rows
-
-    # The code stands behind a #, so that no server and no log ever sees it in an address.
-    print_rows([("dashboard", f"{address}/login#{code}")])
-
-
-def _say_next(address: str, home: Home) -> None:
-    from memplane.cli.show import coloured, print_rows, program
-
-    name = program()
-    print(coloured("\nPoint an agent at it, and it remembers", "bold"))
-    print_rows(
-        [
-            (f"export OPENAI_BASE_URL={address}/agent/me/v1", "OpenAI's SDKs, and what uses them"),
-            (f"export ANTHROPIC_BASE_URL={address}/agent/me", "Anthropic's, and Claude Code"),
-        ]
-    )
-    print(coloured("\nIn another terminal", "bold"))
-    print_rows(
-        [
-            (f"{name} status", "what is configured and what is pending"),
-            (f"{name} doctor", "is this machine fit, and what to do if not"),
-            (f'{name} retain --agent me "I like tea"', "give an agent something to remember"),
-            (f'{name} recall --agent me "what to drink, tea?"', "and ask for it"),
-        ]
-    )
-    token = f"$(cat {home.token_file})"
-    print(f'  curl -H "Authorization: Bearer {token}" {address}/api/v1/status')

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.types import Message, Receive
 
 from memplane.http.errors import Refused
+from memplane.proxy.splicing import member_spans
 
 DEFAULT_LIMIT: Final = 32 * 1024 * 1024
 DEEPEST: Final = 64
@@ -35,6 +36,8 @@ _SIGNS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
 _PLACE: Final = re.compile(r" - at `\$\.?(?P<place>.*)`$", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
+
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 _T = TypeVar("_T")
 
@@ -172,6 +175,24 @@ def parse_json(body: bytes) -> object:
         )
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"the body is not JSON: {error}") from error
+
+
+def has_key_twice(body: bytes) -> bool:
+    """Say whether the object that JSON is has a key twice; what is in its values is not looked at.
+
+    Raises:
+        msgspec.DecodeError: It is no JSON object.
+    """
+    members = _MEMBERS.decode(body)
+    values = sum(map(len, members.values()))
+    # As many bytes as keys, values, quotes, colons, commas and brackets have: there is no other.
+    if len(body) == 1 + sum(map(len, members)) + values + 4 * len(members):
+        return False
+    try:
+        member_spans(body, 0, members)
+    except ValueError:
+        return True
+    return False
 
 
 def is_deeper_than(most: int, body: bytes) -> bool:

@@ -20,7 +20,7 @@ from memplane.access.grants import Scope
 from memplane.clock import Clock
 from memplane.errors import InvalidRequest, MemplaneError
 from memplane.http.api import answer_json
-from memplane.http.bodies import DEEPEST, is_deeper_than, parse_json, read_json
+from memplane.http.bodies import DEEPEST, has_key_twice, is_deeper_than, parse_json, read_json
 from memplane.http.endpoints import Endpoint, Needs, Open
 from memplane.http.errors import status_of
 from memplane.http.principals import grant_of, require_agent
@@ -294,16 +294,23 @@ def _agent(request: Request, named: str) -> str:
 
 
 async def _read(request: Request, kind: type[_T]) -> _T:
-    """Read a body of the wire format; whatever is wrong with it is answered with 400."""
+    """Read a body of the wire format; whatever is wrong with it is answered with 400.
+
+    An entry is opaque: a request that was recorded may have a key twice, and is kept as it is.
+    """
     body = await request.body()
     if is_deeper_than(DEEPEST, body):
         raise HTTPException(400, f"the body is nested more than {DEEPEST} deep")
     try:
-        return msgspec.json.decode(body, type=kind)
+        read, twice = msgspec.json.decode(body, type=kind), has_key_twice(body)
     except msgspec.ValidationError as error:
         raise HTTPException(400, f"the body is of another type: {error}") from error
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass  # half a surrogate pair, which models do write, is taken the long way
+    else:
+        if twice:
+            raise HTTPException(400, "the body has the same key twice")
+        return read
     text = json.dumps(parse_json(body), ensure_ascii=False)
     value = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
     try:

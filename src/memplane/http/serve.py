@@ -84,9 +84,9 @@ def _check_host(host: str, *, trusted: bool) -> None:
         ) from error
     if not loopback and not trusted:
         raise SettingsError(
-            f"http.host is {host}: whoever is on that network could read tokens and memories, "
-            "since this is HTTP without encryption. Inside a pod or behind a proxy that encrypts, "
-            "say so: http.trusted_network = true"
+            f"http.host, http.listen or LISTEN_ADDR says {host}: whoever is on that network could "
+            "read tokens and memories, since this is HTTP without encryption. Inside a pod or "
+            "behind a proxy that encrypts, say so: http.trusted_network = true"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -53,6 +53,10 @@ class _Prepared(msgspec.Struct, frozen=True):
     @property
     def given(self) -> Given:
         return self.waiting.given
+
+
+_Failures: TypeAlias = dict[int, MemplaneError]
+"""Why entries were not kept, by who waits for them."""
 
 
 class Applying:
@@ -126,33 +130,35 @@ class Applying:
         new = [one for one in prepared if one.outcome is Outcome.RETAINED]
         taken: dict[int, Outcome] = {}
         if new:
-            new = await self._keep(new)
+            new, failed = await self._keep(new)
+            _tell_failed(prepared, failed)
             # Whatever becomes of the rows, these are in the ledger and will be followed.
             self._watching.in_ledger(one.waiting.agent for one in new)
             taken = await self._records.write(lambda rows: _take_in(rows, new))
             self._watching.in_database([one.waiting.agent for one in new])
         for one in prepared:
             if not one.waiting.future.done():
-                _tell(one, taken.get(id(one), one.outcome))
+                _tell(one, taken.get(id(one.waiting), one.outcome))
 
-    async def _keep(self, new: Sequence[_Prepared]) -> list[_Prepared]:
-        """Keep entries in the ledger; one that cannot be kept fails alone."""
+    async def _keep(self, new: Sequence[_Prepared]) -> tuple[list[_Prepared], _Failures]:
+        """Keep entries in the ledger; says which are kept, and why others are not."""
         kept: list[_Prepared] = []
+        failed: _Failures = {}
         submitted: list[tuple[_Prepared, asyncio.Future[Entry]]] = []
         for one in new:
             try:
                 received = Received(one.waiting.agent, one.given.entry)
                 submitted.append((one, self._received.submit(received)))
             except MemplaneError as error:
-                _fail(one.waiting, error)
+                failed[id(one.waiting)] = error
         for one, future in submitted:
             try:
                 await future
             except MemplaneError as error:
-                _fail(one.waiting, error)
+                failed[id(one.waiting)] = error
             else:
                 kept.append(one)
-        return kept
+        return kept, failed
 
 
 def _prepared(rows: Connection, batch: Sequence[_Waiting]) -> list[_Prepared]:
@@ -180,15 +186,23 @@ def _prepared(rows: Connection, batch: Sequence[_Waiting]) -> list[_Prepared]:
 def _take_in(rows: Connection, new: Sequence[_Prepared]) -> dict[int, Outcome]:
     """Take in what is new; says what became of each."""
     given = [(one.waiting.agent, one.given.stored) for one in new]
-    return dict(zip(map(id, new), table.take_in(rows, given), strict=True))
+    numbers = (id(one.waiting) for one in new)
+    return dict(zip(numbers, table.take_in(rows, given), strict=True))
+
+
+def _tell_failed(prepared: Sequence[_Prepared], failed: _Failures) -> None:
+    """Tell those whose entries were not kept, and those who gave the same entry again.
+
+    The failures say so and not the futures: nobody may wait for the first of them any more.
+    """
+    for one in prepared:
+        error = failed.get(id(one.repeats or one.waiting))
+        if error is not None:
+            _fail(one.waiting, error)
 
 
 def _tell(one: _Prepared, outcome: Outcome) -> None:
-    """Tell who waits what became of an entry; what repeats one that failed has failed, too."""
-    failed = one.repeats.future.exception() if one.repeats is not None else None
-    if isinstance(failed, Exception):
-        _fail(one.waiting, failed)
-        return
+    """Tell who waits what became of an entry."""
     kept = outcome is not Outcome.FORGOTTEN
     one.waiting.future.set_result(
         RetainReceipt(

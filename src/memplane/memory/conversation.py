@@ -52,11 +52,6 @@ def answer_of(response: object) -> str:
     return reply_of(response).text
 
 
-def calls_of(response: object) -> list[str]:
-    """Name the tools that the model called, from a ledger entry's `response`."""
-    return list(reply_of(response).calls)
-
-
 def messages_of(request: object) -> object:
     """Return what holds the conversation in a request, whatever the dialect calls it."""
     body = _members(request)

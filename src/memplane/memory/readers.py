@@ -2,8 +2,8 @@
 
 Each has its own connection to the database and its own view of the text index, and looks at both
 anew for each question: what was written before it was asked is in the answer. A process that ends
-is started again, and who waits for it is told to ask elsewhere. None outlives the one that began
-it: its end of the line closes, and it leaves.
+is started again, and who waits for it is told to ask elsewhere; so it is with one that hangs.
+None outlives the one that began it: its end of the line closes, and it leaves.
 """
 
 from __future__ import annotations
@@ -35,6 +35,26 @@ _PATIENCE: Final = 5.0
 Sleep: TypeAlias = Callable[[float], Awaitable[object]]
 
 
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a process may be silent while questions wait there.
+
+    Each reply begins the time anew: one that has much to do and answers is not silent. The time
+    is counted in steps, so that a loop that stood still, and has not heard anybody, counts one.
+
+    Args:
+        step: How many seconds a step has.
+        aside: After as many steps others answer what waits there, and it is asked no more until
+            it says something.
+        lost: After as many it is ended, and another one is started.
+        opening: As many it may take to be ready.
+    """
+
+    step: float = 0.25
+    aside: int = 2
+    lost: int = 40
+    opening: int = 240
+
+
 class Readers:
     """Asks the process that has the least to do."""
 
@@ -44,18 +64,29 @@ class Readers:
         environment: Mapping[str, str],
         processes: int,
         *,
+        patience: Patience | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._command = command
         self._environment = environment
         self._processes = processes
+        self._patience = patience or Patience()
         self._sleep = sleep
         self.is_ready = asyncio.Event()
         """Set while there is a process that can be asked."""
         self._lines: list[_Line] = []
         self._running: list[asyncio.Task[None]] = []
         self._is_closed = False
+        self._lost = 0
         self._numbers = count(1)
+
+    @property
+    def complaint(self) -> str:
+        """What an operator should know about them."""
+        if not self._lost:
+            return ""
+        times = "once" if self._lost == 1 else f"{self._lost} times"
+        return f"a process that answers questions hung and was replaced, {times} since the start"
 
     def open(self) -> None:
         """Let processes be started, once; until they are ready nobody is asked."""
@@ -124,15 +155,26 @@ class Readers:
         except BaseException:
             ours.close()
             raise
-        hang_up = ours.close
+        line: _Line | None = None
         try:
             line = await self._line(ours)
-            hang_up = line.close
             await line.ended
             return line.was_ready
         finally:
-            hang_up()
+            if line is None:
+                ours.close()
+            else:
+                self._hang_up(line, process)
             await _gone(process)
+
+    def _hang_up(self, line: _Line, process: Process) -> None:
+        """Let a process leave; one that is silent would not."""
+        line.close()
+        if line.is_lost:
+            self._lost += 1
+            _log.error("a reader (%d) hung; it is ended", process.pid)
+        if line.is_silent and process.returncode is None:
+            process.kill()
 
     async def _started(self, line: int) -> Process:
         """Start a process; whoever gives up meanwhile waits until it is gone again."""
@@ -152,7 +194,9 @@ class Readers:
 
     async def _line(self, ours: socket.socket) -> _Line:
         loop = asyncio.get_running_loop()
-        _, line = await loop.create_connection(lambda: _Line(self._know, self._forget), sock=ours)
+        _, line = await loop.create_connection(
+            lambda: _Line(self._know, self._forget, self._patience), sock=ours
+        )
         return line
 
     def _know(self, line: _Line) -> None:
@@ -180,18 +224,29 @@ class _Line(asyncio.Protocol):
     """The line to one process, and those who wait for what it says."""
 
     def __init__(
-        self, is_ready: Callable[[_Line], None], is_over: Callable[[_Line], None]
+        self,
+        is_ready: Callable[[_Line], None],
+        is_over: Callable[[_Line], None],
+        patience: Patience,
     ) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.was_ready = False
+        self.is_silent = False
+        """Whether it said nothing for so long that nobody waits for it."""
+        self.is_lost = False
+        """Whether it was silent for so long that it was given up."""
         self._is_ready = is_ready
         self._is_over = is_over
+        self._patience = patience
+        self._quiet = 0
+        self._looking: asyncio.TimerHandle | None = None
         self._frames = Frames()
         self._waiting: dict[int, asyncio.Future[Replied]] = {}
         self._transport: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.WriteTransport", transport)
+        self._look_later()
 
     def load(self) -> int:
         """Say how many questions wait there."""
@@ -205,9 +260,13 @@ class _Line(asyncio.Protocol):
         # It counts until the process is through with it, whether anybody waits for it or not.
         self._waiting[asked.number] = waiting
         self._transport.write(frame)
+        if self._looking is None:
+            self._quiet = 0
+            self._look_later()
         return await waiting
 
     def data_received(self, data: bytes) -> None:
+        self._quiet = -1  # the step that has begun does not count
         for frame in self._frames.feed(data):
             replied = replied_of(frame)
             if not replied.number:
@@ -217,13 +276,42 @@ class _Line(asyncio.Protocol):
             waiting = self._waiting.pop(replied.number, None)
             if waiting is not None and not waiting.done():
                 waiting.set_result(replied)
+        if self.is_silent and not self.is_lost:
+            self.is_silent = False
+            self._is_ready(self)
+
+    def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._looking = loop.call_later(self._patience.step, self._look)
+
+    def _look(self) -> None:
+        """See for how long it has been silent, as long as something is expected of it."""
+        self._looking = None
+        if self.was_ready and not self._waiting:
+            return
+        self._quiet += 1
+        if self._quiet >= (self._patience.lost if self.was_ready else self._patience.opening):
+            self.is_silent = self.is_lost = True
+            self.close()
+            return
+        if self.was_ready and not self.is_silent and self._quiet >= self._patience.aside:
+            self.is_silent = True
+            self._is_over(self)
+            self._let_go("it is silent")
+        self._look_later()
+
+    def _let_go(self, why: str) -> None:
+        """Let all who wait ask elsewhere."""
+        for number, waiting in self._waiting.items():
+            if not waiting.done():
+                waiting.set_result(Replied(number, Outcome.FAILED, why=why))
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
+        if self._looking is not None:
+            self._looking.cancel()
         self._is_over(self)
-        for number, waiting in self._waiting.items():
-            if not waiting.done():
-                waiting.set_result(Replied(number, Outcome.FAILED, why="it ended"))
+        self._let_go("it ended")
         self._waiting.clear()
         if not self.ended.done():
             self.ended.set_result(None)

@@ -42,7 +42,7 @@ def given_of(raw: bytes, scrub: Scrub) -> Given:
         raise InvalidRequest(f"the entry is not JSON: {error}") from error
     members = decoded(scrubbed.value)
     if members is None:
-        raise InvalidRequest("the entry is not a JSON object")
+        raise InvalidRequest(_why_none(scrubbed.value))
     identifier = members.get("id")
     if not isinstance(identifier, str) or not identifier.strip():
         raise InvalidRequest("the entry has no id")
@@ -89,6 +89,21 @@ def _tolerant(line: bytes) -> object:
         return json.loads(body.encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
+
+
+def _why_none(line: bytes) -> str:
+    """Say why what is JSON is no entry."""
+    import json  # noqa: PLC0415 - hardly ever needed
+    import sys  # noqa: PLC0415
+
+    try:
+        json.loads(line.decode("utf-8", "replace"))
+    except RecursionError:
+        return "the entry is nested too deeply"
+    except ValueError:
+        most = sys.get_int_max_str_digits()
+        return f"the entry has a number of more than {most} digits, which cannot be read"
+    return "the entry is not a JSON object"
 
 
 def stored_of(members: Mapping[str, Any]) -> Stored:

@@ -18,7 +18,6 @@ import msgspec
 
 from memplane.memory.artefacts import Affect, Artefact, Kind
 from memplane.memory.episode import Episode
-from memplane.memory.markers import Marker
 from memplane.records.store import Connection, Row, Value
 from memplane.retrieval.turns import Spoken, Turn, counts_in
 
@@ -559,17 +558,6 @@ def noise_of(rows: Connection, known: About) -> Noise | None:
     )
     ((first, last),) = rows.rows(sql, (known.number, known.number))
     return Noise(known.noise, first, last)
-
-
-def markers_in(rows: Connection, agent: str) -> list[tuple[str, Marker]]:
-    """Return the markers that were found in an agent's replies, each with its entry's id."""
-    known = about(rows, agent)
-    sql = (
-        "SELECT entry, category, service, text FROM markers WHERE agent = ? "
-        "ORDER BY entry, position"
-    )
-    found = rows.rows(sql, (known.number,)) if known else ()
-    return [(entry, Marker(category, service, text)) for entry, category, service, text in found]
 
 
 # Work that is still to be done.

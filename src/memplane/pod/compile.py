@@ -11,7 +11,6 @@ from typing import Final, cast
 
 import msgspec
 
-from memplane.access.agents import is_agent_id
 from memplane.access.contexts import HISTORY_SERVICE
 from memplane.errors import PodError
 from memplane.pod.compose import PROXY_IMAGE, Replay, generated_compose
@@ -28,15 +27,6 @@ OPEN: Final = 0o644
 PRIVATE: Final = 0o600
 
 
-class ServiceAuth(msgspec.Struct, frozen=True):
-    """A token by which an agent is known to a service, or a service to the proxy."""
-
-    service: str
-    token: Secret
-    principal: str
-    auth_type: str = "bearer"
-
-
 class Given(msgspec.Struct, frozen=True):
     """All that a plan is made from, besides the pod itself."""
 
@@ -45,9 +35,6 @@ class Given(msgspec.Struct, frozen=True):
     environment: Mapping[str, str]
     new_secret: Callable[[], str]
     is_zone: Callable[[str], bool]
-    projected: Mapping[str, tuple[ServiceAuth, ...]] = msgspec.field(
-        default_factory=dict[str, tuple[ServiceAuth, ...]]
-    )
     why_missing: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     proxy_image: str = PROXY_IMAGE
 
@@ -107,6 +94,8 @@ class _Metadata(msgspec.Struct, omit_defaults=True):
 
 
 class _ServiceAuth(msgspec.Struct):
+    """The token by which a memory service is known to the proxy's history."""
+
     service: str
     auth_type: str
     token: str
@@ -176,7 +165,7 @@ def _agents_of(service: Service, pod: Pod, given: Given) -> list[_Agent]:
             service=service,
             ordinal=number if several else None,
             token=f"{name}:{given.new_secret()}",
-            memory=_memory(name, service, pod, given),
+            memory=_memory(service, pod, given),
         )
         for number, name in enumerate(service.names())
     ]
@@ -197,7 +186,7 @@ def _replays(agents: tuple[_Agent, ...], new_secret: Callable[[], str]) -> dict[
 # An agent's memory
 
 
-def _memory(agent: str, service: Service, pod: Pod, given: Given) -> MemoryManifest | None:
+def _memory(service: Service, pod: Pod, given: Given) -> MemoryManifest | None:
     wanted = service.claw.memory if service.claw else None
     if wanted is None:
         return None
@@ -218,7 +207,7 @@ def _memory(agent: str, service: Service, pod: Pod, given: Given) -> MemoryManif
     return MemoryManifest(
         service=wanted.service,
         base_url=f"http://{wanted.service}:{_port(target, given.environment)}",
-        token=_token(agent, service, descriptor, given),
+        token=_token(service, descriptor, given),
         # The short default suits recall alone; it would starve the other two.
         recall=_operation(paths.recall, wanted.timeout_ms),
         retain=_operation(paths.retain, wanted.timeout_ms if wanted.explicit else None),
@@ -254,11 +243,12 @@ def _expanded(value: object, environment: Mapping[str, str]) -> object:
             return value
 
 
-def _token(agent: str, service: Service, descriptor: Descriptor, given: Given) -> Secret | None:
-    wanted = service.claw.memory.service if service.claw and service.claw.memory else ""
-    for one in given.projected.get(agent, ()):
-        if one.service == wanted and one.auth_type == "bearer" and one.token:
-            return one.token
+def _token(service: Service, descriptor: Descriptor, given: Given) -> Secret | None:
+    """Find the token for an agent's memory: the descriptor names the agent's variable.
+
+    A token that a compile projected for that service would come first. This one projects those
+    of the history alone, and nothing else survives it: it makes each agent's folder anew.
+    """
     auth = descriptor.auth
     if auth is None or auth.type != "bearer" or not auth.env:
         return None
@@ -297,20 +287,11 @@ def _context(agent: _Agent, pod: Pod, given: Given, replay: Replay | None) -> li
     ]
     if agent.memory:
         files.append(PlannedFile(f"{folder}/memory.json", write_manifest(agent.memory)))
-    known = list(given.projected.get(agent.id, ()))
-    for one in known:
-        if not is_agent_id(one.service):
-            raise PodError(f'"{one.service}" cannot name a file of tokens')
     if replay:
-        known.append(ServiceAuth(HISTORY_SERVICE, Secret(replay.token), replay.service))
-    return files + [
-        PlannedFile(
-            f"{folder}/service-auth/{one.service}.json",
-            _json(_ServiceAuth(one.service, one.auth_type, one.token.reveal(), one.principal)),
-            PRIVATE,
-        )
-        for one in known
-    ]
+        history = _ServiceAuth(HISTORY_SERVICE, "bearer", replay.token, replay.service)
+        path = f"{folder}/service-auth/{history.service}.json"
+        files.append(PlannedFile(path, _json(history), PRIVATE))
+    return files
 
 
 def _metadata(agent: _Agent, pod: Pod, given: Given) -> _Metadata:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import stat
 import struct
 import threading
 import zlib
@@ -81,6 +82,7 @@ class TextIndex:
             make_private(folder)
             folder.chmod(0o700)
             index = _opened(folder)
+            _close_to_others(folder)
             label = msgspec.json.encode(_Label(_VERSION, generation))
             descriptor = open_folder(folder, (), create=False)
             try:
@@ -108,6 +110,7 @@ class TextIndex:
         ]
         with self._writing, _translated("changed"):
             self._commit(old, new)
+            _close_to_others(self._folder)
             sync_folder(self._folder)  # the library syncs it before it names the commit
             self._index.reload()
             self._seen = _Seen(self._index.searcher())
@@ -191,6 +194,7 @@ class TextIndex:
                 # What was committed is there, with its segments merged or not.
                 with suppress(IndexUnusable), _translated("closed"):
                     writer.wait_merging_threads()
+                    _close_to_others(self._folder)
 
 
 def open_index(folder: Path) -> TextIndex | None:
@@ -202,6 +206,7 @@ def open_index(folder: Path) -> TextIndex | None:
             return None
         with _translated("opened"):
             index = _opened(folder)
+            _close_to_others(folder)
             found = index.searcher().doc_freq(_TERMS, _EVERY_DOCUMENT)
     except (OSError, msgspec.MsgspecError, IndexUnusable):
         return None
@@ -221,6 +226,14 @@ def erase(folder: Path) -> None:
         else:
             folder.unlink()
         sync_folder(folder.parent)
+
+
+def _close_to_others(folder: Path) -> None:
+    """Let files be their owner's alone, as their folder is: the library follows the umask."""
+    for one in folder.iterdir():
+        with suppress(OSError):  # the library may have removed it, as what was merged
+            if stat.S_ISREG(mode := one.lstat().st_mode) and mode & 0o077:
+                one.chmod(0o600)
 
 
 @contextmanager

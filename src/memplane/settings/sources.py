@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path, PurePath
@@ -54,6 +55,7 @@ def load_settings(flags: Mapping[str, str], environ: Mapping[str, str]) -> Setti
         )
         if found is not None:
             values[setting.name] = _value(setting, *found)
+    values |= _fallbacks(values, {**dotenv, **environ})
     if "home" in from_toml:
         place = home / "config.toml"
         raise SettingsError(f"{place} cannot move the home it lies in. Set MEMPLANE_HOME instead")
@@ -87,9 +89,13 @@ def unknown_names(home: Path) -> list[str]:
 def _home_of(flags: Mapping[str, str], environ: Mapping[str, str]) -> Path:
     chosen = flags.get("home") or environ.get("MEMPLANE_HOME") or "~/.memplane"
     try:
-        return Path(chosen).expanduser().absolute()
+        home = Path(chosen).expanduser().absolute()
     except RuntimeError as error:
         raise SettingsError(f"MEMPLANE_HOME: cannot find the user's folder in {chosen}") from error
+    if home.exists() and not home.is_dir():
+        named = "--home" if flags.get("home") else "MEMPLANE_HOME"
+        raise SettingsError(f"{home} cannot be the home: it is no folder. Name one with {named}")
+    return home
 
 
 _Found = tuple[str, str]
@@ -125,6 +131,18 @@ def _value(setting: Named, text: str, place: str) -> object:
     except ValueError as error:
         shown = "" if setting.secret else f" {text!r}:"
         raise SettingsError(f"{place} is{shown} {error}") from error
+
+
+def _fallbacks(values: Mapping[str, object], source: Mapping[str, str]) -> dict[str, object]:
+    """Take what is said by names of other programs, where nobody says it by ours."""
+    found: dict[str, object] = {}
+    for setting in all_settings():
+        option = setting.option
+        if option.fallback not in source or values.keys() & {setting.name, *option.before}:
+            continue
+        with suppress(ValueError):
+            found[setting.name] = option.read(source[option.fallback])
+    return found
 
 
 def _refuse_unknown(source: Mapping[str, str], place: str) -> None:

@@ -35,12 +35,18 @@ _UNSET: Final = Path("<follows from the home>")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What is known of one setting besides its value."""
+    """What is known of one setting besides its value.
+
+    `fallback` is a variable that other programs have, too: it counts when neither this setting
+    nor one that it goes `before` is set, and one that cannot be read is not meant for us.
+    """
 
     read: Callable[[str], object]
     about: str
     aliases: tuple[str, ...] = ()
     shown_default: str = ""
+    fallback: str = ""
+    before: tuple[str, ...] = ()
 
 
 _T = TypeVar("_T")
@@ -53,8 +59,10 @@ def _option(
     *,
     aliases: tuple[str, ...] = (),
     shown_default: str = "",
+    fallback: str = "",
+    before: tuple[str, ...] = (),
 ) -> _T:
-    option = Option(read, about, aliases, shown_default)
+    option = Option(read, about, aliases, shown_default, fallback, before)
     return field(default=default, metadata={"option": option})
 
 
@@ -108,8 +116,10 @@ class HttpSettings:
         "",
         listening,
         "Both in one, as pods write it, such as `:8080`; it goes before `http.host` and "
-        "`http.port`.",
+        "`http.port`. `LISTEN_ADDR` counts where none of the three is set.",
         aliases=("MEMPLANE_PROXY_LISTEN",),
+        fallback="LISTEN_ADDR",
+        before=("http.host", "http.port"),
     )
     allowed_hosts: tuple[str, ...] = _option(
         (), words, "Host headers to accept besides loopback's, each with its port."
@@ -268,7 +278,8 @@ class ProxySettings:
     allowed_private: tuple[str, ...] = _option(
         (),
         words,
-        "Hosts that may lead to a private address although their names look public.",
+        "Hosts that may lead to a private address although their names look public. Addresses "
+        "of metadata services and link-local ones are never asked, also when listed.",
     )
     injection: str = _option(
         "",
