@@ -18,7 +18,7 @@ import aiohttp
 import apsw
 import msgspec
 
-from memplane.assemble import Choice, choose_storage, open_store
+from memplane.assemble import Choice, LocalStorage, Storage, choose_storage, open_store
 from memplane.assemble_persona import sync_folder
 from memplane.clock import system_clock
 from memplane.errors import BackendMisconfigured, ConcurrencyError, MemplaneError
@@ -35,6 +35,7 @@ from memplane.persona.standing import standings
 from memplane.pod.contexts import agents_below, read_proxied_agent
 from memplane.proxy.providers import read_providers
 from memplane.proxy.routing import upstreams
+from memplane.records.looking import check_database
 from memplane.settings import Settings, environment, unknown_names
 
 _FIXED_SQLITE: Final = (3, 51, 3)
@@ -81,6 +82,7 @@ def _examine_machine(settings: Settings) -> list[Finding]:
         _check_home(home),
         _check_private_files(home),
         _check_sqlite(),
+        _check_database(home),
         _check_clock(settings.home),
         _check_disk(settings.home),
         _check_sync(settings.home),
@@ -98,8 +100,14 @@ def _check_home(home: Home) -> Finding:
         with home.claim():
             pass
     except MemplaneError as error:
-        return Finding("home", Verdict.FAILED, str(error), "choose another with MEMPLANE_HOME")
+        return Finding("home", Verdict.FAILED, str(error), _home_remedy(home.path))
     return Finding("home", Verdict.OK, f"{home.path} is private and can be written to")
+
+
+def _home_remedy(path: Path) -> str:
+    if path.is_dir() and stat.S_IMODE(path.stat().st_mode) & 0o077:
+        return f"chmod 700 {path}"
+    return "choose another with MEMPLANE_HOME"
 
 
 def _check_private_files(home: Home) -> Finding:
@@ -130,6 +138,20 @@ def _check_sqlite() -> Finding:
             f"pip install -U apsw (SQLite {wanted} or newer)",
         )
     return Finding("sqlite", Verdict.OK, f"SQLite {version}")
+
+
+def _check_database(home: Home) -> Finding:
+    try:
+        schema = check_database(home.database)
+    except MemplaneError as error:
+        return Finding(
+            "database",
+            Verdict.FAILED,
+            str(error),
+            f"move {home.database} away, and start again: it is made anew from the ledgers",
+        )
+    found = f"{home.database} can be read" if schema else "there is none yet"
+    return Finding("database", Verdict.OK, found)
 
 
 def _check_clock(home: Path) -> Finding:
@@ -266,10 +288,9 @@ def _check_upstreams(settings: Settings) -> list[Finding]:
     """Look at where requests may go, and at the providers' keys."""
     chosen = settings.proxy
     keys = (chosen.auth_dir or settings.home) / "providers.json"
-    allowed = frozenset(chosen.allowed_private)
     try:
-        upstreams(chosen.upstream_openai, chosen.upstream_anthropic, allowed=allowed)
-        providers = read_providers(keys, environment(), allowed=allowed)
+        upstreams(chosen.upstream_openai, chosen.upstream_anthropic)
+        providers = read_providers(keys, environment())
     except MemplaneError as error:
         return [Finding("providers", Verdict.FAILED, str(error), "correct what is named there")]
     usable = sorted(name for name, one in providers.items() if one.usable)
@@ -332,20 +353,30 @@ def _check_configuration(settings: Settings) -> Finding:
 async def _examine_storage(choice: Choice) -> list[Finding]:
     try:
         async with open_store(choice.storage, cached=False) as store:
-            return [await _check(name, check, store) for name, check in _STORAGE_CHECKS]
+            return [
+                await _check(name, check, store, _storage_remedy(choice.storage))
+                for name, check in _STORAGE_CHECKS
+            ]
     except MemplaneError as error:
         return [Finding("storage", Verdict.FAILED, str(error), "correct the settings named there")]
 
 
+def _storage_remedy(storage: Storage) -> str:
+    if isinstance(storage, LocalStorage):
+        return f"see that {storage.root} can be read and written, and that its disk has room"
+    return "check the address, the credentials and the network"
+
+
 async def _check(
-    name: str, check: Callable[[ObjectStore], Awaitable[Finding]], store: ObjectStore
+    name: str,
+    check: Callable[[ObjectStore], Awaitable[Finding]],
+    store: ObjectStore,
+    remedy: str,
 ) -> Finding:
     try:
         return await check(store)
     except MemplaneError as error:
-        return Finding(
-            name, Verdict.FAILED, str(error), "check the address, the credentials and the network"
-        )
+        return Finding(name, Verdict.FAILED, str(error), remedy)
 
 
 async def _check_listing(store: ObjectStore) -> Finding:

@@ -202,12 +202,12 @@ def test_purging_must_be_typed(desk: Desk, api: Api) -> None:
     desk.watch.allow("status of 422")
     number = api.add("The old password hint is on the door", service="door")["id"]
     page = desk.open(f"/memories/{number}")
-    page.get_by_label(re.compile("gone for good")).fill("purge")
+    page.get_by_label(re.compile("for good")).fill("purge")
     page.get_by_role("button", name="Purge").click()
     expect(page.locator("main")).to_contain_text(f"purge {number}")
     assert stored(api, number)["state"] == "active"
     page.goto(f"/memories/{number}")
-    page.get_by_label(re.compile("gone for good")).fill(f"purge {number}")
+    page.get_by_label(re.compile("for good")).fill(f"purge {number}")
     page.get_by_role("button", name="Purge").click()
     expect(toast(page, "Memory purged")).to_be_visible()
     expect(page.get_by_text("password hint")).to_have_count(0)

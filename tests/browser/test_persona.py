@@ -43,6 +43,16 @@ def test_a_copy_is_dropped(desk: Desk, furnished: Furnished, scripts: str) -> No
     expect(page.get_by_role("region", name="Conflict copies")).to_have_count(0)
 
 
+def test_a_long_name_is_wrapped_on_a_phone(desk: Desk, furnished: Furnished) -> None:
+    name = f"reference_{'long' * 30}.md"
+    (furnished.folder / name).write_text(memory("x" * 120, "Runs.", kind="reference"))
+    for key in ("", f"/document?key={name}"):
+        path = f"/persona{key}{'&' if key else '?'}folder={furnished.id}"
+        page = desk.open(path, viewport={"width": 390, "height": 844})
+        expect(page.locator("main")).to_contain_text(name)
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
 def test_another_folder_is_chosen(desk: Desk, furnished: Furnished, tmp_path: Path) -> None:
     other = furnish_persona(tmp_path / "b" / "memory", furnished.machine.state)
     page = desk.open(f"/persona?folder={furnished.id}")

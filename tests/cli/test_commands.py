@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from memplane.cli import COMMANDS
 from memplane.clock import system_clock
 from memplane.objects.outbox import Outbox
 from tests.support.azurite import Azurite
+from tests.support.in_process import memplane_here
 from tests.support.running import memplane, running_memplane
 from tests.support.turns import record, turn
 
@@ -46,6 +49,9 @@ def test_every_command_explains_itself(command: str, home: Path) -> None:
         (("nonsense",), "there is no command 'nonsense'"),
         (("status", "--nonsense"), "unrecognized arguments: --nonsense"),
         (("--set", "http.port", "status"), "--set takes NAME=VALUE"),
+        (("--set", "=x", "status"), "--set takes NAME=VALUE, not '=x'"),
+        (("up", "--port", "abc"), "--port is 'abc': expected a whole number"),
+        (("--home", __file__, "status"), "cannot be the home: it is no folder"),
         (("--set", "http.prot=1", "status"), "Did you mean http.port?"),
         (("up", "--port", "99999999"), "expected a port"),
         (("cloud",), "action"),
@@ -68,6 +74,7 @@ def test_the_version(home: Path) -> None:
 
 
 def test_status_while_nothing_runs(home: Path) -> None:
+    home.mkdir(mode=0o700)
     ran = memplane(home, "status", "--json")
     assert ran.returncode == 0
     status = json.loads(ran.stdout)
@@ -95,6 +102,7 @@ def test_up_says_what_a_newcomer_needs(home: Path) -> None:
 
 
 def test_half_a_cloud_is_loud_everywhere(home: Path) -> None:
+    home.mkdir(mode=0o700)
     half = {"MEMPLANE_BLOB_ENDPOINT": "https://account.blob.example"}
     status = memplane(home, "status", env=half)
     assert status.returncode == 0
@@ -124,8 +132,42 @@ def test_doctor_finds_a_healthy_machine_healthy(home: Path) -> None:
     assert LocalBackend(home / "data").list() == []
 
 
+def test_doctor_looks_at_the_database_and_leaves_it_as_it_is(home: Path) -> None:
+    assert "ok      database: there is none yet" in memplane_here(home, "doctor").stdout
+    assert memplane_here(home, "retain", "--agent", "a", "The osprey nests.").returncode == 0
+    with running_memplane(home):
+        beside = memplane_here(home, "doctor")
+        assert f"ok      database: {home / 'memplane.db'} can be read" in beside.stdout
+    database = home / "memplane.db"
+    before = {one.name: one.read_bytes() for one in home.glob("memplane.db*")}
+    assert f"{database} can be read" in memplane_here(home, "doctor").stdout
+    assert {one.name: one.read_bytes() for one in home.glob("memplane.db*")} == before
+
+
+@pytest.mark.parametrize("wrong", ["garbage", "another's", "cut", "folder"])
+def test_doctor_fails_where_the_database_cannot_be_used(home: Path, wrong: str) -> None:
+    assert memplane_here(home, "retain", "--agent", "a", "The osprey nests.").returncode == 0
+    database = home / "memplane.db"
+    whole = database.read_bytes()
+    database.unlink()
+    match wrong:
+        case "garbage":
+            database.write_bytes(b"no database " * 1000)
+        case "cut":
+            database.write_bytes(whole[: len(whole) // 2])
+        case "folder":
+            database.mkdir()
+        case _:
+            with closing(sqlite3.connect(database)) as other:
+                other.execute("CREATE TABLE birds (name)")
+    ran = memplane_here(home, "doctor")
+    assert ran.returncode == 1
+    assert "failed  database: " in ran.stdout
+    assert f"→ move {database} away" in ran.stdout
+
+
 def test_doctor_names_what_is_wrong_and_the_remedy(home: Path) -> None:
-    memplane(home, "status")
+    home.mkdir(mode=0o700)
     (home / "token").write_text("x")
     (home / "token").chmod(0o644)
     (home / "data").mkdir(exist_ok=True)
@@ -181,8 +223,69 @@ def test_doctor_refuses_a_home_that_others_can_read(home: Path) -> None:
     home.chmod(0o755)
     ran = memplane(home, "doctor")
     assert ran.returncode == 1
-    assert f"chmod 700 {home}" in ran.stdout
+    assert f"→ chmod 700 {home}\n" in ran.stdout
+    assert "MEMPLANE_HOME" not in ran.stdout
     assert memplane(home, "up").returncode == 1
+
+
+def test_doctor_speaks_of_the_folder_where_that_is_what_fails(home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "data").mkdir()
+    (home / "data" / "state").write_text("where a folder should be")
+    ran = memplane_here(home, "doctor")
+    assert ran.returncode == 1
+    assert f"→ see that {home / 'data'} can be read and written" in ran.stdout
+    assert "credentials" not in ran.stdout
+
+
+LOOKING = [
+    ["status"],
+    ["recall", "--agent", "a", "osprey"],
+    ["rebuild"],
+    ["token", "list"],
+    ["memories", "list", "--agent", "a"],
+    ["memories", "preview", "--agent", "a"],
+    ["memories", "export", "--agent", "a"],
+    ["history", "verify"],
+    ["audit"],
+]
+
+
+@pytest.mark.parametrize("words", LOOKING, ids=" ".join)
+def test_what_only_looks_makes_no_home(home: Path, words: list[str]) -> None:
+    ran = memplane_here(home, "--home", str(home / "x"), *words)
+    assert not home.exists()
+    if words[0] not in {"history", "audit"}:
+        assert ran.returncode == 1
+        assert f"there is no home at {home / 'x'} yet. memplane up makes it" in ran.stderr
+
+
+MISUSED = [
+    ["recall", "osprey"],
+    ["recall", "--agent", "../x", "osprey"],
+    ["recall", "--agent", "a", "--limit", "0", "osprey"],
+    ["retain", "--agent", "a", " "],
+    ["retain", "--agent", "../x", "osprey"],
+    ["memories", "list"],
+    ["memories", "list", "--agent", "../x"],
+    ["memories", "add", "--agent", "a", "--category", "timing", " "],
+    ["run", "--", "true"],
+    ["history", "show"],
+    ["history", "show", "--agent", "../x"],
+    ["forget", "--entry-id", "x"],
+    ["persona", "new", "nonsense"],
+    ["persona", "trash", "purge", "--older-than", "9x"],
+    ["up", "--port", "abc"],
+    ["--set", "=x", "status"],
+]
+
+
+@pytest.mark.parametrize("words", MISUSED, ids=" ".join)
+def test_wrong_usage_is_an_exit_code_of_its_own(home: Path, words: list[str]) -> None:
+    home.mkdir(mode=0o700)
+    ran = memplane_here(home, *words)
+    assert (ran.returncode, ran.stdout) == (2, ""), ran.stderr
+    assert ran.stderr
 
 
 def test_doctor_tries_the_container(azurite: Azurite, container: str, home: Path) -> None:

@@ -27,6 +27,7 @@ def test_a_newcomer_sees_a_conversation_captured_and_recalled(home: Path) -> Non
         assert len(turns.stdout.splitlines()) == 2
         found = memplane(home, "recall", "--agent", "demo", "Ada, Friday")
         assert "allergic to peanuts" in found.stdout
+        assert "From what I remember" not in found.stdout  # the rest of it was an echo
         body = {"model": "demo", "messages": [{"role": "user", "content": "When does Ada come?"}]}
         connection = HTTPConnection("127.0.0.1", running.port)
         connection.request("POST", "/agent/demo/v1/chat/completions", json.dumps(body))

@@ -20,6 +20,7 @@ import pytest
 
 from memplane.observations.guide import guide, schema
 from tests.claude_code.test_claude_ops import LATER, database
+from tests.memory.remembering import entry, raw
 from tests.support.in_process import memplane_here
 from tests.support.running import environment, memplane, running_memplane
 
@@ -183,7 +184,7 @@ def test_another_agents_memories_are_not_seen_unless_all_are_asked_for(kept: Pat
     assert said(kept, "list", agent="b") == ""
     assert said(kept, "show", "1", code=1, agent="b")
     assert "a · jellyfin\n" in said(kept, "list", "--all-agents", agent="b")
-    assert "say which agent" in said(kept, "list", code=1, agent="")
+    assert "say which agent" in said(kept, "list", code=2, agent="")
 
 
 @pytest.mark.parametrize("columns", [120, 90, 60, 30])
@@ -255,7 +256,7 @@ def test_an_edit_changes_what_it_names_and_nothing_else(own: Path) -> None:
     assert "was changed meanwhile" in said(
         own, "edit", number, "--text", "x y z", "--version", "1", code=1
     )
-    assert "say what to change" in said(own, "edit", number, code=1)
+    assert "say what to change" in said(own, "edit", number, code=2)
 
 
 def test_a_memory_goes_to_the_trash_and_comes_back(own: Path) -> None:
@@ -276,6 +277,13 @@ def test_several_are_retired_together_and_brought_back_together(own: Path) -> No
     assert told(own, "list")["total"] == 0
     assert len(told(own, "undo", "--batch", outcome["batch"])["memories"]) == 3
     assert told(own, "list")["total"] == 3
+    told(own, "pin", *numbers)
+    undone = memplane_here(own, "memories", "undo", numbers[1])
+    named = f"undone with it, as they were changed together: {numbers[0]}, {numbers[2]}"
+    assert named in undone.stderr
+    assert [one["pinned"] for one in told(own, "list")["memories"]] == [False] * 3
+    told(own, "pin", numbers[0])
+    assert "together" not in memplane_here(own, "memories", "undo", numbers[0]).stderr
     failed = memplane_here(own, "memories", "retire", *numbers, "99")
     assert failed.returncode == 1
     assert told(own, "list")["total"] == 3
@@ -292,13 +300,48 @@ def test_a_memory_is_pinned_merged_and_approved(own: Path) -> None:
     assert told(own, "show", other)["state"] == "superseded"
 
 
+def test_a_purge_tells_which_turns_and_logs_still_say_it_and_how_they_go(
+    own: Path, tmp_path: Path
+) -> None:
+    marked = "[MEMORY:behavior:plex] First restart fails on a DB lock; the second succeeds"
+    file = tmp_path / "entries.jsonl"
+    file.write_bytes(raw(entry("How is plex?", f"Fine.\n{marked}", id="turn-1")))
+    memplane_here(own, "retain", "--agent", "a", "--entries", str(file))
+    printed = tmp_path / "printed.txt"
+    printed.write_text(f"{marked}\n")
+    assert memplane(own, "run", "--agent", "a", "--", "cat", str(printed)).returncode == 0
+    (number,) = ids(own).values()
+    shown = said(own, "purge", number, "--confirm", f"purge {number}")
+    erases = "memplane forget --agent a --entry-id turn-1 --purge"
+    assert erases in shown
+    (log,) = (own / "sessions").glob("*.log")
+    assert f"session 2: remove its log, {log}" in shown
+    assert memplane_here(own, *erases.split()[1:], "--confirm", "a").returncode == 0
+    log.unlink()
+    files = [path for path in own.rglob("*") if path.is_file()]
+    assert [path for path in files if b"DB lock" in path.read_bytes()] == []
+
+
+def test_what_speaks_against_a_memory_is_shown_with_its_words(own: Path, tmp_path: Path) -> None:
+    file = tmp_path / "entries.jsonl"
+    for day, words in enumerate(("Must be", "Can be")):
+        rest = "started after WireGuard" if not day else "started independently of WireGuard"
+        answer = f"[MEMORY:dependency:caddy] {words} {rest}"
+        file.write_bytes(raw(entry("How is caddy?", answer, minutes=day * 1440)))
+        memplane_here(own, "retain", "--agent", "a", "--entries", str(file))
+    number = ids(own)
+    shown = said(own, "evidence", number["Must"])
+    assert f"memory {number['Can']}: Can be started independently of WireGuard" in shown
+    assert not any(line.strip() == "" for line in shown.splitlines())
+
+
 def test_a_purge_is_confirmed_in_words_and_leaves_none_behind(own: Path) -> None:
     number = added(own, "The osprey nests on the roof")
-    assert f'Add --confirm "purge {number}"' in said(own, "purge", number, code=1)
-    assert said(own, "purge", number, "--confirm", "yes", code=1)
+    assert f'Add --confirm "purge {number}"' in said(own, "purge", number, code=2)
+    assert said(own, "purge", number, "--confirm", "yes", code=2)
     assert told(own, "show", number)["observation"]
     shown = at_a_terminal(own, 80, "purge", number, typed=f"purge {number}\n".encode())
-    assert "will be erased for good" in shown
+    assert "will be erased from memory for good" in shown
     assert told(own, "show", number)["state"] == "purged"
     files = [path for path in own.rglob("*") if path.is_file()]
     assert [path for path in files if b"osprey" in path.read_bytes()] == []
@@ -309,18 +352,18 @@ def test_a_purge_is_confirmed_in_words_and_leaves_none_behind(own: Path) -> None
     [
         (["add", "--category", "misc", "x"], 2, "invalid choice"),
         (["add", "x"], 2, "--category"),
-        (["add", "--category", "timing", " "], 1, "memories"),
-        (["add", "--category", "timing", "--service", "a/b", WORDS], 1, "service"),
-        (["add", "--category", "timing", "--expires", "soon", WORDS], 1, ""),
+        (["add", "--category", "timing", " "], 2, "memories"),
+        (["add", "--category", "timing", "--service", "a/b", WORDS], 2, "service"),
+        (["add", "--category", "timing", "--expires", "soon", WORDS], 2, ""),
         (["edit", "99", "--text", "abc"], 1, "99"),
         (["show", "99"], 1, "99"),
         (["show", "x"], 2, "invalid int"),
         (["list", "--state", "odd"], 2, "invalid choice"),
-        (["list", "--limit", "-1"], 1, "0 to 1000"),
-        (["list", "--cursor", "nonsense"], 1, "cursor"),
+        (["list", "--limit", "-1"], 2, "0 to 1000"),
+        (["list", "--cursor", "nonsense"], 2, "cursor"),
         (["resolve", "1-2", "both"], 1, ""),
         (["accept", "nothing"], 1, ""),
-        (["preview", "--budget", "40000"], 1, "128 KiB"),
+        (["preview", "--budget", "40000"], 2, "128 KiB"),
         (["guide", "--tier", "0"], 2, "invalid choice"),
         (["undo"], 2, ""),
         ([], 2, ""),
@@ -434,8 +477,8 @@ def test_an_export_can_be_a_table_or_a_document(kept: Path) -> None:
 def test_a_file_that_is_no_export_is_refused(own: Path, content: bytes, complaint: str) -> None:
     file = own.parent / "other"
     file.write_bytes(content)
-    assert complaint in said(own, "import", str(file), code=1)
-    assert "cannot be read" in said(own, "import", str(own.parent / "nothing"), code=1)
+    assert complaint in said(own, "import", str(file), code=2)
+    assert "cannot be read" in said(own, "import", str(own.parent / "nothing"), code=2)
 
 
 def test_a_database_of_claude_ops_is_taken_in_once(own: Path) -> None:

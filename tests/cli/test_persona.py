@@ -185,7 +185,7 @@ def test_one_document_is_pushed_by_its_path(laptop: Machine, desktop: Machine) -
     report = desktop.json("pull")
     assert report["keys"] == ["user_role.md"]
     missing = laptop("push", "user_gone.md")
-    assert missing.returncode == 1
+    assert missing.returncode == 2
     assert "is not in" in missing.stderr
     outside = laptop("push", "/etc/passwd")
     assert outside.returncode == 1
@@ -429,7 +429,7 @@ def test_a_conflict_copy_can_take_the_place_of_its_document(
 
 def test_a_name_that_no_conflict_has(laptop: Machine) -> None:
     ran = laptop("conflicts", "show", "nothing")
-    assert ran.returncode == 1
+    assert ran.returncode == 2
     assert "no conflict copy is called nothing" in ran.stderr
     assert "which one?" in laptop("conflicts", "drop").stderr
 
@@ -519,7 +519,7 @@ def test_check_is_fit_for_ci(home: Path, tmp_path: Path) -> None:
     assert "error    user_role.md: it looks as if it held a secret" in secret.stdout
     assert token[:40] not in secret.stdout
     assert not home.exists()
-    assert memplane_here(home, "persona", "check", str(tmp_path / "nowhere")).returncode == 1
+    assert memplane_here(home, "persona", "check", str(tmp_path / "nowhere")).returncode == 2
 
 
 @pytest.mark.parametrize("reader", ["claude", "agent"])
@@ -536,7 +536,7 @@ def test_a_new_document_has_a_line_in_the_index_and_is_never_overwritten(laptop:
     assert "[How we test](feedback_how_we_test.md)" in laptop.read("MEMORY.md")
     laptop.write("feedback_how_we_test.md", "mine\n")
     again = laptop("new", "feedback", "How we test")
-    assert again.returncode == 1
+    assert again.returncode == 2
     assert "there already" in again.stderr
     assert laptop.read("feedback_how_we_test.md") == "mine\n"
     assert laptop("new", "relationship", "Ada", "--upn", "ada@example.org").returncode == 0
@@ -579,7 +579,7 @@ def test_tombstones_are_kept_for_long(laptop: Machine, desktop: Machine) -> None
     (laptop.folder / "user_role.md").unlink()
     laptop("sync")
     early = laptop("prune", "--tombstones", "--older-than", "30d", "--yes")
-    assert early.returncode == 1
+    assert early.returncode == 2
     assert "at least 90 days" in early.stderr
     assert laptop.json("prune", "--tombstones", "--yes")["tombstones"] == []
 

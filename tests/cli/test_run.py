@@ -31,7 +31,9 @@ MEMPLANE = (sys.executable, "-m", "memplane")
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    return tmp_path / "home"
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    return home
 
 
 def ran(
@@ -201,7 +203,7 @@ def test_a_budget_that_no_argument_could_hold_is_refused_before_anything_starts(
 ) -> None:
     trace = tmp_path / "started"
     done = ran(own, "touch", str(trace), options=("--budget", "40000"))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert b"128 KiB" in done.stderr
     assert not trace.exists()
 
@@ -230,7 +232,7 @@ def test_a_users_own_prompt_that_is_too_long_with_ours_is_refused(
 ) -> None:
     theirs = "x" * (128 * 1024 - 100)
     done = ran(own, claude(tmp_path), "--append-system-prompt", theirs, "-p", "hi")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stdout == b""
     assert b"128 KiB" in done.stderr
     assert sessions(own)[0]["is_error"]
@@ -239,7 +241,7 @@ def test_a_users_own_prompt_that_is_too_long_with_ours_is_refused(
 def test_a_users_own_prompt_that_cannot_be_read_is_said_so(own: Path, tmp_path: Path) -> None:
     missing = str(tmp_path / "nothing")
     done = ran(own, claude(tmp_path), "--append-system-prompt-file", missing, "-p", "hi")
-    assert (done.returncode, done.stdout) == (1, b"")
+    assert (done.returncode, done.stdout) == (2, b"")
     assert b"cannot be read" in done.stderr
 
 
@@ -399,7 +401,7 @@ def test_what_cannot_be_run_has_the_code_of_a_shell_and_a_reason(
 
 def test_an_agent_is_needed(own: Path) -> None:
     done = memplane(own, "run", "--", "true")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "say which agent" in done.stderr
 
 
@@ -655,7 +657,7 @@ def test_a_log_is_learned_from_again_without_learning_anything_twice(own: Path) 
 def test_learning_from_an_unknown_session_or_file_is_refused(own: Path, tmp_path: Path) -> None:
     assert learn(own, "--session", "99", given=b"x").returncode == 1
     missing = learn(own, str(tmp_path / "nothing"))
-    assert missing.returncode == 1
+    assert missing.returncode == 2
     assert b"cannot be read" in missing.stderr
 
 

@@ -47,6 +47,20 @@ MISUSED: Final = 2
 UNAVAILABLE: Final = 3
 INTERRUPTED: Final = 130
 
+_LOOKING: Final = {
+    "status": frozenset({""}),
+    "recall": frozenset({""}),
+    "rebuild": frozenset({""}),
+    "token": frozenset({"list"}),
+    "memories": frozenset(
+        {
+            *("list", "show", "history", "evidence", "sessions", "stats", "preview"),
+            *("conflicts", "rejects", "export", "rebuild"),
+        }
+    ),
+}
+"""What only looks into the home, by command and action."""
+
 _HELP: Final = """\
 usage: memplane [--home DIR] [--set NAME=VALUE] COMMAND …
 
@@ -114,7 +128,7 @@ def _run(given: argparse.Namespace, parser: _Parser) -> int:
 
     from memplane.cli.logs import set_up_logs
     from memplane.errors import MemplaneError
-    from memplane.settings import settings_from_environment
+    from memplane.home import Home
 
     command = cast("Command", import_module(f"memplane.cli.{given.command}"))
     about = {**COMMANDS, **HIDDEN}[given.command]
@@ -122,7 +136,9 @@ def _run(given: argparse.Namespace, parser: _Parser) -> int:
     command.configure(own)
     arguments = own.parse_args(given.rest)
     try:
-        settings = settings_from_environment({**_flags(given, parser), **_own_flags(arguments)})
+        settings = _settings(given, parser, arguments)
+        if _only_looks(given.command, arguments):
+            Home(settings.home).expect()
         set_up_logs(settings)
         # The server's loop is a faster one than most commands need.
         with asyncio.Runner(loop_factory=getattr(command, "new_loop", None)) as runner:
@@ -138,11 +154,33 @@ def _run(given: argparse.Namespace, parser: _Parser) -> int:
         return FAILED
 
 
+def _settings(
+    given: argparse.Namespace, parser: _Parser, arguments: argparse.Namespace
+) -> Settings:
+    """Read the settings; a flag of the command's own is blamed by its own name."""
+    from memplane.errors import SettingsError
+    from memplane.settings import settings_from_environment
+
+    own = _own_flags(arguments)
+    try:
+        return settings_from_environment({**_flags(given, parser), **own})
+    except SettingsError as error:
+        said = str(error)
+        for name in own:
+            said = said.replace(f"--set {name} is", f"--{name.rpartition('.')[2]} is")
+        raise SettingsError(said) from error
+
+
+def _only_looks(command: str, arguments: argparse.Namespace) -> bool:
+    """Tell whether a command only looks into the home, and so must not make one."""
+    return getattr(arguments, "action", "") in _LOOKING.get(command, ())
+
+
 def _flags(given: argparse.Namespace, parser: _Parser) -> dict[str, str]:
     flags: dict[str, str] = {}
     for override in cast("list[str]", given.overrides):
         name, equals, value = override.partition("=")
-        if not equals:
+        if not equals or not name:
             parser.error(f"--set takes NAME=VALUE, not {override!r}")
         flags[name] = value
     if given.home:
@@ -163,7 +201,8 @@ def exit_code_of(error: MemplaneError) -> int:
     """Return the exit code for an error."""
     from memplane import errors
 
-    if isinstance(error, (errors.SettingsError, errors.BackendMisconfigured)):
+    misused = (errors.SettingsError, errors.BackendMisconfigured)
+    if isinstance(error, (*misused, errors.InvalidRequest, errors.InvalidCursor)):
         return MISUSED
     if isinstance(error, (errors.BackendUnavailable, errors.OwnerUnavailable, errors.AuthError)):
         return UNAVAILABLE

@@ -240,13 +240,16 @@ async def _merge(asking: _Asking) -> _Answer:
 
 
 async def _undo(asking: _Asking) -> _Answer:
-    from memplane.cli.memories_show import print_memories
+    from memplane.cli.memories_show import print_memories, print_undone_with
     from memplane.observations.contract import ActAsked
 
     given = asking.arguments
     if given.batch is None:
         asked = ActAsked(act="undo", reason=given.reason)
-        return _one(await asking.memories.act(asking.owner, given.id, asked, by=asking.by))
+        found = await asking.memories.act(asking.owner, given.id, asked, by=asking.by)
+        last = (await asking.memories.history(asking.owner, given.id))[-1]
+        print_undone_with(last.together)
+        return _one(found)
     undone = await asking.memories.undo(asking.owner, given.batch, by=asking.by)
     return _Answer({"memories": undone}, lambda: print_memories(undone))
 
@@ -257,18 +260,34 @@ def _confirm(arguments: argparse.Namespace) -> None:
 
     words = f"purge {arguments.id}"
     if arguments.confirm is None and sys.stdin.isatty():
-        print(f"Memory {arguments.id} will be erased for good.", file=sys.stderr)
+        print(
+            f"The words of memory {arguments.id} will be erased from memory for good. Turns and "
+            "logs of sessions that said them stay, and are named then.",
+            file=sys.stderr,
+        )
         arguments.confirm = input(f"Type {words} to go on: ")
     if arguments.confirm is None or arguments.confirm.strip() != words:
         raise InvalidRequest(f'nothing was erased. Add --confirm "{words}"')
 
 
 async def _purge(asking: _Asking) -> _Answer:
+    from memplane.cli.memories_show import print_memory, print_still_said
     from memplane.observations.contract import ActAsked
+    from memplane.observations.views import still_saying
 
-    given = asking.arguments
+    given, memories = asking.arguments, asking.memories
     asked = ActAsked(act="purge", reason=given.reason, confirm=given.confirm.strip())
-    return _one(await asking.memories.act(asking.owner, given.id, asked, by=asking.by))
+    # Nothing tells any more, afterwards.
+    turns, sessions = still_saying(await memories.evidence(asking.owner, given.id))
+    found = await memories.act(asking.owner, given.id, asked, by=asking.by)
+    kept = [await memories.session(asking.owner, number) for number in sessions]
+    logs = {one.id: one.log_path for one in kept if one.log_path}
+
+    def show() -> None:
+        print_memory(found)
+        print_still_said(found.agent, turns, logs)
+
+    return _Answer(found, show)
 
 
 async def _rebuild(asking: _Asking) -> _Answer:

@@ -9,7 +9,7 @@ from memplane.cli.layout import ago, bar, cells, decimal, wrapped
 from memplane.cli.show import coloured, harmless, print_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from memplane.observations.contract import (
@@ -175,6 +175,24 @@ def print_history(events: Sequence[EventView]) -> None:
         print(f"{coloured(one.at, 'dim')}  {one.kind:<14}  {moved:>13}  {harmless(told)}")
 
 
+def print_still_said(agent: str, turns: Sequence[str], logs: Mapping[int, str]) -> None:
+    """Print where the words of a memory that was purged still stand, and how they go."""
+    if not turns and not logs:
+        return
+    print("\nIts words are gone from memory. What it was learned from still has them:")
+    for turn in turns:
+        print(f"  memplane forget --agent {agent} --entry-id {harmless(turn)} --purge")
+    for session, path in logs.items():
+        print(f"  session {session}: remove its log, {harmless(path)}")
+
+
+def print_undone_with(others: Sequence[int]) -> None:
+    """Print the memories that were undone with one, as they had been changed with it."""
+    if others:
+        named = ", ".join(map(str, others))
+        print(f"undone with it, as they were changed together: {named}", file=sys.stderr)
+
+
 def print_evidence(evidence: Sequence[EvidenceView]) -> None:
     """Print what speaks for a memory and against it."""
     for one in evidence:
@@ -186,7 +204,11 @@ def print_evidence(evidence: Sequence[EvidenceView]) -> None:
         where += [f"turn {one.ledger_entry_id}"] if one.ledger_entry_id else []
         where += ["forgotten"] if one.void else []
         about = coloured(f"{one.at}  {harmless(', '.join(where))}", "dim")
-        print(f"{sign} {about}\n  {_line(one.quote)}")
+        print(f"{sign} {about}")
+        if one.other is not None:
+            print(f"  memory {one.other}: {_line(one.other_says)}".rstrip(": "))
+        elif one.quote:
+            print(f"  {_line(one.quote)}")
     if not evidence:
         print("nothing speaks for it, and nothing against it", file=sys.stderr)
 

@@ -79,7 +79,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     words: list[str] = arguments.words
     command = words[1:] if words[:1] == ["--"] else words
     if not command:
-        warn("say what to run: memplane run -- claude -p …")
+        warn("say what to run: memplane run --agent NAME -- claude -p …")
         return MISUSED
     if shutil.which(command[0], mode=os.F_OK) is None:
         warn(f"there is no program {command[0]}")

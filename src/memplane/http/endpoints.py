@@ -77,12 +77,20 @@ class Endpoint:
 Place: TypeAlias = Mapping[str, Endpoint]
 
 
+ELSEWHERE: Final = "*"
+"""The path of whoever is asked without a token about addresses at which there is nothing."""
+
+
 class Table:
     """Endpoints by path and method."""
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         places: dict[str, dict[str, Endpoint]] = {}
+        self.elsewhere: Handler | None = None
         for one in endpoints:
+            if one.path == ELSEWHERE:
+                self.elsewhere = one.handler
+                continue
             place = places.setdefault(one.path, {})
             if one.method in place:
                 raise ValueError(f"{one.method} {one.path} is in the table twice")

@@ -42,6 +42,7 @@ STATUS_OF: Final[Mapping[type[errors.MemplaneError], int]] = {
     errors.InvalidCursor: 400,
     errors.NotRecorded: 503,
     errors.EntryTooLarge: 413,
+    errors.InvalidEntry: 422,
     errors.LedgerFull: 503,
     errors.RecordsError: 500,
     errors.IndexUnusable: 503,

@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memplane.access.grants import Grant
@@ -22,7 +24,8 @@ from memplane.http.limits import Buckets, WrongTokens
 from memplane.http.principals import remember_grant, token_given
 from memplane.http.relaying import is_relayed
 
-_REFUSED: Final = frozenset({401, 403})
+_UNAUTHORISED: Final = 401
+_REFUSED: Final = frozenset({_UNAUTHORISED, 403})
 PATH_IN_TABLE: Final = "memplane.path"
 
 
@@ -47,11 +50,23 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         try:
             judged = self._admit(scope)
         except HTTPException as refusal:
-            await answer_to(refusal, scope)(scope, receive, send)
+            response = await self._elsewhere(scope, refusal) or answer_to(refusal, scope)
+            await response(scope, receive, send)
         else:
             await self.app(
                 scope, receive, send if judged else self._counting_refusals(scope, send)
             )
+
+    async def _elsewhere(self, scope: Scope, refusal: HTTPException) -> Response | None:
+        """Let a person who signed in know that there is no such page; others learn nothing."""
+        handler, is_known = self.table.elsewhere, scope[PATH_IN_TABLE] is not None
+        is_stranger = refusal.status_code == _UNAUTHORISED and not token_given(scope)
+        if handler is None or is_known or not is_stranger or scope["method"] != "GET":
+            return None
+        try:
+            return await handler(Request(scope))
+        except HTTPException:
+            return None
 
     def _counting_refusals(self, scope: Scope, send: Send) -> Send:
         """Count the tokens that a handler with rules of its own finds wrong, too."""

@@ -14,6 +14,7 @@ import msgspec
 
 from memplane.memory.episode import Episode
 from memplane.memory.feelings import Affect, feeling_of
+from memplane.memory.markers import without_markers
 from memplane.memory.noise import is_heartbeat
 from memplane.memory.sentences import Sentence, is_time, listed, sentences_of, size_of
 from memplane.memory.stretches import line_of, topics_of
@@ -103,8 +104,8 @@ def artefacts_of(stretch: Sequence[Episode]) -> tuple[Artefact, ...]:
 
 
 def _said(turn: Episode) -> Iterator[_Said]:
-    """Yield what was said in a turn, the user first."""
-    for text, by_user in ((turn.question, True), (turn.answer, False)):
+    """Yield what was said in a turn, the user first; what is marked is an observation's."""
+    for text, by_user in ((turn.question, True), (without_markers(turn.answer), False)):
         weight = 40 if by_user else 30
         for sentence in sentences_of(text):
             idle = _SMALL_TALK.issuperset(sentence.words)
@@ -170,7 +171,7 @@ def _gist(claimed: Sequence[_Claimed]) -> str:
 def _beginning(turns: Sequence[Episode]) -> str:
     """Return how the first text begins, when none of its sentences can be quoted whole."""
     for turn in turns:
-        for text in (turn.question, turn.answer):
+        for text in (turn.question, without_markers(turn.answer)):
             words = " ".join(text[: _GIST * _WIDEST].split())
             cut = words.encode("utf-8", "surrogatepass")[: _GIST - len("…".encode())]
             if words:

@@ -17,6 +17,7 @@ from memplane.memory import contract
 from memplane.memory.artefacts import Artefact
 from memplane.memory.contract import MOST_BLOCKS, MOST_BYTES, Block, Recalled, Why
 from memplane.memory.episode import Episode
+from memplane.memory.markers import without_markers
 from memplane.memory.rows import Noise
 from memplane.memory.sanitising import sanitised
 from memplane.retrieval.ranking import Added
@@ -284,8 +285,12 @@ def _recalled(blocks: Iterable[Block]) -> Recalled:
 
 
 def excerpt(episode: Episode, terms: Sequence[str], room: int) -> str:
-    """Tell a turn in so many bytes: the question, and of the answer what the words are about."""
-    question, answer = sanitised(episode.question).strip(), sanitised(episode.answer).strip()
+    """Tell a turn in so many bytes: the question, and of the answer what the words are about.
+
+    What the answer marked is left out: it is an observation, or was not fit to be one.
+    """
+    question = sanitised(episode.question).strip()
+    answer = sanitised(without_markers(episode.answer)).strip()
     if not answer:
         return _around(question, terms, room)
     if not question:

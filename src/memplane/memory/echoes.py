@@ -7,7 +7,8 @@ by being said again, and it goes when that is forgotten.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from memplane.memory.injected import injected_in
@@ -18,7 +19,8 @@ _PIECES: Final = re.compile(
 )
 _WORDS: Final = re.compile(r"\w+")
 _SHORTEST: Final = 12
-"""A shorter piece is as likely the model's own."""
+"""A shorter piece is as likely the model's own, unless it stands beside an echo."""
+_LEADS_ON: Final = (":", "\uff1a")
 
 
 def injected_into(request: object) -> str:
@@ -31,17 +33,60 @@ def injected_into(request: object) -> str:
 
 
 def without_echoes(answer: str, injected: str) -> str:
-    """Take out of an answer what stands in the injected memory word for word, piece by piece."""
+    """Take out of an answer what stands in the injected memory word for word, piece by piece.
+
+    What led to it goes with it, and so do scraps around it, which say nothing alone.
+    """
     if not injected or not answer:
         return answer
     known = f" {_plain(injected)} "
-    kept: list[str] = []
-    position, found = 0, False
-    for start, end in _pieces(answer):
-        if _is_echo(answer[start:end], known):
-            kept.append(answer[position:start])
-            position, found = end, True
-    return "".join((*kept, answer[position:])).strip() if found else answer
+    pieces = list(_pieces(answer))
+    said = [answer[start:end] for start, end in pieces]
+    echoes = [_is_echo(one, known) for one in said]
+    if not any(echoes):
+        return answer
+    kept = [not gone for gone in _with_scraps(said, echoes, known)]
+    parts: list[str] = []
+    for place, (start, end) in enumerate(pieces):
+        if kept[place]:
+            parts += _between(answer, pieces, kept, place), answer[start:end]
+    return "".join(parts).strip()
+
+
+def _with_scraps(said: Sequence[str], echoes: Sequence[bool], known: str) -> list[bool]:
+    """Tell of each piece whether it goes: as an echo, or as what is left around one."""
+    worded = [place for place, piece in enumerate(said) if _plain(piece)]
+    spoken = [said[place] for place in worded]
+    gone = [echoes[place] for place in worded]
+    # Each way, so that a scrap beside a scrap goes too.
+    for places in (range(len(spoken)), reversed(range(len(spoken)))):
+        for at in places:
+            beside = any(gone[max(at - 1, 0) : at] + gone[at + 1 : at + 2])
+            gone[at] |= beside and f" {_plain(spoken[at])} " in known
+    for at in reversed(range(len(spoken) - 1)):
+        gone[at] |= gone[at + 1] and spoken[at].endswith(_LEADS_ON)
+    # Signs without a word stay with the words beside them, such as the fences around code.
+    return [all(gone[_around(worded, place)]) for place in range(len(said))]
+
+
+def _around(worded: Sequence[int], place: int) -> slice:
+    """Return which pieces with words a place is: one of them, or between two, or at an end."""
+    at = bisect_left(worded, place)
+    if at < len(worded) and worded[at] == place:
+        return slice(at, at + 1)
+    return slice(max(at - 1, 0), at + 1)
+
+
+def _between(
+    answer: str, pieces: Sequence[tuple[int, int]], kept: Sequence[bool], place: int
+) -> str:
+    """Return what stands before a piece: as it was, or one blank or line where something went."""
+    if not place:
+        return ""
+    between = answer[pieces[place - 1][1] : pieces[place][0]]
+    if kept[place - 1]:
+        return between
+    return "\n" if "\n" in between else " "
 
 
 def _texts(value: object) -> Iterator[str]:

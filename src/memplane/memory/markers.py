@@ -52,6 +52,8 @@ _LIST_MARKS: Final = r"(?:(?:[-*+]|\d{1,9}[.)])\s+)+"
 _NEW_BLOCK: Final = r"#{1,6}(?:\s|$)|[-*+]\s|\d{1,9}[.)]\s|\||[-*_](?:\s*[-*_]){2,}\s*$"
 
 _EMPHASIS: Final = "*_"
+_SAID: Final = r"[^\W\d_]|\d+(?![\d.)])"
+"""In what is more than the mark of a list or emphasis: a letter, or a number that is none."""
 _DASHES: Final = ("- ", "\u2013 ", "\u2014 ")
 
 
@@ -134,6 +136,27 @@ def attempts_of(text: str, *, aborted: bool = False) -> tuple[Attempt, ...]:
     return tuple(islice(_attempts(_read(text), aborted=aborted), _MOST))
 
 
+def without_markers(text: str) -> str:
+    """Take all that was meant to be a marker out, with what it says; examples of markers stay.
+
+    A line that has nothing else than one, be it in a list or set in bold, goes as a whole.
+    """
+    if "[" not in text:
+        return text
+    answer = _read(text)
+    spans = list(_marked_spans(answer))
+    if not spans:
+        return text
+    left = list(answer.lines)
+    gone: set[int] = set()
+    for number, start, end, last in reversed(spans):
+        left[number] = (left[number][:start] + left[number][end:]).rstrip()
+        gone.update(range(number + 1, last + 1))
+        if not re.search(_SAID, left[number]):
+            gone.add(number)
+    return "\n".join(line for number, line in enumerate(left) if number not in gone)
+
+
 def fence_after(fence: str, line: str) -> str:
     """Return the fence of code that is open behind a line; empty when there is none.
 
@@ -162,6 +185,17 @@ def _markers(answer: _Answer) -> Iterator[Marker]:
 
 def _attempts(answer: _Answer, *, aborted: bool = False) -> Iterator[Attempt]:
     half = len(answer.lines) - 1 if aborted else -1
+    for number, start, end, last in _marked_spans(answer):
+        line = answer.lines[number]
+        bracket = _bracket(line, start, end)
+        said = line[start + len(bracket) : end]
+        if last != half:
+            whole = " ".join((said, *map(str.strip, answer.lines[number + 1 : last + 1])))
+            yield Attempt(bracket, *_names(bracket), _cleaned(whole)[:_LONGEST_TEXT])
+
+
+def _marked_spans(answer: _Answer) -> Iterator[tuple[int, int, int, int]]:
+    """Yield where markers stand: the line, from where to where in it, and the last line."""
     for number, line in enumerate(answer.lines):
         if "[" not in line:
             continue
@@ -169,12 +203,11 @@ def _attempts(answer: _Answer, *, aborted: bool = False) -> Iterator[Attempt]:
         for start, end in pairwise((*starts, len(line))):
             if line.startswith(_SIBLINGS, start):
                 continue
-            bracket = _bracket(line, start, end)
-            said, last = line[start + len(bracket) : end], number
+            last = number
             if end == len(line):
-                said, last = _continued(answer, number, said)
-            if last != half:
-                yield Attempt(bracket, *_names(bracket), _cleaned(said)[:_LONGEST_TEXT])
+                bracket = _bracket(line, start, end)
+                last = _last_line(answer, number, line[start + len(bracket) :])
+            yield number, start, end, last
 
 
 def _bracket(line: str, start: int, end: int) -> str:
@@ -197,21 +230,21 @@ def _names(bracket: str) -> tuple[str, str]:
     return category.strip(), service.strip()
 
 
-def _continued(answer: _Answer, number: int, said: str) -> tuple[str, int]:
-    """Add the lines over which a text was wrapped; return it with the number of its last line."""
-    parts = [said]
+def _last_line(answer: _Answer, number: int, said: str) -> int:
+    """Return the number of the last line over which a text was wrapped."""
+    last = number
     indent = _indent(answer.lines[number]) + _CONTINUED_INDENT
     for at in range(number + 1, min(number + 1 + _MOST_CONTINUED, len(answer.lines))):
         line = answer.lines[at]
         bare = line.strip()
         if not answer.prose[at] or answer.openings(at) or re.match(_NEW_BLOCK, bare):
             break
-        is_open = not parts[-1].rstrip().endswith(_SENTENCE_ENDS)
+        is_open = not said.rstrip().endswith(_SENTENCE_ENDS)
         goes_on = bare[0].islower() or bare[0].isdigit() or bare.startswith(_BRACKETS)
         if _indent(line) < indent and not (is_open and goes_on):
             break
-        parts.append(bare)
-    return " ".join(parts), number + len(parts) - 1
+        said, last = bare, at
+    return last
 
 
 def _cleaned(said: str) -> str:

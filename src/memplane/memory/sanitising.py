@@ -1,4 +1,4 @@
-"""Recalled text and its labels, so that no block can pass for two (pure)."""
+"""Recalled text and its labels, so that no block can pass for two, or be learned anew (pure)."""
 
 from __future__ import annotations
 
@@ -33,14 +33,20 @@ _UNSEEN_HERE: Final = (
 """Characters that belong in ordinary text, yet could break a mark up without being seen."""
 _MARK: Final = r"(?i)-{2,}\s*(?:BEGIN|END)\s+(?:MEMORY|FEED|CONTEXT)"
 _HEADER: Final = r"(?i)\[(?:kind|source|ts|score)="
-_PARTS_OF_FORGERIES: Final = ("memory", "feed", "context", "[kind=", "[source=", "[ts=", "[score=")
+_MARKER: Final = r"(?i)\[(?=\s*(?:MEMORY(?![A-Za-z0-9_])|(?:EVENT|COOLDOWN)\s*:))"
+"""How `[MEMORY:timing:plex] …` begins, and what an agent may have meant to be one."""
+_PARTS_OF_FORGERIES: Final = (
+    *("memory", "feed", "context", "event", "cooldown"),
+    *("[kind=", "[source=", "[ts=", "[score="),
+)
 _HYPHENS: Final = r"-{2,}"
 _NOT_A_LABEL: Final = r"[^A-Za-z0-9 _.:/@+-]"
 
 
 def sanitised(text: str) -> str:
-    """Return a text in which no line can pass for a block's mark or header.
+    """Return a text in which nothing can pass for a block's mark or header, or for a marker.
 
+    What is told to a prompt may be repeated by a model; a marker in it would be learned again.
     What nobody sees is taken out; a text that has nothing of this kind stays as it is.
     """
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
@@ -80,6 +86,8 @@ def finite_score(number: object) -> float | None:
 
 def _unforged(line: str) -> str:
     bare = _compiled(_UNSEEN_HERE).sub("", line)
+    if _compiled(_MARKER).search(bare):
+        line = bare = _compiled(_MARKER).sub("(", bare)
     start = bare.lstrip()
     if _compiled(_MARK).match(start):
         return _compiled(_HYPHENS).sub("~~~", bare)

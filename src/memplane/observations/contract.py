@@ -96,7 +96,11 @@ class MemoryPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened to a memory; before and after are its confidence."""
+    """Something that happened to a memory; before and after are its confidence.
+
+    `together` are the other memories that an operator did something to in the same go: an undo of
+    one takes it back for all. A list of acts leaves it out, as each of them is in it.
+    """
 
     id: str
     memory_id: int | None
@@ -116,6 +120,7 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
     service: str | None = None
     other: int | None = None
     undone: bool = False
+    together: tuple[int, ...] = ()
 
 
 class CoursePoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,7 +140,11 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvidenceView(msgspec.Struct, frozen=True, kw_only=True):
-    """What speaks for a memory or against it; `void` when its ledger entry was forgotten."""
+    """What speaks for a memory or against it; `void` when its ledger entry was forgotten.
+
+    What speaks against it has no quote of its own: its words are another memory's, which `other`
+    names, and `other_says`.
+    """
 
     id: str
     memory_id: int
@@ -151,6 +160,8 @@ class EvidenceView(msgspec.Struct, frozen=True, kw_only=True):
     raw_sha256: str = ""
     ledger_entry_id: str = ""
     void: bool = False
+    other: int | None = None
+    other_says: str = ""
 
 
 class InjectionView(msgspec.Struct, frozen=True, kw_only=True):

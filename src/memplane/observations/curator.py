@@ -135,7 +135,8 @@ class Curator:
     async def history(self, agent: str | None, memory: int) -> Sequence[EventView]:
         await self._swept()
         events = await self._of(agent, memory, event_rows.events_of)
-        return tuple(views.timeline(events, self._listening.profile))
+        together = await self._records.read(lambda on: event_rows.done_together(on, agent, memory))
+        return tuple(views.timeline(events, self._listening.profile, together))
 
     async def course(self, agent: str | None, memory: int) -> Course:
         now = await self._swept()
@@ -145,7 +146,10 @@ class Curator:
     async def evidence(self, agent: str | None, memory: int) -> Sequence[EvidenceView]:
         def looked_up(on: Connection, number: int) -> list[EvidenceView]:
             events = counted(event_rows.events_of(on, number))
-            return views.evidence_views(events, rows.forgotten_entries(on, events))
+            against = {one.other for one in events if one.kind is Kind.CONTRADICTED}
+            found = (rows.one(on, agent, one) for one in sorted(against))
+            others = {one.id: one.text for one in found if one is not None}
+            return views.evidence_views(events, rows.forgotten_entries(on, events), others)
 
         return tuple(await self._of(agent, memory, looked_up))
 

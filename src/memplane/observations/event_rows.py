@@ -40,6 +40,20 @@ def events_in_batch(rows: Connection, agent: str | None, batch: str) -> list[Eve
     return [one for one in found if agent in {None, one.agent}]
 
 
+def done_together(rows: Connection, agent: str | None, memory: int) -> dict[str, tuple[int, ...]]:
+    """Return the other memories that operators did something to in one go, by batch."""
+    sql = (
+        "SELECT DISTINCT o.batch, o.memory_id FROM memory_events e "
+        "JOIN memory_events o ON o.batch = e.batch "
+        "WHERE e.memory_id = ? AND e.actor_kind = 'operator' AND e.batch <> '' "
+        "AND o.memory_id NOT IN (0, e.memory_id) AND ? IN ('', o.agent) ORDER BY 1, 2"
+    )
+    found: dict[str, tuple[int, ...]] = {}
+    for batch, other in rows.rows(sql, (memory, agent or "")):
+        found[batch] = (*found.get(batch, ()), other)
+    return found
+
+
 def events_of_messages(rows: Connection, session: int, messages: Collection[str]) -> list[Event]:
     """Return what came of messages of a session, as far as it was not taken back."""
     found = events_where(rows, "session_id = ? ORDER BY at, id", session)

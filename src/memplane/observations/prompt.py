@@ -27,7 +27,6 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ELLIPSIS: Final = "…"
 
 _NOT_A_SERVICE: Final = re.compile(r"[^A-Za-z0-9_-]")
-_MARKER: Final = re.compile(r"(?i)\[(?=\s*(?:MEMORY|EVENT|COOLDOWN))")
 _TAG: Final = re.compile(r"<(?=[!/?A-Za-z])")
 _OPENING: Final = re.compile(
     r"(?P<number>\d{1,9})[.)](?=\s|$)"  # an item of a list
@@ -315,7 +314,7 @@ def one_line(text: str) -> str:
     """Return a text that begins nothing, ends nothing, and holds no marker."""
     # Half a surrogate pair could not be sent. Blanks go twice, as unseen characters hide some.
     text = " ".join(text.encode("utf-8", "replace").decode().split())
-    text = _MARKER.sub("(", " ".join(sanitised(text).split()))
+    text = " ".join(sanitised(text).split())
     if len(text) > LONGEST_SHOWN:
         text = text[:LONGEST_SHOWN].rstrip() + _ELLIPSIS
     opening = _OPENING.match(text)

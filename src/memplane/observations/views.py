@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, cast
+
+import msgspec
 
 from memplane.clock import milli_stamp
 from memplane.observations import confidence, prompt
@@ -63,8 +65,12 @@ def memory_view(found: Observation, now: datetime, profile: Profile) -> MemoryVi
     )
 
 
-def timeline(events: Sequence[Event], profile: Profile) -> list[EventView]:
+def timeline(
+    events: Sequence[Event], profile: Profile, together: Mapping[str, tuple[int, ...]]
+) -> list[EventView]:
     """Show all that happened to an observation, each with what it did to its confidence.
+
+    Memories that something was done to `together` with it are given by batch.
 
     What was undone is shown as what it was: it moved the confidence until it was undone.
     """
@@ -75,7 +81,7 @@ def timeline(events: Sequence[Event], profile: Profile) -> list[EventView]:
         after = found.standing.value if found is not None else None
         shown.append(event_view(event, before, after, undone=event.id not in standing_ids))
         before = after
-    return shown
+    return [msgspec.structs.replace(one, together=together.get(one.batch, ())) for one in shown]
 
 
 def event_view(
@@ -106,8 +112,13 @@ def event_view(
     )
 
 
-def evidence_views(events: Iterable[Event], forgotten: frozenset[str]) -> list[EvidenceView]:
-    """Show what speaks for an observation and against it, out of the events that count."""
+def evidence_views(
+    events: Iterable[Event], forgotten: frozenset[str], others: Mapping[int, str]
+) -> list[EvidenceView]:
+    """Show what speaks for an observation and against it, out of the events that count.
+
+    `others` are the words of the observations that contradict it, by number.
+    """
     return [
         EvidenceView(
             id=event.id,
@@ -125,10 +136,23 @@ def evidence_views(events: Iterable[Event], forgotten: frozenset[str]) -> list[E
             raw_sha256=found.digest,
             ledger_entry_id=found.entry,
             void=bool(found.entry) and found.entry in forgotten,
+            other=None if found.supports else event.other or None,
+            other_says="" if found.supports else others.get(event.other, ""),
         )
         for event in events
         if (found := event.evidence) is not None and event.kind in BEARING
     ]
+
+
+def still_saying(evidence: Iterable[EvidenceView]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the turns of a ledger and the sessions with a log in which an observation was said.
+
+    They are kept for themselves: a purge of the observation leaves them as they are.
+    """
+    said = [one for one in evidence if one.polarity == "supports" and not one.void]
+    turns = dict.fromkeys(one.ledger_entry_id for one in said if one.ledger_entry_id)
+    sessions = dict.fromkeys(one.session_id for one in said if one.session_id and one.raw_line)
+    return tuple(turns), tuple(one for one in sessions if one)
 
 
 BEARING: Final = frozenset({Kind.ASSERTED, Kind.REINFORCED, Kind.CONTRADICTED})

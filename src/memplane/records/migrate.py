@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from importlib import resources
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from memplane.errors import RecordsError
-from memplane.records.store import Connection
+from memplane.records.store import Connection, Row
 
 _NAME: Final = re.compile(r"(\d{4})_([a-z_]+)\.sql")
 _MADE: Final = """
@@ -18,6 +19,10 @@ CREATE TABLE IF NOT EXISTS migrations (
     name TEXT NOT NULL
 )
 """
+
+
+_Rows: TypeAlias = Callable[[str], Iterable[Row]]
+"""Answers a statement with rows."""
 
 
 class Migration(msgspec.Struct, frozen=True):
@@ -47,7 +52,27 @@ def migrate(connection: Connection, steps: list[Migration], *, where: str) -> No
         RecordsError: The database was made by a newer version, or a step is missing.
     """
     connection.run(_MADE)
-    taken = [number for (number,) in connection.rows("SELECT number FROM migrations ORDER BY 1")]
+    taken = _taken(connection.rows, steps, where)
+    for step in steps[len(taken) :]:
+        for statement in step.statements:
+            connection.run(statement)
+        connection.run("INSERT INTO migrations VALUES (?, ?)", (step.number, step.name))
+
+
+def check_schema(rows: _Rows, steps: list[Migration], *, where: str) -> int:
+    """Return the number of the last step that a database has taken, and write nothing.
+
+    Raises:
+        RecordsError: It is no database of memplane's, or one of a newer version.
+    """
+    sql = "SELECT COUNT(*) FROM sqlite_master WHERE name = 'migrations'"
+    if next(iter(rows(sql))) == (0,):
+        raise RecordsError(f"{where} is a database, but none of memplane's")
+    return max(_taken(rows, steps, where), default=0)
+
+
+def _taken(rows: _Rows, steps: list[Migration], where: str) -> list[int]:
+    taken = [number for (number,) in rows("SELECT number FROM migrations ORDER BY 1")]
     known = [step.number for step in steps]
     if taken != known[: len(taken)]:
         raise RecordsError(
@@ -55,10 +80,7 @@ def migrate(connection: Connection, steps: list[Migration], *, where: str) -> No
             f"version knows {known[-1]}). Install that version again, or move the file away: it "
             "is made anew from the ledgers at the next start"
         )
-    for step in steps[len(taken) :]:
-        for statement in step.statements:
-            connection.run(statement)
-        connection.run("INSERT INTO migrations VALUES (?, ?)", (step.number, step.name))
+    return taken
 
 
 def _statements(text: str) -> tuple[str, ...]:

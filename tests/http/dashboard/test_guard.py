@@ -15,7 +15,7 @@ from memplane.http.dashboard.signing_in import SIGNED_IN
 from memplane.http.dashboard.table import Dashboard, dashboard_endpoints
 from memplane.http.dashboard.turns import Places
 from memplane.http.dispatch import Dispatch
-from memplane.http.endpoints import Endpoint, Needs, Open
+from memplane.http.endpoints import ELSEWHERE, Endpoint, Needs, Open
 from tests.http.dashboard.browsing import FORM
 from tests.http.door import Reply, call
 
@@ -52,7 +52,7 @@ def address(endpoint: Endpoint) -> str:
 
 
 ALL = endpoints(Browsers(system_clock))
-GUARDED = [one for one in ALL if one.needs == SIGNED_IN]
+GUARDED = [one for one in ALL if one.needs == SIGNED_IN and one.path != ELSEWHERE]
 FORMS = [one for one in GUARDED if one.method == "POST"]
 
 

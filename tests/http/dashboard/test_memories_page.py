@@ -8,6 +8,7 @@ import re
 import pytest
 
 from tests.http.dashboard.browsing import Person, parsed
+from tests.http.door import post_json
 from tests.http.operating import Api
 
 
@@ -231,6 +232,48 @@ def test_a_purge_needs_the_words(person: Person, api: Api) -> None:
     assert "Something that was private" in person.page(f"/memories/{number}")
     person.follow(person.send(path, act="purge", confirm=f"purge {number}"))
     assert "Something that was private" not in person.page(f"/memories/{number}")
+
+
+def test_a_purge_says_before_it_is_done_what_still_has_the_words(person: Person, api: Api) -> None:
+    said = "[MEMORY:behavior:plex] First restart fails on a DB lock; the second succeeds"
+    reply = {"choices": [{"message": {"role": "assistant", "content": said}}]}
+    entry = {
+        "id": f"turn-of-{api.agent}",
+        "ts": "2026-03-01T12:00:00Z",
+        "request_original": {"messages": [{"role": "user", "content": "How is plex?"}]},
+        "response": {"format": "json", "json": reply},
+    }
+    with api.watching() as stream:
+        stream.block()
+        body = {"agent_id": api.agent, "entry": entry}
+        assert post_json(person.running, "/retain", body).status == 202
+        while (event := stream.event())["kind"] != "asserted":
+            pass
+    page = parsed(person.page(f"/memories/{event['memory_id']}")).text
+    assert "gone from memory for good" in page
+    assert f"memplane forget --agent {api.agent} --entry-id {entry['id']} --purge" in page
+    written = person.page(f"/memories/{new(person, api, 'Starts late at night')}")
+    assert "What it was learned from" not in written
+
+
+def test_an_undo_names_the_memories_that_were_changed_together(person: Person, api: Api) -> None:
+    numbers = [new(person, api, f"Fact {at} about starting up") for at in (1, 2)]
+    api.post("/memories/bulk", {"ids": numbers, "action": "pin"})
+    page = person.page(f"/memories/{numbers[0]}")
+    assert f"The last change was made to memory {numbers[1]} too" in parsed(page).text
+    undone = person.follow(person.send(f"/memories/{numbers[0]}/act", act="undo"))
+    assert "2 memories undone" in undone
+    assert [one["pinned"] for one in listed(api)] == [False, False]
+    assert f"together with memory {numbers[1]}" in parsed(undone).text
+
+
+def test_what_speaks_against_a_memory_is_named_on_its_page(person: Person, api: Api) -> None:
+    (first,) = api.say("[MEMORY:dependency:caddy] Must be started after WireGuard")["asserted"]
+    against = "Can be started independently of WireGuard"
+    (second,) = api.say(f"[MEMORY:dependency:caddy] {against}")["asserted"]
+    page = person.page(f"/memories/{first}")
+    evidence = parsed(page.partition('id="evidence-title"')[2].partition("</section>")[0]).text
+    assert f"memory {second} : {against}" in " ".join(evidence.split())
 
 
 def test_an_act_in_place_answers_with_the_row_and_a_way_back(person: Person, api: Api) -> None:

@@ -47,6 +47,23 @@ SAFE = {
 ENTRY = "hist1_" + "ab" * 32
 
 
+def test_a_page_that_there_is_not_is_a_page_for_those_who_signed_in(
+    person: Person, running: Running
+) -> None:
+    html = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    for path in ("/nope", "/memories/1/nope", "/api/v1/nope"):
+        reply = person.ask(f"GET {path}", headers=html)
+        assert (reply.status, reply.headers["content-type"]) == (404, "text/html; charset=utf-8")
+        assert "There is nothing here" in reply.text
+        for name, value in SAFE.items():
+            assert value.search(reply.headers[name])
+        # Programs and strangers learn nothing of it.
+        stranger = Person(running).ask(f"GET {path}", headers=html)
+        for other in (person.get(path), stranger, person.send(path)):
+            assert other.status == 401
+            assert other.json()["error"]["message"].startswith("a bearer token is needed")
+
+
 @pytest.fixture(scope="module")
 def hostile(running: Running) -> Api:
     """An agent that says nothing but what would do harm in a page."""

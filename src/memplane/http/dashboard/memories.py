@@ -145,13 +145,14 @@ class MemoriesPage(msgspec.Struct, frozen=True):
         )
         after = await memories.act(None, found.id, asked, by=BY)
         last = (await memories.history(None, found.id))[-1]
+        done = 1 + len(last.together) if act == "undo" else 1
         if not visit.is_partial:
-            return go_to(with_toast(back_of(form, f"/memories/{found.id}"), 1, act, last.batch))
+            return go_to(with_toast(back_of(form, f"/memories/{found.id}"), done, act, last.batch))
         return visit.page(
             "memory_acted.html",
             memory=after,
             is_gone=after.state in {"retired", "superseded", "purged"},
-            said=words_for(1, act),
+            said=words_for(done, act),
             batch="" if act in {"undo", "purge"} else last.batch,
             now=self.clock(),
         )

@@ -29,6 +29,7 @@ from memplane.observations.contract import (
     OperationalMemory,
     SessionView,
 )
+from memplane.observations.views import still_saying
 from memplane.plane.contract import Plane
 
 _AROUND: Final = 40
@@ -62,6 +63,8 @@ class MemoryPage(msgspec.Struct, frozen=True):
         found = await found_in(memories, visit)
         number = found.id
         history = await memories.history(None, number)
+        evidence = await memories.evidence(None, number)
+        turns, sessions = still_saying(evidence)
         conflicts = [
             one
             for one in await _conflicts_of(memories, found, history)
@@ -72,7 +75,10 @@ class MemoryPage(msgspec.Struct, frozen=True):
             memory=found,
             chart=course_chart(await memories.course(None, number)),
             steps=list(reversed([*_steps(history)])),
-            evidence=await memories.evidence(None, number),
+            evidence=evidence,
+            still_in_turns=turns,
+            still_in_sessions=sessions,
+            undone_with=_undone_with(history),
             injections=await memories.injections(None, number),
             conflicts=conflicts,
             now=self.clock(),
@@ -120,6 +126,14 @@ async def _conflicts_of(
     if not any(one.kind == "contested" for one in history):
         return ()
     return await memories.conflicts(memory.agent, resolved=True)
+
+
+def _undone_with(history: Sequence[EventView]) -> tuple[int, ...]:
+    """Return the memories that an undo of the last change would change too."""
+    for event in reversed(history):
+        if event.actor_kind == "operator" and not event.undone and event.kind != "undone":
+            return event.together
+    return ()
 
 
 def _steps(history: Sequence[EventView]) -> Iterator[Step]:

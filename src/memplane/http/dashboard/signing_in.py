@@ -18,8 +18,8 @@ from memplane.errors import InvalidRequest, MemplaneError
 from memplane.http.dashboard.browsers import COOKIE, SESSION_LASTS, Browsers, is_from
 from memplane.http.dashboard.forms import LIMIT, Form, read_form
 from memplane.http.dashboard.pages import SAFE, Visit, go_to, rendered
-from memplane.http.endpoints import Endpoint, Handler, Open, OwnRules
-from memplane.http.errors import status_of
+from memplane.http.endpoints import ELSEWHERE, Endpoint, Handler, Open, OwnRules
+from memplane.http.errors import status_of, unauthorised
 
 Page: TypeAlias = Callable[[Visit], Awaitable[Response]]
 Act: TypeAlias = Callable[[Visit, Form], Awaitable[Response]]
@@ -93,6 +93,22 @@ def _ask_to_sign_in(request: Request) -> Response:
         # A stream that is sent elsewhere would be tried again for ever.
         return Response(status_code=401, headers=SAFE)
     return go_to("/login")
+
+
+def nothing_here(browsers: Browsers) -> Endpoint:
+    """Make the page for a browser that has signed in and asks for a page that there is not."""
+
+    async def handler(request: Request) -> Response:
+        browser = browsers.find(request.cookies.get(COOKIE, ""))
+        if browser is None or "text/html" not in request.headers.get("accept", ""):
+            raise unauthorised()
+        return await _answered(_absent, Visit(request, browser))
+
+    return page_endpoint("GET", ELSEWHERE, handler, "There is no such page")
+
+
+async def _absent(_visit: Visit) -> Response:
+    raise HTTPException(404, "there is no page at that address")
 
 
 def signing_in_endpoints(browsers: Browsers) -> list[Endpoint]:

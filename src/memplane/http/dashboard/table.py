@@ -24,7 +24,7 @@ from memplane.http.dashboard.moving import moving_pages
 from memplane.http.dashboard.overview import overview_pages
 from memplane.http.dashboard.persona import OpenDesk, persona_pages
 from memplane.http.dashboard.preview import preview_pages
-from memplane.http.dashboard.signing_in import signing_in_endpoints
+from memplane.http.dashboard.signing_in import nothing_here, signing_in_endpoints
 from memplane.http.dashboard.turns import Places, turns_pages
 from memplane.http.endpoints import Endpoint, Needs
 from memplane.plane.contract import Plane
@@ -58,6 +58,7 @@ def dashboard_endpoints(parts: Dashboard) -> list[Endpoint]:
     return [
         *asset_endpoints(),
         *signing_in_endpoints(browsers),
+        nothing_here(browsers),
         *overview_pages(plane, browsers, clock, ledgers),
         *conflicts_pages(plane, browsers, clock),
         *moving_pages(plane, browsers, parts.turns),
