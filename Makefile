@@ -9,6 +9,9 @@ DEV := $(VENV)/.dev-installed
 NODE := node_modules/.installed
 PAGES := src/memplane/http/dashboard/static/htmx.min.js
 
+# Without bytecode, each run and each program that a test starts compiles everything again.
+unexport PYTHONDONTWRITEBYTECODE
+
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 

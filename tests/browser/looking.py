@@ -26,7 +26,8 @@ from playwright.sync_api import (
 from tests.http.operating import Api, admin
 from tests.support.running import Running
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
+# The shell is the same browser without windows, and does less for each page.
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _OF_A_MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 _FLAGS = (
     "--no-sandbox",
@@ -35,6 +36,7 @@ _FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--renderer-process-limit=1",  # fewer processes for each context
 )
 _PATIENCE = 20_000
 WIDE = {"width": 1280, "height": 800}
@@ -101,6 +103,11 @@ class Watch:
         return [
             one for one in self.problems if not any(re.search(each, one) for each in self.allowed)
         ]
+
+    def forget(self) -> None:
+        """Begin anew, for the next test of a page that tests share."""
+        self.problems.clear()
+        self.allowed.clear()
 
 
 @dataclass(slots=True)

@@ -1,4 +1,7 @@
-"""`memplane bench recall` as a command, through the real retain and recall."""
+"""`memplane bench recall` as a command, through the real retain and recall.
+
+What it leaves behind, and what it says of a file that it cannot read, is asked of processes.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import pytest
 
 from tests.measuring.talks import asked, harbour, orchard
 from tests.memory.remembering import entry, raw
+from tests.support.in_process import memplane_here
 from tests.support.running import memplane
 
 
@@ -34,7 +38,7 @@ def own(home: Path, tmp_path: Path) -> Path:
             )
         )
     )
-    done = memplane(home, "retain", "--agent", "keeper", "--entries", str(entries))
+    done = memplane_here(home, "retain", "--agent", "keeper", "--entries", str(entries))
     assert done.returncode == 0, done.stderr
     questions = tmp_path / "questions.jsonl"
     bird = {"question": "Where does the osprey nest?", "entry_ids": ["osprey"], "category": "bird"}
@@ -44,7 +48,7 @@ def own(home: Path, tmp_path: Path) -> Path:
 
 
 def report_of(home: Path, *words: str) -> dict[str, Any]:
-    done = memplane(home, "bench", "recall", *words, "--json")
+    done = memplane_here(home, "bench", "recall", *words, "--json")
     assert done.returncode == 0, done.stderr
     body: dict[str, Any] = json.loads(done.stdout)
     return body
@@ -126,17 +130,17 @@ def test_the_table_has_a_row_for_each_category_and_conversation(home: Path, talk
 def test_figures_are_kept_and_compared(home: Path, talks: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
     words = ("bench", "recall", str(talks))
-    saved = memplane(home, *words, "--save", str(kept))
+    saved = memplane_here(home, *words, "--save", str(kept))
     assert saved.returncode == 0, saved.stderr
     figures = json.loads(kept.read_text())
-    same = memplane(home, *words, "--baseline", str(kept))
+    same = memplane_here(home, *words, "--baseline", str(kept))
     assert same.returncode == 0, same.stderr
     assert "compared with the baseline" in same.stdout
 
     figures["false_returns"] -= 0.1
     kept.write_text(json.dumps(figures))
     later = tmp_path / "later.json"
-    worse = memplane(home, *words, "--baseline", str(kept), "--save", str(later))
+    worse = memplane_here(home, *words, "--baseline", str(kept), "--save", str(later))
     assert worse.returncode == 1
     assert "worse than the baseline: false returns was 0.067 and is 0.167" in worse.stderr
     assert not later.exists()
@@ -144,7 +148,7 @@ def test_figures_are_kept_and_compared(home: Path, talks: Path, tmp_path: Path) 
     figures["false_returns"] += 0.2
     figures["overall"]["recall_at_10"] = 0.4
     kept.write_text(json.dumps(figures))
-    better = memplane(home, *words, "--baseline", str(kept), "--save", str(kept), "--json")
+    better = memplane_here(home, *words, "--baseline", str(kept), "--save", str(kept), "--json")
     assert better.returncode == 0, better.stderr
     changed = {one["name"]: one for one in json.loads(better.stdout)["changes"]}
     assert changed["recall@10"] == {"name": "recall@10", "before": 0.4, "now": 1.0, "worse": False}
@@ -157,7 +161,7 @@ def test_what_json_printed_can_be_a_baseline(home: Path, own: Path, tmp_path: Pa
     report = report_of(home, *words)
     report["overall"]["recall_at_10"] += 0.006
     kept.write_text(json.dumps(report))
-    done = memplane(home, "bench", "recall", *words, "--baseline", str(kept))
+    done = memplane_here(home, "bench", "recall", *words, "--baseline", str(kept))
     assert done.returncode == 1
     assert "recall@10 was 0.756 and is 0.750" in done.stderr
 
@@ -177,8 +181,8 @@ def test_an_agents_own_memory_is_asked_and_retains_nothing(home: Path, own: Path
 
 
 def test_the_agent_may_come_from_the_settings(home: Path, own: Path) -> None:
-    assert memplane(home, "bench", "recall", str(own)).returncode == 1
-    done = memplane(home, "bench", "recall", str(own), env={"MEMPLANE_AGENT": "keeper"})
+    assert memplane_here(home, "bench", "recall", str(own)).returncode == 2
+    done = memplane_here(home, "bench", "recall", str(own), env={"MEMPLANE_AGENT": "keeper"})
     assert done.returncode == 0, done.stderr
     assert "sessions@10" in done.stdout
 
@@ -194,8 +198,8 @@ def test_the_agent_may_come_from_the_settings(home: Path, own: Path) -> None:
 def test_a_bad_line_is_told_by_its_number(home: Path, own: Path, line: str, told: str) -> None:
     first, blank, _ = own.read_text().split("\n", 2)
     own.write_text(f"{first}\n{blank}\n{line}")
-    done = memplane(home, "bench", "recall", "--agent", "keeper", str(own))
-    assert done.returncode == 1
+    done = memplane_here(home, "bench", "recall", "--agent", "keeper", str(own))
+    assert done.returncode == 2
     assert told in done.stderr
 
 
@@ -218,7 +222,7 @@ def test_what_cannot_be_measured_is_said_so(
         (tmp_path / name).write_bytes(body.encode() if isinstance(body, str) else body)
     agent = ("--agent", "keeper") if name.endswith(".jsonl") else ()
     done = memplane(home, "bench", "recall", *agent, str(tmp_path / name))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert told in done.stderr
     assert "Traceback" not in done.stderr
     assert not home.exists()
@@ -226,14 +230,14 @@ def test_what_cannot_be_measured_is_said_so(
 
 def test_a_folder_without_files_is_said_so(home: Path, tmp_path: Path) -> None:
     (tmp_path / "nothing").mkdir()
-    done = memplane(home, "bench", "recall", str(tmp_path / "nothing"))
-    assert (done.returncode, done.stdout) == (1, "")
+    done = memplane_here(home, "bench", "recall", str(tmp_path / "nothing"))
+    assert (done.returncode, done.stdout) == (2, "")
     assert "has no .json file in it" in done.stderr
 
 
 def test_conversations_take_no_agent(home: Path, talks: Path) -> None:
-    done = memplane(home, "bench", "recall", "--agent", "keeper", str(talks))
-    assert done.returncode == 1
+    done = memplane_here(home, "bench", "recall", "--agent", "keeper", str(talks))
+    assert done.returncode == 2
     assert "--agent is for your own questions" in done.stderr
 
 
@@ -244,8 +248,8 @@ def test_a_baseline_without_figures_is_said_so(
     kept = tmp_path / "kept.json"
     if body is not None:
         kept.write_text(body)
-    done = memplane(home, "bench", "recall", str(talks), "--baseline", str(kept))
-    assert (done.returncode, done.stdout) == (1, "")
+    done = memplane_here(home, "bench", "recall", str(talks), "--baseline", str(kept))
+    assert (done.returncode, done.stdout) == (2, "")
     assert str(kept) in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -255,13 +259,15 @@ def test_figures_of_other_data_are_no_baseline(
 ) -> None:
     kept = tmp_path / "kept.json"
     words = ("bench", "recall", "--agent", "keeper", str(own), "--save", str(kept))
-    assert memplane(home, *words).returncode == 0
-    done = memplane(home, "bench", "recall", str(talks), "--baseline", str(kept))
-    assert done.returncode == 1
+    assert memplane_here(home, *words).returncode == 0
+    done = memplane_here(home, "bench", "recall", str(talks), "--baseline", str(kept))
+    assert done.returncode == 2
     assert "the baseline is of other data" in done.stderr
 
 
 def test_a_place_where_nothing_can_be_kept_is_told_first(home: Path, talks: Path) -> None:
-    done = memplane(home, "bench", "recall", str(talks), "--save", str(talks.parent / "no" / "f"))
-    assert (done.returncode, done.stdout) == (1, "")
+    done = memplane_here(
+        home, "bench", "recall", str(talks), "--save", str(talks.parent / "no" / "f")
+    )
+    assert (done.returncode, done.stdout) == (2, "")
     assert "cannot be written" in done.stderr
