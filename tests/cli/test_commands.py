@@ -97,7 +97,7 @@ def test_up_says_what_a_newcomer_needs(home: Path) -> None:
     with running_memplane(home) as running:
         assert running.address in running.printed
         assert str(home / "token") in running.printed
-        assert "memplane status" in running.printed
+        assert f"memplane --home {home} status" in running.printed
         assert running.token not in running.printed
 
 
@@ -274,7 +274,7 @@ MISUSED = [
     ["history", "show", "--agent", "../x"],
     ["forget", "--entry-id", "x"],
     ["persona", "new", "nonsense"],
-    ["persona", "trash", "purge", "--older-than", "9x"],
+    ["persona", "prune", "--older-than", "9x"],
     ["up", "--port", "abc"],
     ["--set", "=x", "status"],
 ]

@@ -188,7 +188,7 @@ def test_one_document_is_pushed_by_its_path(laptop: Machine, desktop: Machine) -
     assert missing.returncode == 2
     assert "is not in" in missing.stderr
     outside = laptop("push", "/etc/passwd")
-    assert outside.returncode == 1
+    assert outside.returncode == 2
     assert "outside" in outside.stderr
 
 
@@ -541,10 +541,10 @@ def test_a_new_document_has_a_line_in_the_index_and_is_never_overwritten(laptop:
     assert laptop.read("feedback_how_we_test.md") == "mine\n"
     assert laptop("new", "relationship", "Ada", "--upn", "ada@example.org").returncode == 0
     known = laptop("new", "relationship", "Ada L", "--upn", "ADA@example.org")
-    assert known.returncode == 1
+    assert known.returncode == 2
     assert "relationship_ada.md" in known.stderr
     unknown = laptop("new", "poem")
-    assert unknown.returncode == 1
+    assert unknown.returncode == 2
     assert "there is no kind 'poem'" in unknown.stderr
 
 

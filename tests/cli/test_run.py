@@ -580,7 +580,6 @@ def test_what_is_kept_verbatim_is_kept_verbatim(own: Path) -> None:
 
 
 def test_a_home_that_cannot_be_used_keeps_no_program_from_running(own: Path) -> None:
-    own.mkdir(mode=0o755)
     own.chmod(0o755)
     done = ran(own, "sh", "-c", "cat; exit 5", input=EVERY_BYTE)
     assert (done.returncode, done.stdout) == (5, EVERY_BYTE)

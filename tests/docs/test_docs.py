@@ -70,3 +70,12 @@ def test_no_page_names_a_place_to_download_from() -> None:
         text = page.read_text()
         assert '"resolved"' not in text, page.name
         assert "index-url" not in text, page.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_to_copy_say_which_agent(page: Path) -> None:
+    """Whoever begins with a block of them has set no MEMPLANE_AGENT."""
+    for block in re.findall(r"(?s)```sh\n(.*?)```", page.read_text()):
+        if "MEMPLANE_AGENT" not in block:
+            asking = re.findall(r"(?m)^memplane (?:run|recall|memories list).*", block)
+            assert [one for one in asking if "--agent" not in one] == []

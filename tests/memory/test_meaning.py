@@ -240,6 +240,7 @@ def test_the_static_table_serves_a_running_memplane(tmp_path: Path) -> None:
     ],
 )
 def test_half_a_choice_is_said_so(tmp_path: Path, settings: dict[str, str], told: str) -> None:
+    (tmp_path / "home").mkdir(mode=0o700)
     done = memplane(tmp_path / "home", "recall", "--agent", "a", "osprey", env=settings)
     assert done.returncode != 0
     assert told in done.stderr

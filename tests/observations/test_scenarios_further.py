@@ -20,8 +20,9 @@ from memplane.clock import milli_stamp
 from memplane.errors import InvalidRequest
 from memplane.ledger.checking import verify_ledger
 from memplane.ledger.folder import AgentFolder
+from memplane.memory import sanitising
 from memplane.memory.markers import attempts_of, markers_of
-from memplane.observations import deciding, prompt, rows, session_rows
+from memplane.observations import deciding, rows, session_rows
 from memplane.observations.contract import (
     AcceptAsked,
     ConflictView,
@@ -827,7 +828,7 @@ async def test_control_brackets_that_stay_would_be_read_as_markers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 60: what the test above would see
-    monkeypatch.setattr(prompt, "_MARKER", re.compile(r"(?!)"))
+    monkeypatch.setattr(sanitising, "_MARKER", r"(?!)")
     async with curated(tmp_path) as ops:
         block = await block_of_hostile_words(ops)
     assert markers_of(block)

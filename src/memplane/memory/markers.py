@@ -141,7 +141,7 @@ def without_markers(text: str) -> str:
 
     A line that has nothing else than one, be it in a list or set in bold, goes as a whole.
     """
-    if "[" not in text:
+    if "[" not in text or "memory" not in text.lower():
         return text
     answer = _read(text)
     spans = list(_marked_spans(answer))

@@ -44,7 +44,9 @@ def test_a_newcomer_is_told_what_to_try(tmp_path_factory: pytest.TempPathFactory
         person = signed_in(fresh)
         text = parsed(person.page("/")).text
         assert "Nothing was learned yet" in text
-        assert 'memplane run -- claude -p "Check the hosts."' in text
+        assert 'memplane run --agent ops -- claude -p "Check the hosts."' in text
+        for path in ("/memories", "/preview"):
+            assert "memplane run --agent ops -- claude" in parsed(person.page(path)).text
         assert f"{fresh.address}/agent/me/v1" in text
         for path in ("/memories", "/conflicts", "/preview", "/lab", "/turns", "/audit"):
             assert 'class="empty' in person.page(path), path
