@@ -62,7 +62,8 @@ def running_memplane(
     assert process.stdout is not None
     printed = ""
     try:
-        while "Ctrl-C" not in printed:
+        # The last line of what it says to people, and the only one in a log of events.
+        while not ("Ctrl-C" in printed or " is up at " in printed):
             line = process.stdout.readline()
             assert line, f"memplane did not start: {printed}"
             printed += line
