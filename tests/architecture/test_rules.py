@@ -581,7 +581,7 @@ CARRIED_ON: Final = {
     # The thread of a pool hands whatever happened to the future that somebody waits for.
     ("objects/background.py", "work: except BaseException"),
     # What goes wrong with one document is told to the one who waits for it, and stops no other.
-    ("persona/together.py", "done_together: except BaseException"),
+    ("persona/together.py", "_done: except BaseException"),
     # Nothing that memory does may fail a turn; telemetry says that it failed.
     ("proxy/recalling.py", "_told: except Exception"),
     ("proxy/turn.py", "_given: except Exception"),

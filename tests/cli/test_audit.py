@@ -174,7 +174,7 @@ def test_what_is_no_moment_is_refused(text: str, home: Path) -> None:
 
 def test_a_log_that_is_not_there_is_told(home: Path, tmp_path: Path) -> None:
     ran = memplane(home, "audit", "--log", str(tmp_path / "nothing"))
-    assert (ran.returncode, ran.stdout) == (1, "")
+    assert (ran.returncode, ran.stdout) == (2, "")
     assert "cannot be read: No such file or directory" in ran.stderr
 
 

@@ -482,7 +482,7 @@ def test_a_typed_text_may_claim_any_time(
     status = (root / "a.md").stat()
     for moment in (-1e12, 1e18):
         late = os.stat_result((*status[:8], moment, 0))
-        kept.append(folder._keep_typed("a.md", b"typed", late))
+        kept.append(folder._keep_typed("a.md", b"%d" % moment, late))
     assert [one.at.year for one in folder.conflicts()] == [1970, 9999]
     assert len(set(kept)) == 2
     folder.unstage("a.md", name)

@@ -144,3 +144,22 @@ async def test_what_nobody_waits_for_any_more_is_not_begun(folder: Folder) -> No
     assert await first == "first"
     assert await together.do(work("third")) == "third"
     assert begun == ["first", "third"]
+
+
+def test_what_is_ended_in_the_middle_clears_up_at_once(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ended(BaseException):
+        pass
+
+    def ending(_descriptor: int) -> None:
+        raise Ended
+
+    monkeypatch.setattr(os, "fsync", ending)
+    for stage in (
+        lambda: folder.stage("a.md", b"new"),
+        lambda: done_together([folder.staging(key, b"new") for key in ("a.md", "b.md")]),
+    ):
+        with pytest.raises(Ended):
+            stage()
+        assert [path.name for path in (tmp_path / "memory").iterdir()] == ["sub"]

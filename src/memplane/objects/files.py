@@ -12,7 +12,7 @@ import mmap
 import os
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
@@ -68,19 +68,20 @@ def sync_file(descriptor: int) -> None:
 
 
 def alone(work: Work[_T]) -> _T:
-    """Do a work by itself."""
-    try:
-        descriptor = next(work)
-        while True:
-            try:
-                sync_file(descriptor)
-            except OSError as error:
-                descriptor = work.throw(error)
-            else:
-                descriptor = next(work)
-    except StopIteration as done:
-        made: _T = done.value
-        return made
+    """Do a work by itself; whatever ends it early, it clears up while its folder is open."""
+    with closing(work):
+        try:
+            descriptor = next(work)
+            while True:
+                try:
+                    sync_file(descriptor)
+                except OSError as error:
+                    descriptor = work.throw(error)
+                else:
+                    descriptor = next(work)
+        except StopIteration as done:
+            made: _T = done.value
+            return made
 
 
 def sync_data(descriptor: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -59,6 +60,13 @@ def _tell(made: asyncio.Future[Any], outcome: object) -> None:
 
 def done_together(works: Sequence[Work[_T]]) -> list[_T | BaseException]:
     """Do all of them, from one sync to the next; the failure of one stops no other."""
+    with ExitStack() as ending:
+        for work in works:
+            ending.callback(work.close)
+        return _done(works)
+
+
+def _done(works: Sequence[Work[_T]]) -> list[_T | BaseException]:
     outcomes: dict[int, _T | BaseException] = {}
     failures: Mapping[int, OSError | None] = dict.fromkeys(range(len(works)))
     while failures:
