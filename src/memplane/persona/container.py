@@ -128,7 +128,8 @@ class Container:
     async def save_held(self, key: str, text: bytes) -> str:
         """Put a copy of a document that is not published into safety; return where."""
         sha = sha256_of(text)
-        for name in self._held_names(key, sha):
+        names = self._held_names(key, sha)
+        for name in names:
             try:
                 await self._store.write(name, text, expect=Absent(), metadata={_SHA: sha})
             except ConcurrencyError:
@@ -137,7 +138,7 @@ class Container:
                     return name
             else:
                 return name
-        return name
+        return names[-1]
 
     async def drop_held(self, key: str, sha: str) -> None:
         """Remove the copy of a document that was put into safety, once it is published."""
