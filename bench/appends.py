@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.container import azurite, blob_at, cached, new_container
 from bench.network import line_to
 from bench.row import Row
-from memplane.assemble import BlobStorage, open_container
+from memplane.assemble.storage import BlobStorage, open_container
 from memplane.objects.lineage import Stamp
 
 LINES = 1000

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from memplane.assemble import BlobStorage, open_store
+from memplane.assemble.storage import BlobStorage, open_store
 from memplane.objects.cached import CachedStore
 from memplane.secret import Secret
 from memplane.settings import BlobSettings

@@ -22,7 +22,8 @@ from pathlib import Path
 from bench.container import azurite, blob_at, new_container
 from bench.network import line_to
 from bench.row import Row
-from memplane.assemble import BlobStorage, open_container, open_redactor
+from memplane.assemble.redactors import open_redactor
+from memplane.assemble.storage import BlobStorage, open_container
 from memplane.clock import system_clock
 from memplane.objects.inmemory import InMemoryStore
 from memplane.objects.lineage import Stamp

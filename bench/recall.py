@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.memory import write_ledger
 from bench.row import Row
 from bench.talking import Talk
-from memplane.assemble import open_plane
+from memplane.assemble.plane import open_plane
 from memplane.memory.contract import Ask
 from memplane.memory.retaining import given_of
 from memplane.plane.contract import Plane

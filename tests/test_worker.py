@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memplane import BlobBackend, worker
-from memplane.assemble import fingerprint
+from memplane.assemble.storage import fingerprint
 from memplane.clock import system_clock
 from memplane.errors import BackendUnavailable
 from memplane.home import Home

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from memplane.version import VERSION as __version__  # noqa: N811 - the name Python expects
 
 if TYPE_CHECKING:
-    from memplane.assemble import open_plane as open_plane
+    from memplane.assemble.plane import open_plane as open_plane
     from memplane.backends import BlobBackend as BlobBackend
     from memplane.backends import CachedBlobBackend as CachedBlobBackend
     from memplane.backends import LocalBackend as LocalBackend
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _HOME_OF: Final = {
-    "open_plane": "memplane.assemble",
+    "open_plane": "memplane.assemble.plane",
     "BlobBackend": "memplane.backends",
     "CachedBlobBackend": "memplane.backends",
     "ConflictError": "memplane.persona_backend",

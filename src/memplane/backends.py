@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from memplane.assemble import (
+from memplane.assemble.storage import (
     BlobStorage,
     LocalStorage,
     Storage,

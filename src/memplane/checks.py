@@ -18,8 +18,8 @@ import aiohttp
 import apsw
 import msgspec
 
-from memplane.assemble import Choice, LocalStorage, Storage, choose_storage, open_store
-from memplane.assemble_persona import sync_folder
+from memplane.assemble.persona import sync_folder
+from memplane.assemble.storage import Choice, LocalStorage, Storage, choose_storage, open_store
 from memplane.clock import system_clock
 from memplane.errors import BackendMisconfigured, ConcurrencyError, MemplaneError
 from memplane.home import Home

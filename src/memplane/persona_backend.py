@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from memplane.assemble import BlobStorage
-from memplane.assemble_persona import open_persona
+from memplane.assemble.persona import open_persona
+from memplane.assemble.storage import BlobStorage
 from memplane.claude_code import memory_folder
 from memplane.errors import BackendMisconfigured, ConcurrencyError
 from memplane.objects.backend import StoreBackend

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from memplane.assemble import choose_storage, open_store
-from memplane.assemble_persona import open_persona
+from memplane.assemble.persona import open_persona
+from memplane.assemble.storage import choose_storage, open_store
 from memplane.clock import system_clock
 from memplane.errors import AuthError, BackendUnavailable, MemplaneError
 from memplane.home import Home

@@ -15,7 +15,7 @@ from memplane import (
     Secret,
     get_backend,
 )
-from memplane.assemble import fingerprint
+from memplane.assemble.storage import fingerprint
 from memplane.objects.backend import StoreBackend
 from memplane.settings import load_settings
 from memplane.testing.backend_conformance import MemoryBackendConformance

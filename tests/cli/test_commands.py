@@ -344,7 +344,7 @@ def test_manifest_verify_finds_and_rebuild_repairs(
 
 
 def test_the_queue_is_shown_sent_and_dropped(azurite: Azurite, container: str, home: Path) -> None:
-    from memplane.assemble import fingerprint
+    from memplane.assemble.storage import fingerprint
 
     env = cloud(azurite, container)
     cache = home / "cache" / "blob" / fingerprint(azurite.by_key(container))
@@ -370,7 +370,7 @@ def test_the_queue_says_when_nobody_answers(home: Path) -> None:
         "BlobEndpoint=http://127.0.0.1:9/a;",
         "MEMPLANE_BLOB_CONTAINER": "box",
     }
-    from memplane.assemble import fingerprint
+    from memplane.assemble.storage import fingerprint
     from memplane.settings import load_settings
 
     blob = load_settings({"home": str(home)}, nobody).blob

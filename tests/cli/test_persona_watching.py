@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memplane import assemble_persona
+from memplane.assemble import persona
 from memplane.cli.persona_watching import watching
 from memplane.settings import load_settings
 
@@ -23,7 +23,7 @@ async def test_a_mistake_of_ours_is_logged_and_nothing_else_stops(
         failed.set()
         raise ZeroDivisionError("nobody thought of it")
 
-    monkeypatch.setattr(assemble_persona, "watch_persona", fail)
+    monkeypatch.setattr(persona, "watch_persona", fail)
     variables = {"MEMPLANE_PERSONA_WATCH": "true", "MEMPLANE_PERSONA_DIR": str(tmp_path / "m")}
     settings = load_settings({"home": str(tmp_path / "home")}, variables)
     with caplog.at_level(logging.ERROR):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memplane.assemble import open_local_plane
+from memplane.assemble.plane import open_local_plane
 from memplane.ledger.entry import JsonReply, StreamReply, Turn, entry_of
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.reader import entries

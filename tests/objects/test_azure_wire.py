@@ -477,7 +477,7 @@ async def test_a_signed_url_opens_its_container(azurite: Azurite, container: str
 async def test_a_missing_container_is_only_created_with_a_connection_string(
     secure_azurite: Azurite, container: str
 ) -> None:
-    from memplane.assemble import _access
+    from memplane.assemble.storage import _access
 
     by_token = _access(secure_azurite.by_token(container))
     async with open_azure_store(by_token, pacing=Pacing()) as store:

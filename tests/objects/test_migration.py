@@ -16,7 +16,7 @@ from memplane import (
     MigrationReport,
     migrate_local_to_backend,
 )
-from memplane.assemble import BlobStorage, _access, open_container
+from memplane.assemble.storage import BlobStorage, _access, open_container
 from memplane.errors import BackendUnavailable
 from memplane.objects.azure import open_azure_store
 from memplane.objects.backend import KeyInfo, StoreBackend, Versioned

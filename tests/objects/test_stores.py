@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memplane.assemble import BlobStorage, _access, open_container
+from memplane.assemble.storage import BlobStorage, _access, open_container
 from memplane.clock import system_clock
 from memplane.objects.azure import open_azure_store
 from memplane.objects.cached import CachedStore

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from memplane.assemble import open_local_plane
+from memplane.assemble.plane import open_local_plane
 from memplane.ledger.entry import JsonReply
 from memplane.ledger.note import Injected, InjectedBlock, Note, encoded
 from memplane.memory.contract import Ask, ForgetAsked

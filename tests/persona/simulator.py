@@ -15,7 +15,7 @@ import hashlib
 import itertools
 import random
 from collections.abc import Coroutine, Generator, Sequence
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
 from typing import Any, Protocol
@@ -355,7 +355,7 @@ class Device:
         # What was deleted here and had not reached the container cannot be known any more.
         world.excused |= self.removed & there
         self.epoch += 1
-        self.state = replace(NEW, adopted=self.file)
+        self.state = State(adopted=self.file)
 
     def type_line(self, line: bytes) -> None:
         self.world.typed.add(line)

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from memplane.assemble_persona import open_persona
+from memplane.assemble.persona import open_persona
 from memplane.errors import MemplaneError
 from memplane.persona.joining import Project
 from memplane.settings import settings_from_environment

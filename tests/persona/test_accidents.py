@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from memplane.assemble import _access
+from memplane.assemble.storage import _access
 from memplane.errors import (
     BackendUnavailable,
     ContainerMissing,

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from memplane.persona import document as document_module
 from memplane.persona.document import (

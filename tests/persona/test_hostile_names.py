@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from azure.storage.blob.aio import ContainerClient
 
-from memplane.assemble import _access
+from memplane.assemble.storage import _access
 from memplane.objects.azure import open_azure_store
 from memplane.objects.pacing import Pacing
 from memplane.objects.store import DELETED

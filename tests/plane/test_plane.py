@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from memplane.access.grants import TokenWanted
-from memplane.assemble import open_plane
+from memplane.assemble.plane import open_plane
 from memplane.errors import HomeError, InvalidRequest, OwnerUnavailable, RecordsError, TooLarge
 from memplane.home import Home
 from memplane.plane.contract import Plane
@@ -110,7 +110,7 @@ async def test_two_commands_at_once_take_turns(home: Path) -> None:
 async def test_an_owner_that_does_not_answer_is_named(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memplane.assemble._OWNER_PATIENCE", 3)
+    monkeypatch.setattr("memplane.assemble.plane._OWNER_PATIENCE", 3)
     Home(home).create()
     with Home(home).claim() as claim:
         assert claim is not None

@@ -15,8 +15,8 @@ import aiohttp
 import msgspec
 import uvicorn
 
-from memplane.assemble import open_local_plane, open_telemetry
-from memplane.assemble_proxy import open_proxy
+from memplane.assemble.plane import open_local_plane, open_telemetry
+from memplane.assemble.proxy import open_proxy
 from memplane.home import Home
 from memplane.http.app import create_app
 from memplane.http.boundary import loopback_hosts

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from memplane.assemble import (
+from memplane.assemble.storage import (
     BlobStorage,
     Choice,
     LocalStorage,
     announce_choice,
     choose_storage,
     container_address,
-    describe,
     fingerprint,
+    place_of,
 )
 from memplane.backends import CachedBlobBackend, LocalBackend, get_backend
 from memplane.errors import BackendMisconfigured
@@ -183,7 +183,7 @@ def test_announcing_a_whole_configuration_warns_of_nothing(
     announce_choice(choice)
     assert not warnings_of(caplog)
     assert choice.reason in caplog.text
-    assert describe(choice).where in caplog.text
+    assert place_of(choice.storage) in caplog.text
 
 
 def test_keeping_memory_local_silences_the_warning(
@@ -195,7 +195,7 @@ def test_keeping_memory_local_silences_the_warning(
 
 ASK = """
 import logging, sys
-from memplane.assemble import announce_choice, choose_storage
+from memplane.assemble.storage import announce_choice, choose_storage
 from memplane.settings import settings_from_environment
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 for _ in range(int(sys.argv[1])):
@@ -234,7 +234,7 @@ def test_nothing_that_is_said_shows_a_secret(
     caplog.set_level(logging.DEBUG)
     choice = chosen(home, environ)
     announce_choice(choice)
-    shown = f"{caplog.text} {choice} {describe(choice)}"
+    shown = f"{caplog.text} {choice} {place_of(choice.storage)}"
     assert KEY not in shown
     assert SIGNATURE not in shown
 

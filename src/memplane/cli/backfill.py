@@ -152,7 +152,7 @@ async def _forget_first(contexts: Contexts, place: Place, client: ServiceClient)
     """Bring tombstones up to date, and tell services what they were not told yet."""
     import asyncio
 
-    from memplane.assemble import open_command_telemetry
+    from memplane.assemble.plane import open_command_telemetry
     from memplane.clock import system_clock
     from memplane.ledger.tombstones import agents_with_tombstones, spread_tombstones
     from memplane.operate.forgetting import Forgetting
@@ -180,7 +180,7 @@ def _backfill(
 ) -> Backfill:
     from functools import partial
 
-    from memplane.assemble import open_redactor
+    from memplane.assemble.redactors import open_redactor
     from memplane.clock import system_clock
     from memplane.ledger.redacting import redact_line
     from memplane.objects.pacing import Pacing

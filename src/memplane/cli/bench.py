@@ -78,7 +78,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _measured(arguments: argparse.Namespace, settings: Settings) -> Report:
-    from memplane.assemble import open_plane
+    from memplane.assemble.plane import open_plane
     from memplane.cli.agents import agent_of
     from memplane.errors import InvalidRequest
     from memplane.measuring.running import measure_conversations, measure_questions

@@ -33,7 +33,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     import asyncio
     from pathlib import Path
 
-    from memplane.assemble import configured_container
+    from memplane.assemble.storage import configured_container
     from memplane.backends import BlobBackend
 
     storage = configured_container(settings)

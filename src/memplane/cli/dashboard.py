@@ -21,7 +21,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     import asyncio
     import webbrowser
 
-    from memplane.assemble import dashboard_address
+    from memplane.assemble.plane import dashboard_address
     from memplane.cli import OK
     from memplane.cli.show import print_json
 

@@ -97,7 +97,7 @@ async def forget_here(arguments: argparse.Namespace, settings: Settings) -> int:
         InvalidRequest: No entry or no agent is named, nobody knows the entry, or a purge is not
             confirmed.
     """
-    from memplane.assemble import open_command_telemetry, open_plane
+    from memplane.assemble.plane import open_command_telemetry, open_plane
     from memplane.cli import FAILED, OK
     from memplane.cli.show import print_json
     from memplane.cli.telling import telling
@@ -202,7 +202,7 @@ async def forget_in_pod(folder: Path, arguments: argparse.Namespace, settings: S
     """
     import asyncio
 
-    from memplane.assemble import open_command_telemetry
+    from memplane.assemble.plane import open_command_telemetry
     from memplane.cli.backfill import asked_of
     from memplane.clock import system_clock
     from memplane.operate.forgetting import Forgetting, Wish, wanted_ids
@@ -248,7 +248,7 @@ async def _verified(
 ) -> list[Check]:
     import asyncio
 
-    from memplane.assemble import open_redactor
+    from memplane.assemble.redactors import open_redactor
     from memplane.operate.targets import beside, offered_targets
     from memplane.operate.verifying import Verification
 

@@ -244,7 +244,7 @@ def _question_of(folders: Sequence[AgentFolder], entry_id: str) -> str:
 def _export(arguments: argparse.Namespace, settings: Settings) -> int:
     import sys
 
-    from memplane.assemble import open_redactor
+    from memplane.assemble.redactors import open_redactor
     from memplane.cli import OK
     from memplane.ledger.cursor import BEGINNING, decode_cursor, encode_cursor
     from memplane.ledger.reader import LARGEST_PAGE, PAGE, open_page

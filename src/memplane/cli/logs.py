@@ -21,7 +21,7 @@ def set_up_logs(settings: Settings) -> None:
 
     @cache
     def redactor() -> Redactor:
-        from memplane.assemble import log_redactor
+        from memplane.assemble.redactors import log_redactor
 
         return log_redactor(settings)
 

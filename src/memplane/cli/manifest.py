@@ -18,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Verify or rebuild."""
-    from memplane.assemble import configured_container, open_container
+    from memplane.assemble.storage import configured_container, open_container
     from memplane.cli import FAILED, OK
 
     async with open_container(configured_container(settings)) as container:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def open_memories(settings: Settings) -> AsyncGenerator[OperationalMemory]:
     """Open operational memory, here or where the home's owner is."""
-    from memplane.assemble import open_plane
+    from memplane.assemble.plane import open_plane
 
     async with open_plane(settings) as plane:
         yield await plane.memories()
@@ -33,7 +33,7 @@ def scrubbing(settings: Settings) -> Callable[[bytes], bytes]:
     """
     if settings.ledger.verbatim:
         return bytes
-    from memplane.assemble import open_redactor
+    from memplane.assemble.redactors import open_redactor
 
     redactor = open_redactor(settings)
     return lambda raw: redactor.json(raw).value

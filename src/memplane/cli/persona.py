@@ -66,7 +66,7 @@ async def _sync(asking: Asking) -> Answer:
 
 
 async def _synced(asking: Asking) -> PersonaReport:
-    from memplane.assemble_persona import open_persona
+    from memplane.assemble.persona import open_persona
 
     given = asking.arguments
     async with open_persona(
@@ -80,7 +80,7 @@ async def _synced(asking: Asking) -> PersonaReport:
 
 
 async def _pushed(asking: Asking, keys: list[str]) -> PersonaReport:
-    from memplane.assemble_persona import open_persona
+    from memplane.assemble.persona import open_persona
     from memplane.errors import InvalidRequest
 
     given = asking.arguments
@@ -159,7 +159,7 @@ async def _planned(asking: Asking, keys: list[str]) -> Answer:
 
 
 async def _looked(asking: Asking) -> tuple[View, Gate, str]:
-    from memplane.assemble_persona import look_first, open_persona
+    from memplane.assemble.persona import look_first, open_persona
     from memplane.errors import PersonaError
 
     given, project = asking.arguments, asking.project()
@@ -192,7 +192,7 @@ async def _watch(asking: Asking) -> Answer:
     import asyncio
     import signal
 
-    from memplane.assemble_persona import watch_persona
+    from memplane.assemble.persona import watch_persona
     from memplane.cli.show import harmless
     from memplane.clock import system_clock
 

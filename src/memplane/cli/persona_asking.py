@@ -85,7 +85,7 @@ class Asking(NamedTuple):
     @property
     def memory(self) -> Path:
         """Where sync keeps its things for this folder, also what it replaced and removed."""
-        from memplane.assemble_persona import persona_place, sync_folder
+        from memplane.assemble.persona import persona_place, sync_folder
         from memplane.persona.joining import Project
         from memplane.persona.standing import standing_of
 
@@ -102,7 +102,7 @@ class Asking(NamedTuple):
     @property
     def before_any_sync(self) -> Path:
         """Where that is for a folder that does not belong to any project yet."""
-        from memplane.assemble_persona import persona_place
+        from memplane.assemble.persona import persona_place
         from memplane.persona.joining import Project
         from memplane.persona.standing import UNSYNCED
 

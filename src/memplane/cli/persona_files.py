@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 async def _status(asking: Asking) -> Answer:
     """Say how the folder stands; this needs neither a container nor a network."""
-    from memplane.assemble_persona import persona_post
+    from memplane.assemble.persona import persona_post
     from memplane.cli.persona_show import print_status
     from memplane.persona.watching import watched
 
@@ -59,7 +59,7 @@ async def _status(asking: Asking) -> Answer:
 
 def _container(settings: Settings) -> tuple[str, list[str]]:
     """Return the container's address, and what is missing."""
-    from memplane.assemble import configured_container, container_address
+    from memplane.assemble.storage import configured_container, container_address
     from memplane.errors import BackendMisconfigured
 
     complaints: list[str] = []
@@ -88,7 +88,7 @@ def _read(asking: Asking) -> Read:
 
 async def _list(asking: Asking) -> Answer:
     """List the documents; without an answer from the container, as far as is known here."""
-    from memplane.assemble_persona import look_first, open_persona
+    from memplane.assemble.persona import look_first, open_persona
     from memplane.cli import OK, UNAVAILABLE
     from memplane.cli.persona_show import print_documents
     from memplane.errors import AuthError, BackendUnavailable
@@ -209,7 +209,7 @@ async def _check(asking: Asking) -> Answer:
 
 def _secrets(asking: Asking, root: Path, files: Mapping[str, bytes]) -> Iterator[Problem]:
     """Yield what looks like a secret, unless somebody said that the document may go."""
-    from memplane.assemble_persona import secrets_unasked
+    from memplane.assemble.persona import secrets_unasked
     from memplane.persona.gate import secret_in
     from memplane.persona.remembering import remembered_in
 

@@ -217,7 +217,7 @@ async def _prune_tombstones(asking: Asking) -> Answer:
     """Forget deletions that are so old that no machine can still have the document."""
     from datetime import timedelta
 
-    from memplane.assemble_persona import open_persona
+    from memplane.assemble.persona import open_persona
     from memplane.clock import system_clock
     from memplane.errors import InvalidRequest
     from memplane.persona.newer import read_instant

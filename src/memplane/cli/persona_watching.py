@@ -48,7 +48,7 @@ def _say_how_it_ended(task: asyncio.Task[None]) -> None:
 
 
 async def _watch(settings: Settings, stop: asyncio.Event) -> None:
-    from memplane.assemble_persona import watch_persona
+    from memplane.assemble.persona import watch_persona
     from memplane.cli.persona_asking import Asking, folder_here
     from memplane.errors import MemplaneError
 

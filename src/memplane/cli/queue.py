@@ -44,7 +44,7 @@ def _cache(settings: Settings) -> Path | None:
     Raises:
         BackendMisconfigured: There is neither.
     """
-    from memplane.assemble import BlobStorage, choose_storage, configured_container
+    from memplane.assemble.storage import BlobStorage, choose_storage, configured_container
     from memplane.cli.queue_forgets import pod_here
 
     if settings.context_root is None and pod_here() is None:
@@ -99,7 +99,7 @@ def _writes(cache: Path) -> list[dict[str, object]]:
 
 def _letters(settings: Settings) -> list[dict[str, object]]:
     """Tell which turns another memory service did not take."""
-    from memplane.assemble_proxy import outbox_folder
+    from memplane.assemble.proxy import outbox_folder
     from memplane.proxy.outbox import dead_letters
 
     return [
@@ -141,7 +141,7 @@ async def _retry(settings: Settings, cache: Path | None, *, background: bool) ->
 
 async def _sent(settings: Settings, cache: Path) -> bool:
     """Send what waits for the container; False when something is left."""
-    from memplane.assemble import choose_storage, open_store
+    from memplane.assemble.storage import choose_storage, open_store
     from memplane.objects.cached import CachedStore
     from memplane.objects.outbox import count_waiting
 
@@ -159,8 +159,9 @@ async def _redriven(settings: Settings) -> Redriven:
     """Offer turns again that another memory service did not take."""
     from functools import partial
 
-    from memplane.assemble import open_redactor, open_telemetry
-    from memplane.assemble_proxy import delivering
+    from memplane.assemble.plane import open_telemetry
+    from memplane.assemble.proxy import delivering
+    from memplane.assemble.redactors import open_redactor
     from memplane.ledger.redacting import redact_line
     from memplane.proxy.redriving import redrive
     from memplane.services.client import open_client
@@ -171,7 +172,7 @@ async def _redriven(settings: Settings) -> Redriven:
 
 
 async def _drop(settings: Settings, cache: Path | None, name: str) -> int:
-    from memplane.assemble_proxy import outbox_folder
+    from memplane.assemble.proxy import outbox_folder
     from memplane.cli import FAILED, OK
     from memplane.cli.queue_documents import drop_documents
     from memplane.proxy.outbox import dead_letters, settle_letter

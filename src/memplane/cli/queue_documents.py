@@ -37,7 +37,7 @@ async def send_documents(settings: Settings) -> bool:
     """Sync the folders in which documents wait; False when some still do."""
     from pathlib import Path
 
-    from memplane.assemble_persona import open_persona
+    from memplane.assemble.persona import open_persona
     from memplane.cli.show import harmless
     from memplane.errors import MemplaneError
     from memplane.persona.joining import Project
@@ -70,7 +70,7 @@ async def drop_documents(settings: Settings, name: str) -> bool:
 
 
 def _standings(settings: Settings) -> list[Standing]:
-    from memplane.assemble_persona import sync_folder
+    from memplane.assemble.persona import sync_folder
     from memplane.persona.standing import standings
 
     return [one for one in standings(sync_folder(settings)) if one.waiting]
@@ -80,7 +80,7 @@ def _is_ours(settings: Settings, one: Standing) -> bool:
     """Say whether a folder is synced with the container and the prefix of now."""
     from pathlib import Path
 
-    from memplane.assemble_persona import persona_place
+    from memplane.assemble.persona import persona_place
     from memplane.persona.joining import Project
 
     if not one.folder:

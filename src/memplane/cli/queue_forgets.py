@@ -68,7 +68,7 @@ async def send_forgets(settings: Settings) -> bool:
 async def _sent_from_pod(folder: Path) -> Drained:
     import asyncio
 
-    from memplane.assemble import open_command_telemetry
+    from memplane.assemble.plane import open_command_telemetry
     from memplane.clock import system_clock
     from memplane.operate.forgetting import Forgetting
     from memplane.operate.targets import pod_place, queued_target
@@ -87,8 +87,9 @@ async def _sent_from_pod(folder: Path) -> Drained:
 async def _sent_by_proxy(settings: Settings) -> Drained:
     from functools import partial
 
-    from memplane.assemble import open_command_telemetry, open_redactor
-    from memplane.assemble_proxy import delivering, forget_target, forgetting
+    from memplane.assemble.plane import open_command_telemetry
+    from memplane.assemble.proxy import delivering, forget_target, forgetting
+    from memplane.assemble.redactors import open_redactor
     from memplane.ledger.redacting import redact_line
     from memplane.services.client import open_client
 

@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Derive everything again from the ledgers; exit 1 when something differed."""
-    from memplane.assemble import open_plane
+    from memplane.assemble.plane import open_plane
     from memplane.cli import FAILED, OK
     from memplane.cli.show import print_json
 

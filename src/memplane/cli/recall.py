@@ -28,7 +28,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Ask, and print what is remembered; exit 1 when nothing is."""
     import msgspec
 
-    from memplane.assemble import open_plane
+    from memplane.assemble.plane import open_plane
     from memplane.cli import FAILED, OK
     from memplane.cli.agents import agent_of
     from memplane.cli.show import print_json

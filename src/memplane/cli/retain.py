@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Retain each entry, and print what became of it."""
-    from memplane.assemble import open_plane
+    from memplane.assemble.plane import open_plane
     from memplane.cli import OK
     from memplane.cli.agents import agent_of
     from memplane.clock import system_clock

@@ -20,7 +20,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Ask the plane and print what it says."""
     import os
 
-    from memplane.assemble import open_plane
+    from memplane.assemble.plane import open_plane
     from memplane.cli import OK
     from memplane.cli.queue_forgets import waiting_forgets
     from memplane.cli.show import print_json, print_rows
@@ -45,7 +45,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _documents(settings: Settings) -> list[dict[str, Any]]:
     """Say how the folders of documents stand that were synced from this home."""
-    from memplane.assemble_persona import persona_post, sync_folder
+    from memplane.assemble.persona import persona_post, sync_folder
     from memplane.persona.standing import standings
     from memplane.persona.watching import watched
 

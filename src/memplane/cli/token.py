@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Issue, list, revoke or rotate, wherever the home's owner is."""
-    from memplane.assemble import open_plane
+    from memplane.assemble.plane import open_plane
     from memplane.cli import OK
 
     async with open_plane(settings) as plane:

@@ -59,8 +59,8 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _serve(settings: Settings, *, demo: bool = False) -> int:
-    from memplane.assemble import filling, open_local_plane, open_telemetry, own_home
-    from memplane.assemble_proxy import open_proxy
+    from memplane.assemble.plane import filling, open_local_plane, open_telemetry, own_home
+    from memplane.assemble.proxy import open_proxy
     from memplane.cli import OK
     from memplane.cli.greeting import beside_events
     from memplane.cli.persona_watching import watching
@@ -217,7 +217,7 @@ def _endpoints(settings: Settings, parts: _Parts) -> list[Endpoint]:
 
 def _desk(settings: Settings) -> Desk:
     """Open what can be seen of folders of documents, with that of where we are first."""
-    from memplane.assemble_persona import persona_desk
+    from memplane.assemble.persona import persona_desk
     from memplane.cli.persona_asking import folder_here
 
     try:
@@ -248,7 +248,6 @@ def _settle_down() -> None:
     # What is there now stays, and need not be looked at again and again.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
 
 
 def _with_upstreams(settings: Settings, address: str) -> Settings:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 import aiohttp
+import msgspec
 
 from memplane.clock import system_clock
 from memplane.errors import BackendMisconfigured
@@ -54,8 +54,7 @@ class TokenSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class WithConnectionString:
+class WithConnectionString(msgspec.Struct, frozen=True):
     """An account's connection string; the container is created when it is absent."""
 
     connection_string: Secret
@@ -63,16 +62,14 @@ class WithConnectionString:
     ca_file: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WithSas:
+class WithSas(msgspec.Struct, frozen=True):
     """A container's address that carries its own signature."""
 
     url: Secret
     ca_file: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WithTokens:
+class WithTokens(msgspec.Struct, frozen=True):
     """An address, and tokens from somewhere else."""
 
     endpoint: str
@@ -84,8 +81,7 @@ class WithTokens:
 Access: TypeAlias = WithConnectionString | WithSas | WithTokens
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """Where a container is, without a signature, and what signs for it: a query, or a key."""
 
     place: str
@@ -102,8 +98,7 @@ class Address:
         return container_signature(self.account, unquote(self.place.rpartition("/")[2]), expiry)
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(msgspec.Struct, frozen=True):
     """An open container: what every request needs."""
 
     address: Address

@@ -12,7 +12,6 @@ import fcntl
 import os
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -51,8 +50,7 @@ _LOCK_PAUSE: Final = 0.05
 Value: TypeAlias = str | bytes | int
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True):
     """A document that could not be sent: tried again later, or never when it is dead (1)."""
 
     key: str
@@ -64,8 +62,7 @@ class Waiting:
     dead: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """A document that is not published, and why; saved (1) when the container has a copy aside."""
 
     key: str
@@ -85,8 +82,7 @@ class _Library(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
+class _Batch(msgspec.Struct, frozen=True):
     """States that are committed together."""
 
     states: dict[str, State]

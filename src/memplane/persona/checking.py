@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 from typing import Final, Literal
+
+import msgspec
 
 from memplane.errors import PersonaError
 from memplane.objects.keys import collisions
@@ -57,8 +58,7 @@ class Rule(StrEnum):
     SECRET = "secret"  # noqa: S105 - it is the name of a rule
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """Something that is wrong with a document, and what to do about it."""
 
     key: str

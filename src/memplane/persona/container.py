@@ -7,7 +7,6 @@ shows, and in its body, which a copy made by other tools still has.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -46,12 +45,11 @@ class Tombstone(msgspec.Struct, frozen=True):
     moved_to: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(msgspec.Struct, frozen=True):
     """A complete listing of the documents, and names there that cannot be documents."""
 
-    listed: Mapping[str, Listed] = field(default_factory=dict[str, Listed])
-    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    listed: Mapping[str, Listed] = msgspec.field(default_factory=dict[str, Listed])
+    refused: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     project: Version | None = None
 
 

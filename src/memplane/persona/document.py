@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import takewhile
 from typing import Final, TypeAlias, cast
 
+import msgspec
 import yaml
+from msgspec.structs import replace
 from yaml.events import (
     AliasEvent,
     CollectionStartEvent,
@@ -51,8 +52,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9](?:[\w ./@+:-]*[\w./@+-])?")
 _LOADER: Final = cast("type[yaml.CSafeLoader]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """A key of the frontmatter with the lines that belong to it, as they were written.
 
     Comments that stand before the first key have no key. Where the value is a mapping, its keys
@@ -68,8 +68,7 @@ class Field:
         return self.text + "".join(one.written() for one in self.fields)
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """A document in parts. Without frontmatter, `opening` is empty and all is body.
 
     `flaw` says why the frontmatter cannot be read; `values` is empty then. What is not UTF-8 has
@@ -81,7 +80,7 @@ class Document:
     fields: tuple[Field, ...] = ()
     closing: str = ""
     body: str = ""
-    values: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    values: Mapping[str, Value] = msgspec.field(default_factory=dict[str, Value])
     flaw: str | None = None
     opaque: bytes | None = None
 

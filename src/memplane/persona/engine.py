@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from memplane.clock import Clock, milli_stamp
 from memplane.errors import (
@@ -66,8 +67,7 @@ Progress = Callable[[int, int], None]
 """Is told how many documents of how many are done."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """What is here, what is there, and what is to do."""
 
     files: Mapping[str, bytes]

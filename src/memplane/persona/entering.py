@@ -6,8 +6,10 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from memplane.clock import Clock
 from memplane.errors import PersonaError
@@ -23,8 +25,7 @@ from memplane.persona.joining import Project, project_to_join
 from memplane.persona.marking import Marker, read_marker
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """A folder, the container it is synced with, and where sync keeps its own things.
 
     `container` names the container on this machine, `mine` is what is known of the project here,

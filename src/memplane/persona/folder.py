@@ -15,10 +15,11 @@ import re
 import stat
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Final
+
+import msgspec
 
 from memplane.errors import InvalidKey, TooLarge
 from memplane.home import make_private
@@ -53,8 +54,7 @@ _LAST_SECOND: Final = 253_402_300_799
 """The end of the year 9999: a file may claim to be of later, a date cannot be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Swapped:
+class Swapped(msgspec.Struct, frozen=True):
     """The staged text is in place. `typed` is where the text lies that it overtook, if any."""
 
     typed: Path | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from memplane.persona.checking import LIMIT, Problem, Rule, refusal_of
 
@@ -11,8 +12,7 @@ FindSecrets = Callable[[str], Mapping[str, int]]
 """Counts the secrets in a text, by kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why a document is not published; when `harmless`, the container may have a copy aside."""
 
     reason: str

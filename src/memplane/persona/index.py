@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote
+
+import msgspec
 
 from memplane.persona.document import Document, render
 from memplane.persona.kinds import PART, fits, kind_of
@@ -38,8 +39,7 @@ _ITEM: Final = re.compile(r"[ \t]*[-*+][ \t]+\[")
 _NO_PARTS: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(msgspec.Struct, frozen=True):
     """A link to a document: where it leads, what it is called, and what is said about it."""
 
     key: str
@@ -112,8 +112,7 @@ def split_overflow(
     return (_with_pointers(lines, groups) if groups else index), moved
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(msgspec.Struct, frozen=True):
     """Lines that belong together, by their numbers."""
 
     title: str

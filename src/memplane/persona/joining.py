@@ -6,13 +6,12 @@ undone. So a folder joins only what it is known to belong to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from memplane.errors import PersonaError
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(msgspec.Struct, frozen=True):
     """Whose documents are under a prefix, as recorded there.
 
     `origin` tells the same project on every machine, such as the first commit of its repository.

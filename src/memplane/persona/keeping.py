@@ -12,10 +12,11 @@ import os
 import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from memplane.ids import new_id
 from memplane.objects.files import (
@@ -42,8 +43,7 @@ _LONGEST_LABEL: Final = 16
 """The longest name of a document, with all that is added to it, must remain a file's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True):
     """An earlier text of a document, and when it was replaced."""
 
     name: str
@@ -51,8 +51,7 @@ class Snapshot:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConflictCopy:
+class ConflictCopy(msgspec.Struct, frozen=True):
     """A text that is in no document: whose it was, when it was kept, and the reason in a word."""
 
     path: Path

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 from typing import Final
+
+import msgspec
 
 INDEX_KEY: Final = "MEMORY.md"
 """The one document without frontmatter, and the one that Claude Code loads by itself."""
@@ -58,8 +59,7 @@ HOW_MERGED: Final[Mapping[Family, str]] = {
 """The merges in a person's words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """One kind of document.
 
     `about` says what it holds. `file` is for people and for matching: `*` and `<slug>` stand for

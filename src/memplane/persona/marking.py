@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from memplane.errors import BackendUnavailable
 from memplane.objects.files import read_file, replace_file, translated
@@ -15,8 +15,7 @@ from memplane.persona.opening import opened_root
 MARKER: Final = f"{RESERVED}-persona.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(msgspec.Struct, frozen=True):
     """Says whose folder this is: so another one, or an empty mount point, is not taken for it."""
 
     project: str
@@ -35,7 +34,7 @@ def read_marker(root: Path) -> Marker | None:
         except FileNotFoundError:
             return None
     try:
-        return _marker_of(json.loads(data))
+        return msgspec.json.decode(data, type=Marker)
     except (ValueError, RecursionError) as error:
         raise BackendUnavailable(
             "the folder's marker is damaged. If this is the right folder, remove the marker and "
@@ -47,12 +46,4 @@ def read_marker(root: Path) -> Marker | None:
 def write_marker(root: Path, marker: Marker) -> None:
     """Write the folder's marker, all of it or nothing."""
     with translated(MARKER), opened_root(root) as folder:
-        replace_file(folder, MARKER, json.dumps(asdict(marker)).encode())
-
-
-def _marker_of(body: Any) -> Marker:  # noqa: ANN401 - whatever JSON holds
-    match body:
-        case {"project": str(project), "device": str(device)}:
-            return Marker(project, device)
-        case _:
-            raise ValueError("no project and device in it")
+        replace_file(folder, MARKER, msgspec.json.encode(marker))

@@ -7,8 +7,9 @@ there is said by the absence of a `Base` or of a `Remote`, not by None.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+import msgspec
 
 from memplane.objects.lineage import Lineage
 
@@ -22,8 +23,7 @@ def sha256_of(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(msgspec.Struct, frozen=True):
     """What this machine and the container last had in common.
 
     `etag` is the version of the container's object when that object holds just this text; None
@@ -36,8 +36,7 @@ class Base:
     changed: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(msgspec.Struct, frozen=True):
     """A put that may have landed: its number, the local text it told, and what it expected."""
 
     seq: int
@@ -45,8 +44,7 @@ class Intent:
     expected: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(msgspec.Struct, frozen=True):
     """A change of the local file that may have happened; `name` is the evidence.
 
     While a new text is staged under that name the file has not been replaced; once the file lies
@@ -60,8 +58,7 @@ class Apply:
     changed: str
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(msgspec.Struct, frozen=True):
     """All that is remembered of one document.
 
     `adopted` is the local text that was found when this machine's memory of earlier syncs was
@@ -77,8 +74,7 @@ class State:
 NEW: Final = State()
 
 
-@dataclass(frozen=True, slots=True)
-class Remote:
+class Remote(msgspec.Struct, frozen=True):
     """The container's object: a text or a tombstone, its version, and whose writes are in it."""
 
     text: Text
@@ -89,8 +85,7 @@ class Remote:
     """Of a tombstone: the SHA-256 of the text that was deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Combined:
+class Combined(msgspec.Struct, frozen=True):
     """One text made of two, and a text that could not go into it and must be kept aside."""
 
     text: Text

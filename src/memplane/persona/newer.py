@@ -8,9 +8,10 @@ there, depending on what the other side has, would let three versions beat each 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
+
+import msgspec
 
 from memplane.persona.document import Document, meaning_of, parse, with_plain_lines
 
@@ -18,8 +19,7 @@ LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 """The instant of what nobody knows the time of."""
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(msgspec.Struct, frozen=True):
     """One of the two versions that are merged.
 
     `changed` is when memplane first saw this content (RFC 3339); empty when that is not known.
@@ -29,8 +29,7 @@ class Side:
     changed: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """A side that was read.
 
     The instant is when it was written, as far as anybody knows. The document has plain line

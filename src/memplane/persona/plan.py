@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from memplane.objects.keys import collisions
 from memplane.persona.model import Base, Remote, State
@@ -46,8 +48,7 @@ BRINGS: Final = frozenset(
 """What a pull does. What changed on both sides goes both ways."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     """What a complete listing says of one object."""
 
     etag: str
@@ -57,8 +58,7 @@ class Listed:
     """Of a tombstone: the SHA-256 of the text that was deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(msgspec.Struct, frozen=True):
     """One document of a plan. `believed` saves the steps a read."""
 
     key: str

@@ -7,9 +7,10 @@ must say something. Everything that is not a digest stays.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final
+
+import msgspec
 
 from memplane.errors import PersonaError
 from memplane.persona.document import Document, parse
@@ -19,8 +20,7 @@ from memplane.persona.naming import days_of, period_of
 _DAY: Final = timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """Whether a document may be removed, and why, or why not."""
 
     key: str
@@ -56,8 +56,7 @@ def prunable(
     return [judge.verdict(key) for key in ours]
 
 
-@dataclass(frozen=True, slots=True)
-class _Judge:
+class _Judge(msgspec.Struct, frozen=True):
     kind: Kind
     larger: Kind
     covers: Mapping[str, Document]

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from memplane.objects.files import translated
 from memplane.persona.naming import SUFFIX, objection_to
 from memplane.persona.opening import objection_to_file
@@ -16,8 +18,7 @@ from memplane.persona.opening import objection_to_file
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """A document's file. Only its bytes say whether it changed; this tells where to look."""
 
     size: int
@@ -25,16 +26,15 @@ class Found:
     inode: int
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(msgspec.Struct, frozen=True):
     """The documents by key, how many other files there are, and what was refused and why.
 
     A folder that is `missing` is not an empty one: its disk may not be mounted.
     """
 
-    documents: Mapping[str, Found] = field(default_factory=dict[str, Found])
+    documents: Mapping[str, Found] = msgspec.field(default_factory=dict[str, Found])
     ignored: int = 0
-    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    refused: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     missing: bool = False
 
 

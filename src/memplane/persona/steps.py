@@ -11,9 +11,11 @@ every step, a million times.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from memplane.errors import ConcurrencyError
 from memplane.objects.lineage import Lineage, Stamp
@@ -109,8 +111,7 @@ class Outcome(Enum):
     """Others wrote all the time. Nothing is lost; it is tried again later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """How it ended, what is remembered now, and whether the object and the file were changed."""
 
     outcome: Outcome
@@ -119,8 +120,7 @@ class Done:
     pulled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Believed:
+class Believed(msgspec.Struct, frozen=True):
     """What a recent listing, or the last sync, says of the object; None says that there is none.
 
     It saves a read. When it is wrong, the put that follows finds out.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final
+
+from msgspec.structs import replace
 
 from memplane.errors import InvalidRequest
 from memplane.persona.document import Document, Field, render, with_value

@@ -8,8 +8,10 @@ something has to give way it is handed back to be kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from memplane.persona.document import Document, parse, render, with_value
 from memplane.persona.kinds import Family
@@ -58,8 +60,7 @@ BODIES: Final[Mapping[Family, BodyMerge]] = {
 """How bodies are merged. What is opaque has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(msgspec.Struct, frozen=True):
     """What two versions became. `lost` is a version that is not all in it, to be kept aside."""
 
     data: bytes

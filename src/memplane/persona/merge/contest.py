@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from memplane.persona.document import Document
 from memplane.persona.newer import digest_of
 
 
-@dataclass(frozen=True, slots=True)
-class Versions:
+class Versions(msgspec.Struct, frozen=True):
     """The versions that meet, with plain line endings. Two that never met have no base."""
 
     base: Document | None

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from memplane.persona.document import STAMPS, Document, Field, Value, parse, scalar, unstamped
 from memplane.persona.merge.contest import Contest, Versions
@@ -36,8 +37,7 @@ def merge_frontmatter(versions: Versions, contest: Contest) -> tuple[Field, ...]
     return merged
 
 
-@dataclass(frozen=True, slots=True)
-class _Keys:
+class _Keys(msgspec.Struct, frozen=True):
     """The keys of one level in one version, and what they mean."""
 
     fields: Sequence[Field]
@@ -59,8 +59,7 @@ class _Keys:
         return texts if len(texts) == len(value) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Level:
+class _Level(msgspec.Struct, frozen=True):
     """The keys of one level in the three versions."""
 
     contest: Contest

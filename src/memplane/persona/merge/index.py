@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from memplane.persona.index import links
 from memplane.persona.merge.contest import Contest, Versions
@@ -57,8 +59,7 @@ def without_links(index: bytes, gone: Collection[str]) -> bytes:
     return b"".join(kept)
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True):
     """A line of the index: the link, the hooks behind it, and what hangs below."""
 
     link: str

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from memplane.persona.merge.contest import Contest
 from memplane.persona.merge.outline import ITEM, Block, Section, all_blocks, mapped, normalised
 from memplane.persona.merge.sections import Known, Outlines
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(msgspec.Struct, frozen=True):
     """An item in one of the versions: its text, the key of its section and what that is called."""
 
     text: str

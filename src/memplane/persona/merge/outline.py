@@ -10,8 +10,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 _HEADING: Final = re.compile(r" {0,3}(#{1,6})(?=\s|$)")
 _BULLET: Final = re.compile(r" ?(?:[-*+]|\d{1,9}[.)])(?:\s+|$)")
@@ -24,16 +27,14 @@ ITEM: Final = "item "
 """What the keys of named items begin with. Other keys begin with a line break."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """A bullet or a piece of prose. Its key is the same wherever this thing stands."""
 
     key: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(msgspec.Struct, frozen=True):
     """A heading, the blocks below it, and the sections below that.
 
     The document itself is the outermost one, of level 0. Its heading is its title, if it has one:
@@ -49,8 +50,7 @@ class Section:
     is_whole: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Grammar:
+class Grammar(msgspec.Struct, frozen=True):
     """What a family knows about its documents.
 
     `name_item` gives a bullet a name that it keeps in every section; without one it is known by

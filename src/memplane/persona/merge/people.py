@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from enum import Enum
 from typing import Final
+
+from msgspec.structs import replace
 
 from memplane.persona.merge.contest import Contest, Versions
 from memplane.persona.merge.order import sorted_in_place

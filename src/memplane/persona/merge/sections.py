@@ -7,8 +7,10 @@ settle by their own rules what both sides changed, and leave the rest to `merge_
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from memplane.persona.merge.contest import Contest, Versions
 from memplane.persona.merge.order import in_order
@@ -21,8 +23,7 @@ from memplane.persona.merge.outline import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """What the base says about a section or block, and in which section."""
 
     text: str
@@ -32,8 +33,7 @@ class Known:
 Base: TypeAlias = Mapping[str, Known]
 
 
-@dataclass(frozen=True, slots=True)
-class Outlines:
+class Outlines(msgspec.Struct, frozen=True):
     """Three versions of a body, taken apart."""
 
     base: Base

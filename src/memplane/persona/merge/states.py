@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from memplane.persona.merge.contest import Contest, Versions
 from memplane.persona.merge.moves import Agreement, Placed, place_of, settle, text_of

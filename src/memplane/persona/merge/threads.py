@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from memplane.persona.merge.contest import Contest, Versions
 from memplane.persona.merge.outline import (

@@ -10,13 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memplane.assemble import (
+from msgspec import structs
+
+from memplane.assemble.redactors import log_redactor, open_redactor
+from memplane.assemble.storage import (
     configured_container,
     container_address,
     fingerprint,
-    log_redactor,
     open_container,
-    open_redactor,
 )
 from memplane.clock import system_clock
 from memplane.errors import BackendMisconfigured
@@ -175,7 +176,7 @@ def persona_place(settings: Settings, root: Path, mine: Project) -> Place:
         sync_folder(settings),
         fingerprint(settings.blob),
         settings.persona.prefix,
-        mine if mine.project else replace(mine, project=settings.persona.project),
+        mine if mine.project else structs.replace(mine, project=settings.persona.project),
         settings.persona.max_bytes,
         container_address(settings.blob),
     )
