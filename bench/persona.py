@@ -14,8 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,20 +57,32 @@ MOST_CHANGED = 4.0
 MOST_PUSH = 1.5
 MOST_CPU = 0.5
 HISTORIES = 3_000
+REST_SECONDS = 65
 _LINES = 40
 
 
 def run() -> Iterator[Row]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield from asyncio.run(in_memory(Path(folder)))
-    with tempfile.TemporaryDirectory() as folder:
-        yield from asyncio.run(in_the_emulator(Path(folder)))
+    with tempfile.TemporaryDirectory() as folder, another_disk() as other:
+        # For a minute after many files were deleted, ext4 creates new ones ten times slower: it
+        # looks for an inode that was not in use of late. What ran before us is not our subject.
+        time.sleep(REST_SECONDS)
+        yield from asyncio.run(in_memory(Path(folder), other))
+    with tempfile.TemporaryDirectory() as folder, another_disk() as other:
+        yield from asyncio.run(in_the_emulator(Path(folder), other))
     with tempfile.TemporaryDirectory() as folder:
         yield from as_a_process(Path(folder))
     with tempfile.TemporaryDirectory() as folder:
         yield asyncio.run(many(Path(folder)))
     yield from merging()
     yield histories()
+
+
+@contextmanager
+def another_disk() -> Generator[Path]:
+    """Make a folder for the other machine, where its work does not burden our disk."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
 
 
 @dataclass(slots=True)
@@ -235,13 +247,13 @@ _GOALS: dict[str, float | None] = {
 }
 
 
-async def in_memory(folder: Path) -> list[Row]:
+async def in_memory(folder: Path, other: Path) -> list[Row]:
     near = InMemoryStore(clock=system_clock, pacing=Pacing())
     far = Distant(near)
     began = time.perf_counter()
     await far.stat("claude_memory/x.md")
     trip = time.perf_counter() - began
-    found = await rounds(Machine(folder / "here", far), Machine(folder / "there", near))
+    found = await rounds(Machine(folder / "here", far), Machine(other, near))
     return [_judged(name, one, trip) for name, one in found.items()]
 
 
@@ -252,7 +264,7 @@ def _judged(name: str, measured: Measured, trip: float) -> Row:
     return Row(what, measured.words(trip), f"<= {goal}", measured.trips(trip) <= goal)
 
 
-async def in_the_emulator(folder: Path) -> list[Row]:
+async def in_the_emulator(folder: Path, other: Path) -> list[Row]:
     container = new_container()
     with azurite() as emulator, line_to(emulator.port, delay=DELAY) as line:
         async with (
@@ -263,7 +275,7 @@ async def in_the_emulator(folder: Path) -> list[Row]:
             began = time.perf_counter()
             await far.stat("claude_memory/x.md")
             trip = time.perf_counter() - began
-            found = await rounds(Machine(folder / "here", far), Machine(folder / "there", near))
+            found = await rounds(Machine(folder / "here", far), Machine(other, near))
     return [
         Row(
             f"the same against the emulator: {name}",

@@ -11,8 +11,9 @@ import fcntl
 import mmap
 import os
 import stat
+import sys
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
@@ -26,6 +27,7 @@ _T = TypeVar("_T")
 Work: TypeAlias = Generator[int, None, _T]
 """Yields each descriptor that must be durable before it goes on, and returns what it made."""
 
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _TEMPORARY: Final = f"{RESERVED}-new-"
 _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -67,6 +69,16 @@ def sync_file(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
+def begin_writing(descriptor: int) -> None:
+    """Let the disk begin with what was written: those that are synced together wait for it once.
+
+    It is a hint that Linux takes, and nothing rests on it.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def alone(work: Work[_T]) -> _T:
     """Do a work by itself; whatever ends it early, it clears up while its folder is open."""
     with closing(work):
@@ -94,22 +106,22 @@ def sync_data(descriptor: int) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(folder, _FOLDER)
     try:
         sync_file(descriptor)
     finally:
         os.close(descriptor)
 
 
-def open_folder(root: Path, parts: tuple[str, ...], *, create: bool) -> int:
+def open_folder(root: Path | int, parts: tuple[str, ...], *, create: bool) -> int:
     """Open a folder below the root, one component at a time, following no symbolic link.
+
+    The root may be open already, and stays open.
 
     Raises:
         FileNotFoundError: It is not there, and was not to be created.
     """
-    if create:
-        make_private(root)
-    here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    here = os.dup(root) if isinstance(root, int) else _open_root(root, create=create)
     try:
         for part in parts:
             try:
@@ -127,10 +139,19 @@ def open_folder(root: Path, parts: tuple[str, ...], *, create: bool) -> int:
     return here
 
 
-def _open_below(parent: int, name: str) -> int:
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+def _open_root(root: Path, *, create: bool) -> int:
     try:
-        return os.open(name, flags, dir_fd=parent)
+        return os.open(root, _FOLDER)
+    except FileNotFoundError:
+        if not create:
+            raise
+    make_private(root)
+    return os.open(root, _FOLDER)
+
+
+def _open_below(parent: int, name: str) -> int:
+    try:
+        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
     except NotADirectoryError as error:
         # Linux says the same of a link as of a file, but a link must never look like an absence.
         if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):

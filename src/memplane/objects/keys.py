@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from typing import Final
@@ -13,6 +14,7 @@ MAX_SEGMENTS: Final = 254
 RESERVED: Final = ".memplane"
 """Segments that begin so are memplane's own: lock files and files not yet renamed."""
 
+_UNWRITABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _DEVICES: Final = frozenset(
     {"con", "prn", "aux", "nul", "conin$", "conout$"}
     | {f"{port}{number}" for port in ("com", "lpt") for number in "123456789¹²³"}
@@ -80,7 +82,7 @@ def _objection(key: str) -> str | None:
 
 
 def _character_objection(key: str) -> str | None:
-    if any(unicodedata.category(character) in {"Cc", "Cs"} for character in key):
+    if _UNWRITABLE.search(key):
         return "a key cannot hold control characters or half of a surrogate pair"
     if "\\" in key:
         return "a key is separated by '/', not by a backslash"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
@@ -25,3 +26,15 @@ async def for_each(
                 group.create_task(one(item))
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from errors
+
+
+@asynccontextmanager
+async def meanwhile(work: Coroutine[Any, Any, _T]) -> AsyncGenerator[asyncio.Task[_T]]:
+    """Begin something that takes a while; whoever leaves before it is done ends it."""
+    task = asyncio.create_task(work)
+    await asyncio.sleep(0)  # so that its request is on its way before anything else is done
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -23,7 +23,7 @@ from memplane.errors import (
     StorageError,
     TooLarge,
 )
-from memplane.objects.parallel import for_each
+from memplane.objects.parallel import for_each, meanwhile
 from memplane.persona.baseline import Baseline, Held, Waiting
 from memplane.persona.belonging import Belonging
 from memplane.persona.container import Container, Survey, tombstone
@@ -114,12 +114,13 @@ class Engine:
             PersonaError: The folder is not there, or has too many documents, or the container has
                 those of something else.
         """
-        files, changed, refused = await asyncio.to_thread(self._read_folder)
-        try:
-            survey = await self.container.survey()
-        except (StorageError, AuthError) as error:
-            self._queue_changes(files, error)
-            raise
+        async with meanwhile(self.container.survey()) as surveying:
+            files, changed, refused = await asyncio.to_thread(self._read_folder)
+            try:
+                survey = await surveying
+            except (StorageError, AuthError) as error:
+                self._queue_changes(files, error)
+                raise
         await self._belonging.make_sure_of(survey)
         there = [key for key, one in survey.listed.items() if not one.tombstone]
         if max(_count(there), _count(files)) > MOST_DOCUMENTS:
@@ -180,9 +181,9 @@ class Engine:
 
         What is not in the folder is left alone: a deletion needs a look at everything.
         """
-        files, changed, _ = await asyncio.to_thread(self._read_folder)
+        files, changed, _ = await asyncio.to_thread(self._read_folder, keys)
         report = PersonaReport()
-        rows = [self._believing(key) for key in sorted(keys) if key in files]
+        rows = [self._believing(key) for key in sorted(files)]
         if any(row.action is Action.CREATE for row in rows):
             await self.make_sure()
         await self._carry_out(rows, View(files, changed, {}, Survey(), ()), report, None)
@@ -248,7 +249,10 @@ class Engine:
 
     # Looking.
 
-    def _read_folder(self) -> tuple[dict[str, bytes], dict[str, str], Mapping[str, str]]:
+    def _read_folder(
+        self, wanted: Collection[str] | None = None
+    ) -> tuple[dict[str, bytes], dict[str, str], Mapping[str, str]]:
+        """Read all documents, or those that are wanted: their texts, their times, and refusals."""
         scan = self.folder.scan()
         if scan.missing:
             raise PersonaError(
@@ -257,7 +261,7 @@ class Engine:
             )
         files: dict[str, bytes] = {}
         refused = dict(scan.refused)
-        for key in scan.documents:
+        for key in scan.documents if wanted is None else scan.documents.keys() & wanted:
             try:
                 text = self.folder.read(key)
             except StorageError as error:

@@ -315,14 +315,14 @@ class Folder:
     def _looking(self, key: str) -> Generator[tuple[int | None, str]]:
         """Hold the folder of a document open; None when there is no such folder."""
         above, leaf = _parts(key)
-        with translated(key), opened_root(self._root), folder_at(self._root, above) as folder:
+        with translated(key), opened_root(self._root) as root, folder_at(root, above) as folder:
             yield folder, leaf
 
     @contextmanager
     def _making(self, key: str) -> Generator[tuple[int, str]]:
         """Hold the folder of a document open; it is made when it is not there."""
         above, leaf = _parts(key)
-        with translated(key), opened_root(self._root), folder_made(self._root, above) as folder:
+        with translated(key), opened_root(self._root) as root, folder_made(root, above) as folder:
             yield folder, leaf
 
 

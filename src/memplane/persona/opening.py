@@ -38,7 +38,7 @@ def opened_root(root: Path) -> Generator[int]:
 
 
 @contextmanager
-def folder_at(root: Path, parts: tuple[str, ...]) -> Generator[int | None]:
+def folder_at(root: Path | int, parts: tuple[str, ...]) -> Generator[int | None]:
     """Hold a folder below a root open; None when there is no such folder."""
     try:
         folder = open_folder(root, parts, create=False)
@@ -52,7 +52,7 @@ def folder_at(root: Path, parts: tuple[str, ...]) -> Generator[int | None]:
 
 
 @contextmanager
-def folder_made(root: Path, parts: tuple[str, ...]) -> Generator[int]:
+def folder_made(root: Path | int, parts: tuple[str, ...]) -> Generator[int]:
     """Hold a folder below a root open; it is made when it is not there."""
     folder = open_folder(root, parts, create=True)
     try:

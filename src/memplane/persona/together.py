@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from memplane.objects.files import Work, sync_file
+from memplane.objects.files import Work, begin_writing, sync_file
 
 _T = TypeVar("_T")
 
@@ -89,10 +89,10 @@ def _advanced(work: Generator[int, None, Any], failure: OSError | None) -> int:
 def _synced(waiting: Mapping[int, int]) -> dict[int, OSError | None]:
     """Sync what works wait for, each file once; say which could not be."""
     files = {number: _identity(descriptor) for number, descriptor in waiting.items()}
-    failures: dict[tuple[int, int], OSError | None] = {}
-    for number, descriptor in waiting.items():
-        if files[number] not in failures:
-            failures[files[number]] = _failure(descriptor)
+    distinct = {files[number]: descriptor for number, descriptor in waiting.items()}
+    for descriptor in distinct.values():
+        begin_writing(descriptor)
+    failures = {file: _failure(descriptor) for file, descriptor in distinct.items()}
     return {number: failures[file] for number, file in files.items()}
 
 
