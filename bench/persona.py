@@ -254,7 +254,18 @@ async def in_memory(folder: Path, other: Path) -> list[Row]:
     await far.stat("claude_memory/x.md")
     trip = time.perf_counter() - began
     found = await rounds(Machine(folder / "here", far), Machine(other, near))
-    return [_judged(name, one, trip) for name, one in found.items()]
+    return [_judged(name, one, trip) for name, one in found.items()] + [await pushing(folder, far)]
+
+
+async def pushing(folder: Path, far: Distant) -> Row:
+    """Count what a push of one document that only changed here asks of the container."""
+    here = Machine(folder / "here", far)
+    here.change("reference_topic_0000.md", 9_999, 25)
+    before = far.requests
+    async with here.engine() as engine:
+        assert (await engine.push(["reference_topic_0000.md"])).copied == 1
+    asked = far.requests - before
+    return Row("persona, push of one: requests", f"{asked}", "<= 1", asked <= 1)
 
 
 def _judged(name: str, measured: Measured, trip: float) -> Row:
