@@ -374,10 +374,26 @@ async def test_no_process_is_left_when_memory_is_closed_while_one_begins(
 
 async def test_no_process_is_left_when_memory_is_closed(tmp_path: Path) -> None:
     readers = readers_of(tmp_path, 2)
-    async with memory_in(tmp_path, readers=readers):
+    async with memory_in(tmp_path, readers=readers) as memory:
+        await give(memory, *MANY)
         await ready(readers)
+        await asyncio.gather(*(memory.recall(ask) for ask in asks()))
         assert len(_children(os.getpid())) == 2
     assert _children(os.getpid()) == []
+
+
+async def test_another_process_is_started_when_questions_wait(tmp_path: Path) -> None:
+    readers = readers_of(tmp_path, 2)
+    async with memory_in(tmp_path, readers=readers) as memory:
+        await give(memory, *MANY)
+        await memory.settle()
+        await ready(readers)
+        expected = [await beside(readers, memory, ask) for ask in asks()]
+        assert len(_children(os.getpid())) == 1, "one question at a time needs one"
+        for _ in range(3):  # with both, and no third one
+            found = await asyncio.gather(*(memory.recall(ask) for ask in asks()))
+            assert list(found) == expected
+            assert len(_children(os.getpid())) == 2
 
 
 async def test_no_process_outlives_the_one_that_began_it(tmp_path: Path) -> None:

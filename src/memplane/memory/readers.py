@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 _SOONEST: Final = 1.0
 _LATEST: Final = 60.0
+_SEVERAL: Final = 3
 _MOST_WAITING: Final = 64
 
 _PATIENCE: Final = 5.0
@@ -56,7 +57,7 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Readers:
-    """Asks the process that has the least to do."""
+    """Asks the process that has the least to do, and starts another when that has much."""
 
     def __init__(
         self,
@@ -89,9 +90,13 @@ class Readers:
         return f"a process that answers questions hung and was replaced, {times} since the start"
 
     def open(self) -> None:
-        """Let processes be started, once; until they are ready nobody is asked."""
-        if not self._running and not self._is_closed:
-            self._running = [asyncio.create_task(self._run()) for _ in range(self._processes)]
+        """Let the first process be started, once; until it is ready nobody is asked."""
+        if not self._running:
+            self._begin_another()
+
+    def _begin_another(self) -> None:
+        if len(self._running) < self._processes and not self._is_closed:
+            self._running.append(asyncio.create_task(self._run()))
 
     async def close(self) -> None:
         """End all processes, and wait until they are gone."""
@@ -105,14 +110,19 @@ class Readers:
     ) -> Recalled | None:
         """Let a process answer; None when there is none that can, and whoever asks has to.
 
-        The first question lets them be started: a home that nobody asks needs none.
+        The first question lets one be started, and another whenever each has several waiting: a
+        home that nobody asks needs none, and one agent needs one.
 
         Raises:
             IndexUnusable: The text index cannot be read.
         """
         self.open()
         line = min(self._lines, key=_Line.load, default=None)
-        if line is None or line.load() >= _MOST_WAITING:
+        if line is None:
+            return None
+        if line.load() >= _SEVERAL and len(self._lines) == len(self._running):
+            self._begin_another()
+        if line.load() >= _MOST_WAITING:
             return None
         asked = Asked(
             next(self._numbers),

@@ -184,10 +184,11 @@ class MemorySettings:
     recent_bytes: int = _option(2048, count, "Bytes for the last turns, beside a match.")
     timeline_bytes: int = _option(1024, count, "Bytes for the timeline, beside a match.")
     readers: int = _option(
-        1,
+        2,
         count,
-        "Processes that answer questions beside the one that listens, where there is more than "
-        "one core; at most as many as there are cores. 0 answers all in the one.",
+        "Processes that may answer questions beside the one that listens, where there is more "
+        "than one core: one, and further ones when questions wait, at most as many as there are "
+        "cores. 0 answers all in the one.",
     )
 
 
