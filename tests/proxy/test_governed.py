@@ -371,6 +371,29 @@ async def test_a_model_policy_holds_for_a_pods_agent_whichever_token_it_shows(
         assert door.upstream.asked(CHAT)[0].json()["model"] == "small"
 
 
+@pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
+@pytest.mark.parametrize("member", ["models", "fallbacks"])
+async def test_further_models_in_a_body_do_not_get_around_a_model_policy(
+    member: str, path: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(door.settings.home, door)
+        door.upstream.at(CHAT, chat_json(SAID))
+        door.upstream.at("/v1/embeddings", whole(b"{}"))
+        body = {"model": "openai/small", "messages": ASKED, member: ["openai/huge"]}
+        free = write_context(root)
+        assert (await door.post(path, body, agent="", headers=free)).status == 200
+        policy = {"mode": "clamp", "allowed": [{"slot": "primary", "ref": "openai/small"}]}
+        own = write_context(root, metadata={"model_policy": policy})
+        answered = await door.post(path, body, agent="", headers=own)
+        assert answered.status == 403
+        assert f"leave '{member}' out of the request" in answered.body.decode()
+        assert len(door.upstream.received) == 1
+        del body[member]
+        assert (await door.post(path, body, agent="", headers=own)).status == 200
+
+
 @pytest.mark.parametrize(
     "unreadable",
     [

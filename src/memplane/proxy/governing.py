@@ -7,6 +7,7 @@ nothing that lies at the provider under that key: files, batches, stored answers
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
 from http import HTTPStatus
 from typing import Final
@@ -41,6 +42,8 @@ _AT_ONCE: Final = frozenset(
     }
 )
 _MODELS: Final = "/v1/models"
+_OTHER_MODELS: Final = ("models", "fallbacks")
+"""Members in which some gateways are told whom to ask instead."""
 _SERVED: Final = ", ".join(
     (*(f"POST {one}" for one in sorted(_TURNS | _BESIDE_TURNS | _AT_ONCE)), f"GET {_MODELS}")
 )
@@ -72,6 +75,18 @@ def use_of(method: str, path: str) -> Use | Refused:
         HTTPStatus.FORBIDDEN,
         f"{method} {_shown(path)} is not served with a key of memplane's, which serves {_SERVED}. "
         "For anything else an agent brings a provider's key of its own, and no token",
+    )
+
+
+def names_other_models(members: Collection[str]) -> Refused | None:
+    """Refuse a request that lets its provider choose among models, which no policy has seen."""
+    named = [one for one in _OTHER_MODELS if one in members]
+    if not named:
+        return None
+    return Refused(
+        HTTPStatus.FORBIDDEN,
+        f"this agent's models are chosen by its policy: leave {named[0]!r} out of the request, "
+        "and let the operator name fallbacks in the policy",
     )
 
 

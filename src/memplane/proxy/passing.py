@@ -15,7 +15,7 @@ from memplane.proxy.answering import Client, pass_answer, refuse, tell_failure
 from memplane.proxy.asking import LONGEST, Asked, attempt_of
 from memplane.proxy.body import Body, body_of
 from memplane.proxy.encodings import undone
-from memplane.proxy.governing import Use, use_of
+from memplane.proxy.governing import Use, names_other_models, use_of
 from memplane.proxy.routes import Routes
 from memplane.proxy.routing import Allowed, Family, ModelPolicy, Refused, Routed
 from memplane.proxy.upstream import Attempt, Upstream
@@ -91,6 +91,8 @@ def _by_model(
     messages = asked.target.path.startswith("/v1/messages")
     family: Family = "anthropic" if messages else "openai"
     policy = policy_of(passing.agent(asked.caller))
+    if policy is not None and (refused := names_other_models(body.members)):
+        return refused
     named = passing.routes.governed(asked.target, body.model, family, policy, clamps=clamps)
     if isinstance(named, Refused):
         return named

@@ -30,6 +30,7 @@ from memplane.proxy.candidate import Candidate
 from memplane.proxy.delivering import Deliveries
 from memplane.proxy.dialects.contract import Dialect
 from memplane.proxy.encodings import undone
+from memplane.proxy.governing import names_other_models
 from memplane.proxy.headers import response_headers, value_of
 from memplane.proxy.injecting import Given, Injecting, Wanted
 from memplane.proxy.json_values import decoded_or_none, string
@@ -144,7 +145,7 @@ def _read(
     try:
         agent = proxy.passing.agent(asked.caller)
         family: Family = "anthropic" if dialect.wire == "anthropic" else "openai"
-        routed = _routed(proxy, asked, family, model=body.model, agent=agent)
+        routed = _routed(proxy, asked, family, body=body, agent=agent)
     except MemplaneError as error:
         return Refused(HTTPStatus.BAD_GATEWAY, str(error))
     if isinstance(routed, Refused):
@@ -174,11 +175,14 @@ def _story(proxy: Proxy, asked: Asked, began: Moment, *, model: str = "") -> Sto
 
 
 def _routed(
-    proxy: Proxy, asked: Asked, family: Family, *, model: str, agent: ProxiedAgent
+    proxy: Proxy, asked: Asked, family: Family, *, body: Body, agent: ProxiedAgent
 ) -> Routed | Refused:
     if not asked.caller.governed:
         return proxy.passing.routes.passed(asked.target)
-    return proxy.passing.routes.governed(asked.target, model, family, policy_of(agent))
+    policy = policy_of(agent)
+    if policy is not None and (refused := names_other_models(body.members)):
+        return refused
+    return proxy.passing.routes.governed(asked.target, body.model, family, policy)
 
 
 def _session(asked: Asked, body: Body) -> str:
