@@ -331,9 +331,14 @@ def test_a_folder_with_documents_of_its_own_joins_only_when_told(
     laptop.write("user_role.md", memory("Role", "Works on sync.", kind="user"))
     laptop("sync")
     desktop.write("feedback_tests.md", memory("Tests", "one", kind="feedback"))
+    desktop.write("user_role.md", laptop.read("user_role.md"))
     refused = desktop("sync")
     assert refused.returncode == 1
     assert "--join" in refused.stderr
+    planned = desktop.json("sync", "--join", "--dry-run")["plan"]
+    actions = {row["key"]: row["action"] for row in planned}
+    assert actions["user_role.md"] == "note", "nobody need be warned of a merge"
+    assert actions["feedback_tests.md"] == "send"
     assert desktop("sync", "--join").returncode == 0
     laptop("sync")
     assert laptop.files() == desktop.files()
@@ -479,6 +484,12 @@ def test_secrets_go_only_when_allowed(laptop: Machine, desktop: Machine) -> None
     assert laptop("push", "reference_token.md", "--allow-secrets").returncode == 0
     desktop("pull")
     assert SECRET in desktop.read("reference_token.md")
+    laptop.write("reference_token.md", memory("Token", f"{SECRET}, once more"))
+    held = laptop("push", "reference_token.md", "--no-allow-secrets")
+    assert held.returncode == 1
+    assert "held     reference_token.md" in held.stdout
+    desktop("pull")
+    assert "once more" not in desktop.read("reference_token.md")
 
 
 def test_a_link_is_refused_and_the_rest_goes(laptop: Machine, desktop: Machine) -> None:

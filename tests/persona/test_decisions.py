@@ -244,7 +244,7 @@ async def test_deleted_here_unresolved_there_waits(met: World) -> None:
 async def test_new_here_equal_there_is_adopted(strangers: World) -> None:
     strangers.change_here(BEFORE)
     await strangers.changed_there(BEFORE)
-    assert await strangers.plans() is Action.MERGE
+    assert await strangers.plans() is Action.SAME
     report = await strangers.here.sync()
     assert KEY in report.skipped_keys
     assert quiet(report)

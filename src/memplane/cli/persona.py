@@ -91,10 +91,10 @@ async def _pushed(asking: Asking, keys: list[str]) -> PersonaReport:
                 "without a name carries that to the container"
             )
     project = asking.project()
-    if given.allow_secrets:
+    if given.allow_secrets is not None:
         async with open_persona(asking.settings, asking.root, project, join=given.join) as engine:
             for key in keys:
-                engine.baseline.allow(key)
+                engine.baseline.allow(key, may_go=given.allow_secrets)
     async with open_persona(
         asking.settings, asking.root, project, join=given.join, force=given.force
     ) as engine:

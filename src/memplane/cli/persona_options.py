@@ -42,7 +42,9 @@ def _configure_syncing(add_action: Add) -> None:
         if name == "push":
             action.add_argument("path", nargs="*", metavar="PATH", help="only these documents")
             action.add_argument(
-                "--allow-secrets", action="store_true", help="these may go, however they look"
+                "--allow-secrets",
+                action=argparse.BooleanOptionalAction,
+                help="these may go, however they look; --no-allow-secrets takes that back",
             )
     add_action("watch", help="sync whenever the folder changes, and every minute")
 

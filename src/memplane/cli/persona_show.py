@@ -20,6 +20,7 @@ PLANNED: Final[Mapping[Action, tuple[str, str]]] = {
     Action.REPUBLISH: ("send", "it vanished there, and nothing says that it was deleted"),
     Action.PULL: ("bring", "it is new or changed there"),
     Action.MERGE: ("merge", "it changed here and there"),
+    Action.SAME: ("note", "it is the same here and there"),
     Action.DELETE: ("delete there", "it was deleted here"),
     Action.REMOVE: ("delete here", "it was deleted there; the text goes to the trash"),
     Action.RESTORE: ("bring back", "it was deleted here but changed there, and an edit counts"),

@@ -220,9 +220,12 @@ class Baseline:
         """Name the documents that may be published although they look as if they held secrets."""
         return {key for (key,) in self._database.execute("SELECT key FROM allowed")}
 
-    def allow(self, key: str) -> None:
-        """Let a document be published although it looks as if it held a secret."""
-        self._database.execute("INSERT OR REPLACE INTO allowed VALUES (?)", (key,))
+    def allow(self, key: str, *, may_go: bool) -> None:
+        """Let a document be published although it looks as if it held a secret, or no longer."""
+        if may_go:
+            self._database.execute("INSERT OR REPLACE INTO allowed VALUES (?)", (key,))
+        else:
+            self._database.execute("DELETE FROM allowed WHERE key = ?", (key,))
 
 
 @asynccontextmanager

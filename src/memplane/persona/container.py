@@ -160,7 +160,8 @@ def tombstone(text: Text, *, device: str, at: str, moved_to: str | None) -> Tomb
 
 def _listed(one: ObjectInfo) -> Listed:
     covers = one.metadata.get(DELETED)
-    return Listed(one.version, one.size, covers is not None, covers or "")
+    said = "" if covers is not None else one.metadata.get(_SHA, "")
+    return Listed(one.version, one.size, covers is not None, covers or "", said)
 
 
 def _remote(found: Object) -> Remote:

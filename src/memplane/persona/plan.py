@@ -31,6 +31,7 @@ class Action(Enum):
     REPUBLISH = "republish"
     PULL = "pull"
     MERGE = "merge"
+    SAME = "same"
     DELETE = "delete"
     REMOVE = "remove"
     RESTORE = "restore"
@@ -38,12 +39,15 @@ class Action(Enum):
 
 
 SENDS: Final = frozenset(
-    {Action.CREATE, Action.PUT, Action.REPUBLISH, Action.MERGE, Action.DELETE, Action.SETTLE}
+    {
+        *(Action.CREATE, Action.PUT, Action.REPUBLISH, Action.MERGE, Action.DELETE),
+        *(Action.SAME, Action.SETTLE),
+    }
 )
 """What a push does."""
 
 BRINGS: Final = frozenset(
-    {Action.PULL, Action.MERGE, Action.REMOVE, Action.RESTORE, Action.SETTLE}
+    {Action.PULL, Action.MERGE, Action.REMOVE, Action.RESTORE, Action.SAME, Action.SETTLE}
 )
 """What a pull does. What changed on both sides goes both ways."""
 
@@ -56,6 +60,8 @@ class Listed(msgspec.Struct, frozen=True):
     tombstone: bool
     covers: str = ""
     """Of a tombstone: the SHA-256 of the text that was deleted."""
+    sha256: str = ""
+    """Of a text, as whoever wrote it said; empty when that is not known."""
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -135,8 +141,10 @@ def _changed_there(base: Base | None, text: bytes | None, listed: Listed) -> Act
             return Action.SETTLE
         return Action.PULL if base is None or base.text is None else Action.RESTORE
     if base is None:
-        same = listed.tombstone and hashlib.sha256(text).hexdigest() == listed.covers
-        return Action.REMOVE if same else Action.MERGE
+        content = hashlib.sha256(text).hexdigest()
+        if listed.tombstone:
+            return Action.REMOVE if content == listed.covers else Action.MERGE
+        return Action.SAME if content == listed.sha256 else Action.MERGE
     if text == base.text:
         return Action.REMOVE if listed.tombstone else Action.PULL
     return Action.MERGE
