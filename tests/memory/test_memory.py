@@ -618,6 +618,33 @@ async def test_any_order_of_arrival_gives_the_same_memory(tmp_path: Path, seed: 
     assert seen[0] == seen[1]
 
 
+async def test_deriving_leaves_most_of_the_time_to_those_who_retain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    real = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+        await real(0)
+
+    async with memory_in(tmp_path) as memory:
+        work = memory._upkeep
+        async with work.working:  # nobody else works meanwhile
+            monkeypatch.setattr(upkeep, "_QUIET", 3600.0)
+            await give(memory, *(entry(f"Where is bird{n}?", minutes=n) for n in range(100)))
+            monkeypatch.setattr(asyncio, "sleep", noted)
+            await work.work(politely=True)
+            assert len(pauses) > 2
+            assert all(pauses)
+            await give(memory, *(entry(f"Where is fish{n}?", minutes=n) for n in range(100)))
+            pauses.clear()
+            await work.work()  # as a command does, which waits for it
+            assert not any(pauses)
+            monkeypatch.undo()
+        assert not (await memory.status()).underived
+
+
 async def test_a_history_without_a_pause_is_derived_in_parts_and_the_same(tmp_path: Path) -> None:
     turns = [entry(f"What of bird{n}?", f"It is thing{n}.", minutes=n) for n in range(500)]
     order = random.Random(3).sample(turns, len(turns))  # noqa: S311

@@ -25,6 +25,8 @@ _FOLLOWED_AFTER: Final = 5000
 _INDEXED_AFTER: Final = 4000
 _FOLLOWED_EVERY: Final = 1.0
 _QUIET: Final = 0.2
+_POLITELY: Final = 4
+"""For a piece of work that others had to wait for, they have so many times as long."""
 _LONGEST_DELAY: Final = 300.0
 _RETRY_SECONDS: Final = 5.0
 
@@ -125,7 +127,7 @@ class Upkeep:
             try:
                 await self._let_others_go_first()
                 async with self.working:
-                    await self.work()
+                    await self.work(politely=True)
             except Exception as error:  # noqa: BLE001 - the work is kept, and tried again
                 self._underived = f"what was retained is not derived: {error}"
                 _log.warning("%s", self._underived, exc_info=True)
@@ -151,12 +153,20 @@ class Upkeep:
                 await self._index_all()
             await asyncio.sleep(_QUIET / 4)
 
-    async def work(self) -> None:
-        """Do all that is left now. Whoever calls it holds `working`."""
+    async def work(self, *, politely: bool = False) -> None:
+        """Do all that is left now. Whoever calls it holds `working`.
+
+        Politely, most of the time is left to those who retain and record meanwhile.
+        """
         await self.follow_all()
         await self._index_all()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         while not self._closing and await self._records.write(derive_some):
-            pass
+            spent = loop.time() - began
+            if politely and loop.time() < self._busy_at + _QUIET:
+                await asyncio.sleep(_POLITELY * spent)
+            began = loop.time()
         await self._index_all()
         self._to_embed.set()
 
