@@ -13,6 +13,7 @@ from memplane.errors import MemplaneError
 from memplane.ledger.entry import Entry, Received
 from memplane.ledger.writer import Ledger
 from memplane.memory import rows as table
+from memplane.memory.burying import Burying
 from memplane.memory.contract import RetainReceipt
 from memplane.memory.retaining import Given
 from memplane.memory.rows import Outcome, State
@@ -62,14 +63,17 @@ _Failures: TypeAlias = dict[int, MemplaneError]
 class Applying:
     """Takes entries into the ledger of what was received, and then into the database.
 
+    First it lets be buried what was forgotten beside us: a batch needs one look for each agent.
     Nothing is taken in while `pausing` is held.
     """
 
-    def __init__(self, records: Records, received: Ledger, watching: Watching) -> None:
-        self.pausing = asyncio.Lock()
+    def __init__(
+        self, records: Records, received: Ledger, watching: Watching, burying: Burying
+    ) -> None:
         self._records = records
         self._received = received
         self._watching = watching
+        self._burying = burying
         self._waiting: asyncio.Queue[_Waiting | None] = asyncio.Queue()
 
     @property
@@ -93,8 +97,9 @@ class Applying:
             await self._let_others_come()
             batch = self._batch_of(one)
             try:
-                async with self.pausing:
-                    await self._apply(batch)
+                if batch := await self._unburied(batch):
+                    async with self._burying.pausing:
+                        await self._apply(batch)
             except Exception as error:  # noqa: BLE001 - told to those who wait; others go on
                 if not isinstance(error, MemplaneError):
                     _log.exception("entries could not be retained")
@@ -123,6 +128,19 @@ class Applying:
             batch.append(following)
             size += len(following.given.entry.line)
         return batch
+
+    async def _unburied(self, batch: Sequence[_Waiting]) -> list[_Waiting]:
+        """Return those whose agents' tombstones could be looked at; the others are told why."""
+        failed: dict[str, MemplaneError] = {}
+        for agent in dict.fromkeys(one.agent for one in batch):
+            try:
+                await self._burying.look(agent)
+            except MemplaneError as error:
+                failed[agent] = error
+        for one in batch:
+            if one.agent in failed:
+                _fail(one, failed[one.agent])
+        return [one for one in batch if one.agent not in failed]
 
     async def _apply(self, batch: Sequence[_Waiting]) -> None:
         """Keep what is new in the ledger of received entries, then in the database."""

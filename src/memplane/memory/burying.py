@@ -26,12 +26,12 @@ Told: TypeAlias = Callable[[str, Sequence[str]], Awaitable[object]]
 class Burying:
     """Looks for tombstones. While `pausing` is held nothing is taken in, and nothing buried."""
 
-    def __init__(self, records: Records, places: Places, pausing: asyncio.Lock) -> None:
+    def __init__(self, records: Records, places: Places) -> None:
         self.told: list[Told] = []
         """Each is called with an agent and its entries that were just buried, and waited for."""
+        self.pausing = asyncio.Lock()
         self._records = records
         self._places = places
-        self._pausing = pausing
         self._roots = [str(root) for root in places.told_in]
         self._seen: dict[str, _Stamps] = {}
         self._nothing: _Stamps = (None,) * len(self._roots)
@@ -44,7 +44,7 @@ class Burying:
             RecordsError: The database cannot be written.
         """
         if self._is_new(agent):
-            async with self._pausing:
+            async with self.pausing:
                 if self._is_new(agent):
                     await self._bury(agent)
 

@@ -94,9 +94,9 @@ class Memory:
         self._tails = Tails()
         self._indexing = Indexing(records, indexes)
         self._upkeep = Upkeep(records, places, self._indexing)
-        self._applying = Applying(records, received, self._upkeep)
-        self._burying = Burying(records, places, self._applying.pausing)
+        self._burying = Burying(records, places)
         self._burying.told.append(self._buried)
+        self._applying = Applying(records, received, self._upkeep, self._burying)
         self._closing = False
         self._tasks: list[asyncio.Task[None]] = []
         self._embedding: asyncio.Task[None] | None = None
@@ -149,7 +149,6 @@ class Memory:
             given = await asyncio.to_thread(given_of, raw, self._scrub)
         else:
             given = given_of(raw, self._scrub)
-        await self._burying.look(folder.agent)
         if self._closing:
             raise NotRecorded(f"an entry of {agent} came after memory was closed")
         return await self._applying.give(folder.agent, given)
@@ -215,7 +214,7 @@ class Memory:
         wanted = _named(ids)
         if not wanted:
             raise InvalidRequest("say which entries to forget: at least one id")
-        async with self._applying.pausing:
+        async with self._burying.pausing:
             new = await self._records.read(lambda rows: not_buried(rows, agent, wanted))
             # The file decides what is written: it may be older than the database.
             told = await asyncio.to_thread(read_tombstones, folder.root, agent)
@@ -353,7 +352,7 @@ class Memory:
         async with self._upkeep.working, self._records.aside() as again:
             await self._upkeep.work()
             await derive_all(again, self.places)
-            async with self._applying.pausing:
+            async with self._burying.pausing:
                 outcome = await self._compared(again)
                 if not outcome.same:
                     await self._records.replace_by(again, table.TABLES)
