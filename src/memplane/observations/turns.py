@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 _SEEN: Final = "observed_turns"
 _AT_ONCE: Final = 200
 _RETRY_SECONDS: Final = 5.0
+_EVERY_SECONDS: Final = 0.5
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -65,6 +66,8 @@ class TurnLearner(msgspec.Struct):
                     async with asyncio.timeout(_RETRY_SECONDS):
                         await self._woken.wait()
                 self._woken.set()
+            # What comes meanwhile is looked at together: each look is a write that is synced.
+            await asyncio.sleep(_EVERY_SECONDS)
 
     async def learn(self) -> None:
         """Learn from every turn that was not looked at yet."""
