@@ -1,4 +1,4 @@
-"""A browser for each module, one memplane for all; a page that goes wrong fails its test.
+"""One browser and one memplane for all; a page that goes wrong fails its test.
 
 Tests have agents of their own, and so do not see each other's memories.
 """
@@ -6,20 +6,30 @@ Tests have agents of their own, and so do not see each other's memories.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.homelab import Homelab, configure, furnish
-from tests.browser.looking import Desk, Watch, running_browser
+from tests.browser.looking import Desk, Watch, running_browser, state_of_one_who_signed_in
 from tests.browser.servers import Provider, running_server
 from tests.http.operating import Api, new_agent
 from tests.support.running import Running, running_memplane
 
+_HERE = Path(__file__).parent
 
-@pytest.fixture(scope="module")
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Look at pages before all else, so that a browser is started once and not for each module."""
+    items.sort(key=lambda item: not item.path.is_relative_to(_HERE))
+
+
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
+    """A browser that ends before tests of another kind: while it runs, so does an event loop."""
     with running_browser() as browser:
         yield browser
 
@@ -39,13 +49,9 @@ def running(tmp_path_factory: pytest.TempPathFactory, provider: Provider) -> Ite
         yield started
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def signed_in(chromium: Browser, running: Running) -> Any:
-    desk = Desk(running, chromium, Watch(f"127.0.0.1:{running.port}"))
-    state = desk.sign_in().context.storage_state()
-    desk.close()
-    assert not desk.watch.found()
-    return state
+    return state_of_one_who_signed_in(running, chromium)
 
 
 @pytest.fixture

@@ -161,6 +161,15 @@ class Desk:
         self.contexts.clear()
 
 
+def state_of_one_who_signed_in(running: Running, browser: Browser) -> Any:
+    """Sign in once, for many contexts that begin with what that left."""
+    desk = Desk(running, browser, Watch(f"127.0.0.1:{running.port}"))
+    state = desk.sign_in().context.storage_state()
+    desk.close()
+    assert not desk.watch.found()
+    return state
+
+
 def row_of(page: Page, number: int) -> Locator:
     """The row of a memory in the list."""
     return page.locator(f"#memory-{number}")

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser
 
 from tests.browser.homelab import AGENT, Homelab, configure, furnish
-from tests.browser.looking import Desk
+from tests.browser.looking import Desk, state_of_one_who_signed_in
 from tests.browser.places import places
 from tests.browser.servers import Provider
 from tests.support.azurite import ROOT
@@ -51,6 +52,11 @@ def running(tmp_path_factory: pytest.TempPathFactory, provider: Provider) -> Ite
     configure(home, provider)
     with running_memplane(home) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def signed_in(chromium: Browser, running: Running) -> Any:
+    return state_of_one_who_signed_in(running, chromium)
 
 
 @pytest.fixture(scope="module")
