@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from memplane.telemetry import MemoryOp, MemoryOperation, MemoryStatus, Telemetry
+from tests.support.in_process import memplane_here
 from tests.support.running import environment, memplane
 from tests.support.turns import NOON, record, turn
 
@@ -88,13 +90,13 @@ def log(tmp_path: Path) -> Path:
 
 
 def audited(home: Path, *words: str, env: dict[str, str] | None = None) -> Any:
-    ran = memplane(home, "audit", "--json", *words, env=env)
+    ran = memplane_here(home, "audit", "--json", *words, env=env)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 
 
 def test_a_log_is_shown_in_tables(home: Path, log: Path) -> None:
-    ran = memplane(home, "audit", "--log", str(log))
+    ran = memplane_here(home, "audit", "--log", str(log))
     assert ran.returncode == 0, ran.stderr
     start = TEXT.format(log=log)
     assert ran.stdout[: len(start)] == start
@@ -149,7 +151,7 @@ def test_events_are_chosen(home: Path, log: Path) -> None:
     assert len(body["events"]) == 5
     assert body["summary"]["requests"] == 0
     assert audited(home, "--log", str(log), "--since", "2026-03-01T12:00:01Z")["events"] == []
-    ran = memplane(home, "audit", "--log", str(log), "--since", "90m")
+    ran = memplane_here(home, "audit", "--log", str(log), "--since", "90m")
     assert "No telemetry events matched the current filters." in ran.stdout
 
 
@@ -167,13 +169,13 @@ def test_a_duration_counts_from_now(home: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "1", "h", "1h 30m", "1y", "-1h", "2026-03-01", ""])
 def test_what_is_no_moment_is_refused(text: str, home: Path) -> None:
-    ran = memplane(home, "audit", f"--since={text}")
+    ran = memplane_here(home, "audit", f"--since={text}")
     assert ran.returncode == 2
     assert f'invalid --since value "{text}": use duration (e.g. 1h) or RFC3339' in ran.stderr
 
 
 def test_a_log_that_is_not_there_is_told(home: Path, tmp_path: Path) -> None:
-    ran = memplane(home, "audit", "--log", str(tmp_path / "nothing"))
+    ran = memplane_here(home, "audit", "--log", str(tmp_path / "nothing"))
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "cannot be read: No such file or directory" in ran.stderr
 
@@ -195,7 +197,7 @@ async def test_without_a_log_or_a_pod_it_is_the_home(home: Path) -> None:
     telemetry.close()
     trace = b'[{"round":1,"tool_calls":[{"name":"search"},{"name":"fetch","status":"error"}]}]'
     await record(home / "ledger", [turn("one", tool_trace=trace), turn("two")])
-    body = audited(home)
+    body = await asyncio.to_thread(audited, home)
     assert [one["type"] for one in body["events"]] == ["memory_op"] * 3 + ["tool_call"] * 2
     assert body["summary"]["memory"]["recall"]["blocks"] == 6
     assert (body["summary"]["tool_calls"], body["summary"]["tool_errors"]) == (2, 1)
@@ -232,7 +234,9 @@ async def test_a_pod_is_its_proxies_logs_and_its_ledgers(home: Path, pod: Path) 
     (pod / "bin" / "docker.log").write_bytes(LOG)
     trace = b'[{"round":1,"tool_calls":[{"name":"search","latency_ms":4}]}]'
     await record(pod / ".claw-session-history", [turn("one", tool_trace=trace), turn("two")])
-    body = audited(home, "--file", str(pod / "claw-pod.yml"), env=with_docker(pod))
+    body = await asyncio.to_thread(
+        audited, home, "--file", str(pod / "claw-pod.yml"), env=with_docker(pod)
+    )
     assert (body["pod"], body["skipped_lines"], len(body["events"])) == ("desk", 2, 24)
     assert {one["source_service"] for one in body["events"]} == {"cllama", "session-history"}
     assert body["events"][-1]["tool_name"] == "search"
@@ -254,7 +258,9 @@ def test_a_pods_commands_are_told_beside_its_proxies(home: Path, pod: Path) -> N
 async def test_a_log_may_stand_for_docker(home: Path, pod: Path, log: Path) -> None:
     trace = b'[{"round":1,"tool_calls":[{"name":"search"}]}]'
     await record(pod / ".claw-session-history", [turn("one", tool_trace=trace)])
-    body = audited(home, "--log", str(log), "--file", str(pod / "claw-pod.yml"))
+    body = await asyncio.to_thread(
+        audited, home, "--log", str(log), "--file", str(pod / "claw-pod.yml")
+    )
     assert (body["pod"], len(body["events"])) == ("desk", 24)
     assert not (pod / "bin" / "docker.asked").exists()
 
@@ -264,22 +270,22 @@ def test_the_pod_in_the_current_folder_is_found(
 ) -> None:
     (pod / "bin" / "docker.log").write_bytes(LOG)
     monkeypatch.chdir(pod)
-    ran = memplane(home, "audit", env=with_docker(pod))
+    ran = memplane_here(home, "audit", env=with_docker(pod))
     assert ran.stdout.startswith("Pod: desk\nEvents: 23 (skipped malformed lines: 2)\n")
 
 
 def test_what_a_pod_lacks_is_told(home: Path, pod: Path, tmp_path: Path) -> None:
     file = str(pod / "claw-pod.yml")
-    nothing = memplane(home, "audit", "--file", file, env=with_docker(pod))
+    nothing = memplane_here(home, "audit", "--file", file, env=with_docker(pod))
     assert nothing.returncode == 0
     assert "Docker knows no proxy of this pod" in nothing.stderr
-    without = memplane(home, "audit", "--file", file, env={"PATH": str(tmp_path)})
+    without = memplane_here(home, "audit", "--file", file, env={"PATH": str(tmp_path)})
     assert (without.returncode, without.stdout) == (1, "")
     assert "the docker command is not here" in without.stderr
     (pod / ".claw-runtime" / "pod-manifest.json").unlink()
-    assert memplane(home, "audit", "--file", file, env=with_docker(pod)).returncode == 1
+    assert memplane_here(home, "audit", "--file", file, env=with_docker(pod)).returncode == 1
     (pod / "compose.generated.yml").unlink()
-    ran = memplane(home, "audit", "--file", file)
+    ran = memplane_here(home, "audit", "--file", file)
     assert ran.returncode == 1
     assert "no compose.generated.yml found" in ran.stderr
 
@@ -326,7 +332,7 @@ def test_what_a_log_says_does_nothing_to_the_terminal(home: Path, tmp_path: Path
         told("request", f"claw{odd}", model=f"m{odd}")
         + remembered("recall", "succeeded", f"claw{odd}", memory_service=f"s{odd}")
     )
-    shown = memplane(home, "audit", "--log", str(log)).stdout
+    shown = memplane_here(home, "audit", "--log", str(log)).stdout
     followed = subprocess.run(
         [sys.executable, "-m", "memplane", "audit", "--log", "-", "-f"],
         input=log.read_bytes(), env=environment(home), capture_output=True, timeout=60, check=True,

@@ -14,7 +14,6 @@ import pytest
 from tests.measuring.talks import asked, harbour, orchard
 from tests.memory.remembering import entry, raw
 from tests.support.in_process import memplane_here
-from tests.support.running import memplane
 
 
 @pytest.fixture
@@ -107,7 +106,7 @@ def test_nothing_is_touched_and_nothing_stays(home: Path, talks: Path, tmp_path:
         "MEMPLANE_BLOB_ENDPOINT": "https://nowhere.invalid",
         "MEMPLANE_BLOB_CONTAINER": "nothing",
     }
-    done = memplane(home, "bench", "recall", str(talks), env=env)
+    done = memplane_here(home, "bench", "recall", str(talks), env=env)
     assert done.returncode == 0, done.stderr
     assert not home.exists()
     assert not ledgers.exists()
@@ -115,7 +114,7 @@ def test_nothing_is_touched_and_nothing_stays(home: Path, talks: Path, tmp_path:
 
 
 def test_the_table_has_a_row_for_each_category_and_conversation(home: Path, talks: Path) -> None:
-    done = memplane(home, "bench", "recall", str(talks))
+    done = memplane_here(home, "bench", "recall", str(talks))
     assert done.returncode == 0, done.stderr
     rows = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.strip()}
     assert rows["questions"] == ["@5", "@10", "@20", "NDCG@10", "sessions@10"]
@@ -221,7 +220,7 @@ def test_what_cannot_be_measured_is_said_so(
     if body is not None:
         (tmp_path / name).write_bytes(body.encode() if isinstance(body, str) else body)
     agent = ("--agent", "keeper") if name.endswith(".jsonl") else ()
-    done = memplane(home, "bench", "recall", *agent, str(tmp_path / name))
+    done = memplane_here(home, "bench", "recall", *agent, str(tmp_path / name))
     assert done.returncode == 2
     assert told in done.stderr
     assert "Traceback" not in done.stderr

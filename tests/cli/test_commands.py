@@ -63,7 +63,7 @@ def test_every_command_explains_itself(command: str, home: Path) -> None:
 def test_wrong_usage_is_explained_and_exits_with_2(
     words: tuple[str, ...], says: str, home: Path
 ) -> None:
-    ran = memplane(home, *words)
+    ran = memplane_here(home, *words)
     assert ran.returncode == 2
     assert says in ran.stderr
     assert "Traceback" not in ran.stderr
@@ -75,22 +75,22 @@ def test_the_version(home: Path) -> None:
 
 def test_status_while_nothing_runs(home: Path) -> None:
     home.mkdir(mode=0o700)
-    ran = memplane(home, "status", "--json")
+    ran = memplane_here(home, "status", "--json")
     assert ran.returncode == 0
     status = json.loads(ran.stdout)
     assert status["running"] is False
     assert status["home"] == str(home)
     assert status["storage"]["kind"] == "local"
     assert status["storage"]["complaint"] is None
-    assert "not running" in memplane(home, "status").stdout
+    assert "not running" in memplane_here(home, "status").stdout
 
 
 def test_status_of_a_running_memplane(home: Path) -> None:
     with running_memplane(home) as running:
-        status = json.loads(memplane(home, "status", "--json").stdout)
+        status = json.loads(memplane_here(home, "status", "--json").stdout)
         assert status["running"] is True
         assert status["address"] == running.address
-        assert running.address in memplane(home, "status").stdout
+        assert running.address in memplane_here(home, "status").stdout
 
 
 def test_up_says_what_a_newcomer_needs(home: Path) -> None:
@@ -119,7 +119,7 @@ def test_half_a_cloud_is_loud_everywhere(home: Path) -> None:
 
 
 def test_doctor_finds_a_healthy_machine_healthy(home: Path) -> None:
-    ran = memplane(home, "doctor", "--json")
+    ran = memplane_here(home, "doctor", "--json")
     findings = {one["name"]: one for one in json.loads(ran.stdout)}
     assert ran.returncode == 0
     assert {"home", "secrets", "sqlite", "clock", "disk", "configuration", "names"} <= set(
@@ -172,7 +172,7 @@ def test_doctor_names_what_is_wrong_and_the_remedy(home: Path) -> None:
     (home / "token").chmod(0o644)
     (home / "data").mkdir(exist_ok=True)
     (home / "data" / "trailing. ").write_text("x")
-    ran = memplane(home, "doctor", env={"MEMPLANE_KEEP_MEMROY_LOCAL": "true"})
+    ran = memplane_here(home, "doctor", env={"MEMPLANE_KEEP_MEMROY_LOCAL": "true"})
     assert ran.returncode == 1
     assert "failed  secrets: others can read" in ran.stdout
     assert f"chmod 600 {home / 'token'}" in ran.stdout
@@ -209,11 +209,11 @@ def test_doctor_looks_at_providers_and_at_a_pods_agents(home: Path) -> None:
         (folder / "metadata.json").write_text(json.dumps({"token": f"{agent}:secret"}))
         (folder / "memory.json").write_text(manifest)
     env = {"MEMPLANE_CONTEXT_ROOT": str(home.parent / "context")}
-    ran = memplane(home, "doctor", env=env)
+    ran = memplane_here(home, "doctor", env=env)
     assert "ok      providers: keys for local" in ran.stdout
     assert "warning pod: bad: " in ran.stdout
     providers.write_text('{"providers": {"evil": {"base_url": "http://169.254.169.254/v1"}}}')
-    ran = memplane(home, "doctor")
+    ran = memplane_here(home, "doctor")
     assert ran.returncode == 1
     assert "failed  providers: " in ran.stdout
 
@@ -221,11 +221,11 @@ def test_doctor_looks_at_providers_and_at_a_pods_agents(home: Path) -> None:
 def test_doctor_refuses_a_home_that_others_can_read(home: Path) -> None:
     home.mkdir(mode=0o755)
     home.chmod(0o755)
-    ran = memplane(home, "doctor")
+    ran = memplane_here(home, "doctor")
     assert ran.returncode == 1
     assert f"→ chmod 700 {home}\n" in ran.stdout
     assert "MEMPLANE_HOME" not in ran.stdout
-    assert memplane(home, "up").returncode == 1
+    assert memplane_here(home, "up").returncode == 1
 
 
 def test_doctor_speaks_of_the_folder_where_that_is_what_fails(home: Path) -> None:
@@ -289,7 +289,7 @@ def test_wrong_usage_is_an_exit_code_of_its_own(home: Path, words: list[str]) ->
 
 
 def test_doctor_tries_the_container(azurite: Azurite, container: str, home: Path) -> None:
-    ran = memplane(home, "doctor", env=cloud(azurite, container))
+    ran = memplane_here(home, "doctor", env=cloud(azurite, container))
     assert ran.returncode == 0, ran.stdout
     assert "conditions honoured" in ran.stdout
     with BlobBackend(azurite.by_key(container), cache=home / "c") as backend:
@@ -302,7 +302,7 @@ def test_doctor_says_when_the_container_does_not_answer(home: Path) -> None:
         "BlobEndpoint=http://127.0.0.1:9/a;",
         "MEMPLANE_BLOB_CONTAINER": "box",
     }
-    ran = memplane(home, "doctor", env=nobody)
+    ran = memplane_here(home, "doctor", env=nobody)
     assert ran.returncode == 1
     assert "failed  names" in ran.stdout
     assert "check the address" in ran.stdout
@@ -314,17 +314,17 @@ def test_migrate_and_manifest(azurite: Azurite, container: str, home: Path) -> N
         for number in range(5):
             local.write_text(f"summaries/{number}.html", "x" * number)
     env = cloud(azurite, container)
-    first = memplane(home, "cloud", "migrate", "--json", env=env)
+    first = memplane_here(home, "cloud", "migrate", "--json", env=env)
     assert first.returncode == 0, first.stderr
     assert json.loads(first.stdout)["copied"] == 5
     assert json.loads(first.stdout)["bytes_copied"] == 10
     assert "5/5" in first.stderr
-    second = memplane(home, "cloud", "migrate", env=env)
+    second = memplane_here(home, "cloud", "migrate", env=env)
     assert second.returncode == 0
     assert "copied 0 objects" in second.stdout
-    assert memplane(home, "manifest", "verify", env=env).returncode == 0
+    assert memplane_here(home, "manifest", "verify", env=env).returncode == 0
     (home / "data" / "link.md").symlink_to("nowhere")
-    failed = memplane(home, "cloud", "migrate", env=env)
+    failed = memplane_here(home, "cloud", "migrate", env=env)
     assert failed.returncode == 2
     assert "symbolic link" in failed.stdout
 
@@ -336,11 +336,11 @@ def test_manifest_verify_finds_and_rebuild_repairs(
     with BlobBackend(azurite.by_key(container), cache=home / "c") as backend:
         backend.write_text("a.md", "x")
         backend._open().store._changes.clear()  # type: ignore[attr-defined] # as if it was killed
-    found = memplane(home, "manifest", "verify", env=env)
+    found = memplane_here(home, "manifest", "verify", env=env)
     assert found.returncode == 1
     assert "missing  a.md" in found.stdout
-    assert "lists 1 objects" in memplane(home, "manifest", "rebuild", env=env).stdout
-    assert memplane(home, "manifest", "verify", env=env).returncode == 0
+    assert "lists 1 objects" in memplane_here(home, "manifest", "rebuild", env=env).stdout
+    assert memplane_here(home, "manifest", "verify", env=env).returncode == 0
 
 
 def test_the_queue_is_shown_sent_and_dropped(azurite: Azurite, container: str, home: Path) -> None:
@@ -351,17 +351,17 @@ def test_the_queue_is_shown_sent_and_dropped(azurite: Azurite, container: str, h
     left = Outbox(cache / "outbox", "dead", clock=system_clock)
     left.append("log.txt", b"one\n")
     left.close()
-    memplane(home, "status")
-    (row,) = json.loads(memplane(home, "queue", "list", "--json", env=env).stdout)
+    memplane_here(home, "status")
+    (row,) = json.loads(memplane_here(home, "queue", "list", "--json", env=env).stdout)
     assert (row["state"], row["key"], row["what"]) == ("waiting", "log.txt", "append")
-    status = json.loads(memplane(home, "status", "--json", env=env).stdout)
+    status = json.loads(memplane_here(home, "status", "--json", env=env).stdout)
     assert status["storage"]["waiting"] == 1
-    sent = memplane(home, "queue", "retry", env=env)
+    sent = memplane_here(home, "queue", "retry", env=env)
     assert (sent.returncode, sent.stdout) == (0, "sent 1 of 1.\n")
     with BlobBackend(azurite.by_key(container), cache=home / "c") as backend:
         assert backend.read_text("log.txt") == "one\n"
-    assert memplane(home, "queue", "list", env=env).stdout == "0 in all\n"
-    assert memplane(home, "queue", "drop", "nothing", env=env).returncode == 1
+    assert memplane_here(home, "queue", "list", env=env).stdout == "0 in all\n"
+    assert memplane_here(home, "queue", "drop", "nothing", env=env).returncode == 1
 
 
 def test_the_queue_says_when_nobody_answers(home: Path) -> None:
@@ -379,7 +379,7 @@ def test_the_queue_says_when_nobody_answers(home: Path) -> None:
     )
     left.append("log.txt", b"one\n")
     left.close()
-    ran = memplane(home, "queue", "retry", env=nobody)
+    ran = memplane_here(home, "queue", "retry", env=nobody)
     assert ran.returncode == 3
     assert "'log.txt'" in ran.stderr
-    assert "1 in all" in memplane(home, "queue", "list", env=nobody).stdout
+    assert "1 in all" in memplane_here(home, "queue", "list", env=nobody).stdout

@@ -7,7 +7,8 @@ import re
 from http.client import HTTPConnection
 from pathlib import Path
 
-from tests.support.running import memplane, running_memplane
+from tests.support.in_process import memplane_here
+from tests.support.running import running_memplane
 
 
 def test_a_newcomer_sees_a_conversation_captured_and_recalled(home: Path) -> None:
@@ -20,12 +21,12 @@ def test_a_newcomer_sees_a_conversation_captured_and_recalled(home: Path) -> Non
         # What it says to type works.
         shown = re.search(r"history show --agent demo --receipt (\w+)", asked)
         assert shown is not None
-        receipt = memplane(home, "history", "show", "--agent", "demo", "--receipt", shown[1])
+        receipt = memplane_here(home, "history", "show", "--agent", "demo", "--receipt", shown[1])
         assert f"at message 0, from memplane, {put[1]} bytes" in receipt.stdout
         assert "My sister Ada comes on Friday" in receipt.stdout
-        turns = memplane(home, "history", "show", "--agent", "demo", "--json")
+        turns = memplane_here(home, "history", "show", "--agent", "demo", "--json")
         assert len(turns.stdout.splitlines()) == 2
-        found = memplane(home, "recall", "--agent", "demo", "Ada, Friday")
+        found = memplane_here(home, "recall", "--agent", "demo", "Ada, Friday")
         assert "allergic to peanuts" in found.stdout
         assert "From what I remember" not in found.stdout  # the rest of it was an echo
         body = {"model": "demo", "messages": [{"role": "user", "content": "When does Ada come?"}]}

@@ -15,7 +15,7 @@ from memplane.ledger.writer import LedgerOptions
 from tests.memory.remembering import entry as received
 from tests.memory.remembering import raw
 from tests.support.in_process import memplane_here
-from tests.support.running import memplane, running_memplane
+from tests.support.running import running_memplane
 from tests.support.turns import NOON, record, turn
 
 KEY = "sk-live-" + "123456789"
@@ -130,11 +130,11 @@ def test_export_redacts_what_others_recorded(home: Path) -> None:
 
 def test_verify_passes_a_ledger_as_recorded_also_beside_its_owner(home: Path) -> None:
     filled(home)
-    ran = memplane(home, "history", "verify")
+    ran = memplane_here(home, "history", "verify")
     assert (ran.returncode, ran.stdout) == (0, "analyst: 30 entries as recorded; 0 findings\n")
     with running_memplane(home):
-        assert memplane(home, "history", "verify", "analyst").returncode == 0
-    assert memplane(home, "history", "verify", "nobody").returncode == 1
+        assert memplane_here(home, "history", "verify", "analyst").returncode == 0
+    assert memplane_here(home, "history", "verify", "nobody").returncode == 1
 
 
 def test_verify_finds_a_changed_byte_and_a_removed_end(home: Path) -> None:
@@ -165,7 +165,7 @@ def test_what_a_turn_says_does_nothing_to_the_terminal(home: Path) -> None:
     body = json.dumps({"messages": [{"role": "user", "content": "half \ud83d " + escape}]})
     made = asyncio.run(record(home / "ledger", [turn("x", request_original=body.encode())]))
     for words in (["show"], ["show", made[0].id]):
-        ran = memplane(home, "history", *words)
+        ran = memplane_here(home, "history", *words)
         assert ran.returncode == 0, ran.stderr
         assert "half" in ran.stdout
         assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(ran.stdout)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.memory.remembering import entry, raw
 from tests.support.in_process import memplane_here
-from tests.support.running import environment, memplane
+from tests.support.running import environment
 from tests.support.turns import NOON, record, turn
 
 
@@ -26,7 +26,7 @@ def own(tmp_path: Path) -> Path:
 
 
 def retained(own: Path, text: str) -> str:
-    done = memplane(own, "retain", "--agent", "a", "--json", text)
+    done = memplane_here(own, "retain", "--agent", "a", "--json", text)
     assert done.returncode == 0, done.stderr
     return str(json.loads(done.stdout)["id"])
 
@@ -63,7 +63,7 @@ def test_a_note_may_come_from_standard_input(own: Path) -> None:
 
 @pytest.mark.parametrize("words", [["retain", "--agent", "a"], ["retain", "--agent", "a", " "]])
 def test_nothing_to_retain_is_said_so(own: Path, words: list[str]) -> None:
-    done = memplane(own, *words)
+    done = memplane_here(own, *words)
     assert done.returncode != 0
     assert done.stderr
 
@@ -100,20 +100,20 @@ def test_an_entry_is_forgotten_and_verified(own: Path) -> None:
 def test_a_purge_wants_the_agents_name_and_leaves_no_byte(own: Path) -> None:
     identifier = retained(own, "The osprey nests on the roof of the harbour office.")
     words = ("forget", "--agent", "a", "--entry-id", identifier, "--purge")
-    refused = memplane(own, *words)
+    refused = memplane_here(own, *words)
     assert refused.returncode == 2
     assert "nothing was erased" in refused.stderr
-    assert "osprey" in memplane(own, "recall", "--agent", "a", "osprey").stdout
-    wrong = memplane(own, *words, "--confirm", "b")
+    assert "osprey" in memplane_here(own, "recall", "--agent", "a", "osprey").stdout
+    wrong = memplane_here(own, *words, "--confirm", "b")
     assert wrong.returncode == 2
-    done = memplane(own, *words, "--confirm", "a", "--verify", "--json")
+    done = memplane_here(own, *words, "--confirm", "a", "--verify", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     receipt = json.loads(done.stdout)
     assert receipt["purged"] == [identifier]
     assert all(one["clean"] for one in receipt["checked"])
     files = [path for path in own.rglob("*") if path.is_file()]
     assert not [path for path in files if b"osprey" in path.read_bytes()]
-    verified = memplane(own, "history", "verify", "--received")
+    verified = memplane_here(own, "history", "verify", "--received")
     assert verified.returncode == 0, verified.stdout
 
 
@@ -125,18 +125,20 @@ def recorded(own: Path, *texts: str) -> list[str]:
 
 def test_an_entry_is_forgotten_by_the_id_that_history_shows(own: Path) -> None:
     first, second = recorded(own, "The osprey nests on the roof.", "The heron fishes at the mill.")
-    shown = memplane(own, "history", "show", "--agent", "a").stdout.splitlines()[0].split()[1]
+    shown = memplane_here(own, "history", "show", "--agent", "a").stdout.splitlines()[0].split()[1]
     assert len(shown) < len(first)
     assert first.startswith(shown)
     words = ("forget", "--agent", "a", "--entry-id")
-    done = memplane(own, *words, shown, "--verify")
+    done = memplane_here(own, *words, shown, "--verify")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[:2] == ["Forgot 1 entries for a", f"  {first}"]
-    assert memplane(own, "recall", "--agent", "a", "osprey").returncode == 1
-    assert "Skipped 1 already-tombstoned" in memplane(own, *words, shown[len("hist1_") :]).stdout
-    unclear = memplane(own, *words, "hist1_")
+    assert memplane_here(own, "recall", "--agent", "a", "osprey").returncode == 1
+    assert (
+        "Skipped 1 already-tombstoned" in memplane_here(own, *words, shown[len("hist1_") :]).stdout
+    )
+    unclear = memplane_here(own, *words, "hist1_")
     assert (bool(unclear.returncode), unclear.stdout) == (True, "")
-    purge = memplane(own, *words, second[:12], "--purge", "--confirm", "a", "--json")
+    purge = memplane_here(own, *words, second[:12], "--purge", "--confirm", "a", "--json")
     assert json.loads(purge.stdout)["purged"] == [second]
 
 
@@ -145,17 +147,17 @@ def test_an_entry_that_nobody_knows_is_forgotten_only_if_that_is_allowed(own: Pa
     for agent, entry_id in (("a", "hist1_" + "0" * 64), ("a", "nothing"), ("stranger", known)):
         words = ("forget", "--agent", agent, "--entry-id", entry_id, "--verify")
         for more in ((), ("--purge", "--confirm", agent)):
-            done = memplane(own, *words, *more)
+            done = memplane_here(own, *words, *more)
             assert (bool(done.returncode), done.stdout) == (True, "")
             told = f"memplane forget: history does not contain entry id(s) {entry_id}\n"
             assert done.stderr == told
     to_come = ("forget", "--agent", "stranger", "--entry-id", known, "--allow-unknown")
-    assert "Forgot 1 entries for stranger" in memplane(own, *to_come, "--verify").stdout
+    assert "Forgot 1 entries for stranger" in memplane_here(own, *to_come, "--verify").stdout
     events = map(json.loads, (own / "commands.jsonl").read_bytes().splitlines())
     assert [(one["claw_id"], one["memory_op"], one["memory_status"]) for one in events] == [
         ("stranger", "forget", "succeeded")
     ]
-    summed = json.loads(memplane(own, "audit", "--json").stdout)["summary"]["memory"]
+    summed = json.loads(memplane_here(own, "audit", "--json").stdout)["summary"]["memory"]
     assert summed["forget"]["ok"] == 1, "an entry that nobody knows was not forgotten"
 
 
@@ -166,18 +168,18 @@ def test_the_advice_after_a_purge_erases_what_repeats_it(own: Path) -> None:
     later["request_original"]["messages"].insert(0, {"role": "user", "content": canary})
     file = own.parent / "entries.jsonl"
     file.write_bytes(said + b"\n" + raw(later))
-    assert memplane(own, "retain", "--agent", "a", "--entries", str(file)).returncode == 0
+    assert memplane_here(own, "retain", "--agent", "a", "--entries", str(file)).returncode == 0
     file.unlink()
     words = ("forget", "--agent", "a", "--entry-id", "said", "--purge", "--confirm", "a")
-    first = memplane(own, *words, "--verify")
+    first = memplane_here(own, *words, "--verify")
     assert first.returncode == 1
     (advice,) = [one for one in first.stdout.splitlines() if one.startswith("This erases")]
     assert advice.endswith(": memplane forget --agent a --entry-id later --purge")
-    again = memplane(own, *words, "--verify", "--copies")
+    again = memplane_here(own, *words, "--verify", "--copies")
     assert again.returncode == 1, "nobody can tell"
     assert "said was erased before" in again.stdout
     assert "0 still have something; of 3 nobody can tell" in again.stdout
-    done = memplane(own, *advice.split(" memplane ")[1].split(), "--confirm", "a", "--verify")
+    done = memplane_here(own, *advice.split(" memplane ")[1].split(), "--confirm", "a", "--verify")
     assert done.returncode == 0, done.stdout + done.stderr
     files = [path for path in own.rglob("*") if path.is_file()]
     assert not [path for path in files if b"osprey" in path.read_bytes()]

@@ -19,7 +19,7 @@ import pytest
 from memplane.home import Home
 from memplane.observations.guide import guide, schema
 from tests.support.in_process import memplane_here
-from tests.support.running import environment, memplane, running_memplane
+from tests.support.running import environment, running_memplane
 
 STARTS = "Takes 60s to start after a restart"
 MARKER = f"[MEMORY:timing:jellyfin] {STARTS}"
@@ -400,7 +400,7 @@ def test_what_cannot_be_run_has_the_code_of_a_shell_and_a_reason(
 
 
 def test_an_agent_is_needed(own: Path) -> None:
-    done = memplane(own, "run", "--", "true")
+    done = memplane_here(own, "run", "--", "true")
     assert done.returncode == 2
     assert "say which agent" in done.stderr
 
@@ -598,7 +598,7 @@ def test_a_home_that_is_busy_keeps_no_program_from_running_and_is_learned_from_l
     assert b"It runs without what was learned before" in done.stderr
     assert b"memory did not take all that was said" in done.stderr
     later = done.stderr.decode().split("learn it later: memplane ")[1].split("\n")[0]
-    again = memplane(own, *later.split())
+    again = memplane_here(own, *later.split())
     assert again.returncode == 0, again.stderr
     assert observations(own) == [STARTS]
 

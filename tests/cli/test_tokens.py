@@ -11,7 +11,7 @@ import pytest
 
 from tests.http.door import ask, own_host
 from tests.support.in_process import memplane_here
-from tests.support.running import Running, environment, memplane, running_memplane
+from tests.support.running import Running, environment, running_memplane
 
 
 def whoami(running: Running, token: str) -> int:
@@ -20,34 +20,34 @@ def whoami(running: Running, token: str) -> int:
 
 
 def test_a_new_token_is_all_there_is_on_standard_output(home: Path) -> None:
-    ran = memplane(home, "token", "create", "--agent", "analyst")
+    ran = memplane_here(home, "token", "create", "--agent", "analyst")
     assert ran.returncode == 0
     assert ran.stdout.startswith("analyst:")
     assert ran.stdout.count("\n") == 1
     assert "cannot show it again" in ran.stderr
     assert ran.stdout.strip() not in ran.stderr
-    admin = memplane(home, "token", "create", "--admin")
+    admin = memplane_here(home, "token", "create", "--admin")
     assert ":" not in admin.stdout
 
 
 def test_tokens_of_a_running_memplane_work_at_once(home: Path) -> None:
     with running_memplane(home) as running:
-        token = memplane(home, "token", "create", "--agent", "analyst").stdout.strip()
+        token = memplane_here(home, "token", "create", "--agent", "analyst").stdout.strip()
         assert whoami(running, token) == 200
-        (about,) = json.loads(memplane(home, "token", "list", "--json").stdout)
+        (about,) = json.loads(memplane_here(home, "token", "list", "--json").stdout)
         assert (about["agent"], about["scopes"]) == ("analyst", ["proxy", "read", "write"])
-        new = memplane(home, "token", "rotate", about["id"]).stdout.strip()
+        new = memplane_here(home, "token", "rotate", about["id"]).stdout.strip()
         assert (whoami(running, token), whoami(running, new)) == (401, 200)
-        gone = memplane(home, "token", "revoke", about["id"])
+        gone = memplane_here(home, "token", "revoke", about["id"])
         assert (gone.returncode, gone.stdout) == (0, "")
         assert whoami(running, new) == 401
-        again = memplane(home, "token", "revoke", about["id"])
+        again = memplane_here(home, "token", "revoke", about["id"])
         assert again.returncode == 1
         assert f"there is no token '{about['id']}'" in again.stderr
 
 
 def test_tokens_made_before_the_start_work_after_it(home: Path) -> None:
-    ran = memplane(home, "token", "create", "--agent", "a", "--scope", "read", "--json")
+    ran = memplane_here(home, "token", "create", "--agent", "a", "--scope", "read", "--json")
     made = json.loads(ran.stdout)
     assert made["about"]["scopes"] == ["read"]
     with running_memplane(home) as running:
@@ -76,7 +76,7 @@ def test_processes_that_issue_at_once_lose_nothing(home: Path) -> None:
         ]
         tokens = [process.communicate(timeout=60)[0].strip() for process in both]
         assert [whoami(running, token) for token in tokens] == [200] * 4
-        listed = json.loads(memplane(home, "token", "list", "--json").stdout)
+        listed = json.loads(memplane_here(home, "token", "list", "--json").stdout)
     assert {one["agent"] for one in listed} == {"a", "b", "c", "d"}
 
 
@@ -120,10 +120,10 @@ def test_what_cannot_be_done_is_explained(
 
 
 def test_damaged_tokens_are_an_error_at_the_start(home: Path) -> None:
-    memplane(home, "token", "create", "--admin")
+    memplane_here(home, "token", "create", "--admin")
     (home / "tokens.json").write_text("{")
     for words in (("up", "--port", "0"), ("token", "list"), ("token", "create", "--admin")):
-        ran = memplane(home, *words)
+        ran = memplane_here(home, *words)
         assert ran.returncode == 1
         assert f"{home / 'tokens.json'} is damaged" in ran.stderr
     assert (home / "tokens.json").read_text() == "{"

@@ -19,7 +19,8 @@ from memplane.ledger.entry import entry_of
 from memplane.ledger.note import Note, encoded, with_removed
 from memplane.ledger.tombstones import Tombstone, append_tombstones, mirror_of
 from memplane.ledger.writer import LedgerOptions
-from tests.support.running import Running, memplane, running_memplane
+from tests.support.in_process import memplane_here
+from tests.support.running import Running, running_memplane
 from tests.support.turns import NOON, record, turn
 
 SECRET = "f" * 48
@@ -93,7 +94,9 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
         "CLAW_SESSION_HISTORY_DIR": str(folder / "ledger"),
     }
     with running_memplane(folder / "home", env=env) as running:
-        made = memplane(folder / "home", "token", "create", "--agent", "keeper", "--scope", "read")
+        made = memplane_here(
+            folder / "home", "token", "create", "--agent", "keeper", "--scope", "read"
+        )
         yield Pod(running, made.stdout.strip())
 
 

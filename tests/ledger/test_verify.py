@@ -13,7 +13,7 @@ from memplane.ledger.entry import entry_of
 from memplane.ledger.lines import Line, lines_of
 from memplane.ledger.verify import FileReport, Problem, verify_lines
 from tests.ledger.test_entry import TURN, VECTORS
-from tests.support.running import memplane
+from tests.support.in_process import memplane_here
 
 ENTRIES = [entry_of(replace(TURN, agent=f"agent{number}")).line for number in range(20)]
 WHOLE = b"".join(line + b"\n" for line in ENTRIES)
@@ -102,15 +102,15 @@ def test_a_line_of_nine_megabytes_is_read() -> None:
 def test_the_command_says_what_it_found(home: Path, tmp_path: Path) -> None:
     file = tmp_path / "history.jsonl"
     file.write_bytes(WHOLE)
-    good = memplane(home, "history", "verify", "--file", str(file))
+    good = memplane_here(home, "history", "verify", "--file", str(file))
     assert (good.returncode, good.stdout) == (0, "20 entries as recorded; 0 findings\n")
     file.write_bytes(WHOLE.replace(b"agent7", b"agent8"))
-    bad = memplane(home, "history", "verify", "--file", str(file))
+    bad = memplane_here(home, "history", "verify", "--file", str(file))
     assert bad.returncode == 1
     assert bad.stdout.startswith("changed: line 8 at byte ")
-    listed = memplane(home, "history", "verify", "--file", str(file), "--json")
+    listed = memplane_here(home, "history", "verify", "--file", str(file), "--json")
     assert [one["problem"] for one in json.loads(listed.stdout)["findings"]] == ["changed"]
-    missing = memplane(home, "history", "verify", "--file", str(tmp_path / "none"))
+    missing = memplane_here(home, "history", "verify", "--file", str(tmp_path / "none"))
     assert missing.returncode == 1
     assert "No such file" in missing.stderr
     assert not home.exists()

@@ -16,7 +16,8 @@ from memplane.memory import rows as table
 from memplane.memory.memory import Memory
 from tests.memory.remembering import entry, give, memory_in, recall
 from tests.pod.service_contract import MemoryService
-from tests.support.running import memplane, running_memplane
+from tests.support.in_process import memplane_here
+from tests.support.running import running_memplane
 
 SEA = entry("Where shall we go?", "The plan: sail to the island.", minutes=1)
 HILL = entry("Where shall we go?", "The plan: walk up the hill.", minutes=500)
@@ -241,6 +242,6 @@ def test_the_static_table_serves_a_running_memplane(tmp_path: Path) -> None:
 )
 def test_half_a_choice_is_said_so(tmp_path: Path, settings: dict[str, str], told: str) -> None:
     (tmp_path / "home").mkdir(mode=0o700)
-    done = memplane(tmp_path / "home", "recall", "--agent", "a", "osprey", env=settings)
+    done = memplane_here(tmp_path / "home", "recall", "--agent", "a", "osprey", env=settings)
     assert done.returncode != 0
     assert told in done.stderr

@@ -18,7 +18,8 @@ from tests.pod.service_contract import (
     entry,
     new_prefix,
 )
-from tests.support.running import Running, memplane, running_memplane
+from tests.support.in_process import memplane_here
+from tests.support.running import Running, running_memplane
 
 TOKEN = "the-service-token-of-these-tests"
 
@@ -110,7 +111,7 @@ def test_an_agents_token_needs_no_agent_and_reaches_no_other(
     service: MemoryService, processes: Processes
 ) -> None:
     service.retain("a", entry())
-    made = memplane(
+    made = memplane_here(
         processes.home,
         *("token", "create", "--agent", service.agent("b"), "--scope", "read", "--json"),
     )
@@ -137,7 +138,7 @@ def test_the_command_line_asks_the_running_one(
     service: MemoryService, processes: Processes
 ) -> None:
     agent = service.agent("a")
-    said = memplane(processes.home, "retain", "--agent", agent, "The osprey lives in Lisbon.")
+    said = memplane_here(processes.home, "retain", "--agent", agent, "The osprey lives in Lisbon.")
     assert said.returncode == 0, said.stderr
     assert "1 retained" in said.stdout
     assert "Lisbon" in json.dumps(
@@ -145,22 +146,27 @@ def test_the_command_line_asks_the_running_one(
             "/recall", {"agent_id": agent, "messages": [{"role": "user", "content": "osprey?"}]}
         ).json()
     )
-    found = memplane(processes.home, "recall", "--agent", agent, "--json", "where is the osprey")
+    found = memplane_here(
+        processes.home, "recall", "--agent", agent, "--json", "where is the osprey"
+    )
     assert found.returncode == 0
     (memory,) = json.loads(found.stdout)["memories"]
     assert memory["text"] == "The osprey lives in Lisbon."
-    rebuilt = memplane(processes.home, "rebuild")
+    rebuilt = memplane_here(processes.home, "rebuild")
     assert rebuilt.returncode == 0, rebuilt.stdout
     assert "memory is what the ledgers say" in rebuilt.stdout
 
 
 def test_the_command_line_needs_nothing_running(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    assert memplane(home, "retain", "--agent", "a", "The osprey lives in Lisbon.").returncode == 0
-    found = memplane(home, "recall", "--agent", "a", "--explain", "osprey")
+    assert (
+        memplane_here(home, "retain", "--agent", "a", "The osprey lives in Lisbon.").returncode
+        == 0
+    )
+    found = memplane_here(home, "recall", "--agent", "a", "--explain", "osprey")
     assert "The osprey lives in Lisbon." in found.stdout
     assert "why: match; ospr" in found.stdout
-    nothing = memplane(home, "recall", "--agent", "a", "penguins")
+    nothing = memplane_here(home, "recall", "--agent", "a", "penguins")
     assert (nothing.returncode, nothing.stdout) == (1, "")
     assert "nothing is remembered" in nothing.stderr
-    assert "say which agent" in memplane(home, "recall", "osprey").stderr
+    assert "say which agent" in memplane_here(home, "recall", "osprey").stderr

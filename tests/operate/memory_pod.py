@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -22,7 +23,7 @@ from memplane.ledger.tombstones import Tombstone, append_tombstones
 from memplane.ledger.writer import LedgerOptions
 from memplane.operate.targets import Place, pod_place
 from tests.pod.service_contract import MemoryService
-from tests.support.running import environment
+from tests.support.in_process import Done, memplane_here
 from tests.support.turns import NOON, record, turn
 
 TOKEN = "s3cret-token"
@@ -210,18 +211,13 @@ def command_line(*words: str) -> list[str]:
     return [sys.executable, "-m", "memplane", *words]
 
 
-async def memplane(
-    home: Path, *words: str, cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
+async def memplane(home: Path, *words: str, cwd: Path | None = None) -> Done:
     """Run a command while this loop goes on serving."""
-    process = await asyncio.create_subprocess_exec(
-        *command_line(*words),
-        env=environment(home),
-        cwd=cwd or home.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    assert process.returncode is not None
-    assert b"Traceback" not in err, err.decode()
-    return subprocess.CompletedProcess(words, process.returncode, out.decode(), err.decode())
+
+    def there() -> Done:
+        with contextlib.chdir(cwd or home.parent):
+            return memplane_here(home, *words)
+
+    ran = await asyncio.to_thread(there)
+    assert "Traceback" not in ran.stderr, ran.stderr
+    return ran

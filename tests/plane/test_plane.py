@@ -26,7 +26,8 @@ from memplane.plane.remote import RemotePlane, open_remote_plane
 from memplane.settings import load_settings
 from memplane.testing.memories_conformance import MemoriesConformance
 from memplane.testing.plane_conformance import PlaneConformance
-from tests.support.running import memplane, running_memplane
+from tests.support.in_process import memplane_here
+from tests.support.running import running_memplane
 
 
 class TestLocalPlane(PlaneConformance):
@@ -150,7 +151,7 @@ async def test_an_owner_that_refuses_is_said_to_refuse(home: Path) -> None:
 
 def test_only_one_process_is_up(home: Path) -> None:
     with running_memplane(home) as running:
-        second = memplane(home, "up", "--port", "0")
+        second = memplane_here(home, "up", "--port", "0")
         assert second.returncode == 1
         assert f"already up at {running.address}" in second.stderr
 
@@ -160,7 +161,7 @@ def test_a_taken_port_is_said_with_the_remedy(home: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        ran = memplane(home, "up", "--port", str(port))
+        ran = memplane_here(home, "up", "--port", str(port))
     assert ran.returncode == 1
     assert f"port {port} is taken" in ran.stderr
     assert "--port N" in ran.stderr
@@ -209,7 +210,7 @@ def test_a_port_that_is_taken_on_ipv6_alone_is_refused(home: Path) -> None:
         taken.bind(("::1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        ran = memplane(home, "up", "--port", str(port))
+        ran = memplane_here(home, "up", "--port", str(port))
     assert ran.returncode == 1
     assert f"port {port} is taken" in ran.stderr
 

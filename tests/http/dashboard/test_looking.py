@@ -12,7 +12,8 @@ import pytest
 from tests.http.dashboard.browsing import Person, parsed, signed_in
 from tests.http.door import bearer, post_json
 from tests.http.operating import Api, Stream
-from tests.support.running import Running, memplane, running_memplane
+from tests.support.in_process import memplane_here
+from tests.support.running import Running, running_memplane
 
 
 def entry(api: Api, number: int, said: str, answer: str = "I see.") -> str:
@@ -200,19 +201,19 @@ def test_a_stream_ends_with_the_session(person: Person, api: Api) -> None:
 
 
 def test_the_command_prints_an_address_that_lets_one_browser_in(running: Running) -> None:
-    done = memplane(running.home, "dashboard")
+    done = memplane_here(running.home, "dashboard")
     address, _, code = done.stdout.strip().partition("#")
     assert (done.returncode, address) == (0, f"{running.address}/login")
     assert Person(running).send("/login", code=code).status == 303
     assert Person(running).send("/login", code=code).status == 403
-    told = json.loads(memplane(running.home, "dashboard", "--json").stdout)
+    told = json.loads(memplane_here(running.home, "dashboard", "--json").stdout)
     assert told["address"].startswith(f"{running.address}/login#")
 
 
 def test_without_a_server_the_command_says_how_to_start_one(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    done = memplane(tmp_path_factory.mktemp("none") / "home", "dashboard")
+    done = memplane_here(tmp_path_factory.mktemp("none") / "home", "dashboard")
     assert done.returncode == 3
     assert "memplane up" in done.stderr
 

@@ -13,7 +13,8 @@ from tests.http.dashboard.browsing import Parsed, Person, parsed, signed_in
 from tests.persona.furnished import ADDRESS, Furnished, furnish_persona
 from tests.persona.machines import memory
 from tests.support.azurite import Azurite
-from tests.support.running import Running, memplane, running_memplane
+from tests.support.in_process import memplane_here
+from tests.support.running import Running, running_memplane
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +162,7 @@ def test_a_sync_is_asked_for_and_runs_behind_the_page(
         person = signed_in(running)
         page = person.page("/persona")
         assert "was never synced" in page
-        done = memplane(home, "persona", "sync", env=env)
+        done = memplane_here(home, "persona", "sync", env=env)
         assert done.returncode == 0, done.stderr
         (folder / "user_role.md").write_text(memory("Role", "Runs it.", kind="user"))
         page = person.page("/persona")
