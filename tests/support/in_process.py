@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import logging
 import sys
@@ -56,10 +57,18 @@ def _hooks_kept() -> Iterator[None]:
     """Put back what a command sets for its process."""
     root = logging.getLogger()
     kept = sys.excepthook, threading.excepthook, logging.raiseExceptions, root.level
-    handlers = list(root.handlers)
+    handlers, levels, threshold = list(root.handlers), _levels(), gc.get_threshold()
     try:
         yield
     finally:
         sys.excepthook, threading.excepthook, logging.raiseExceptions, level = kept
         root.setLevel(level)
         root.handlers[:] = handlers
+        for name in _levels():
+            logging.getLogger(name).setLevel(levels.get(name, logging.NOTSET))
+        gc.set_threshold(*threshold)
+
+
+def _levels() -> dict[str, int]:
+    loggers = logging.root.manager.loggerDict.items()
+    return {name: one.level for name, one in loggers if isinstance(one, logging.Logger)}
