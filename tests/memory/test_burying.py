@@ -41,6 +41,16 @@ async def test_an_entry_that_was_forgotten_beside_it_is_not_taken_in(tmp_path: P
         assert await give(memory, KESTREL) == ["forgotten"]
 
 
+async def test_tombstones_that_cannot_be_read_stop_nobody_else(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        (tmp_path / "tombstones" / "analyst" / NAME).mkdir(parents=True)
+        first, other = await asyncio.gather(
+            give(memory, KESTREL), give(memory, HERON, agent="other"), return_exceptions=True
+        )
+        assert isinstance(first, LedgerError), "who is not taken in is told so"
+        assert other == ["retained"]
+
+
 async def test_what_stands_in_conversations_goes_with_it(tmp_path: Path) -> None:
     def text(place: str, cited: str) -> Injection:
         blocks = (InjectedBlock(entry_ids=(cited,)),)
