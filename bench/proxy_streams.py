@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from subprocess import Popen
 
+from bench.bare import bare_relay
 from bench.memory import Service
 from bench.provider import asked_so_far
 from bench.proxy_turns import COMPLETIONS, THROUGH, Turns
@@ -30,21 +31,29 @@ GROWTH = 64 << 20
 
 
 def first_bytes(service: Service, provider: int, *, short: bool) -> Iterator[Row]:
-    """Begin streams directly and through memplane, in turn, fifty open at a time."""
+    """Begin streams directly, through a relay that does nothing else, and through memplane.
+
+    They are begun in turn, fifty open at a time.
+    """
     turns = Turns(11)
     direct: list[float] = []
+    relayed: list[float] = []
     through: list[float] = []
     asked = remembering = 0
     _, errors = _round(turns, service.port, THROUGH)  # what is opened and read once
     for _ in range(2 if short else ROUNDS):
         took, failed = _round(turns, provider, COMPLETIONS)
         direct += took
+        with bare_relay(provider) as relay:
+            _round(turns, relay, THROUGH)
+            took, others = _round(turns, relay, THROUGH)
+        relayed += took
         before = asked_so_far(provider)
         took, more = _round(turns, service.port, THROUGH)
         through += took
         after = asked_so_far(provider)
         asked, remembering = asked + after[0] - before[0], remembering + after[1] - before[1]
-        errors += failed + more
+        errors += failed + others + more
     assert not errors, errors[:3]
     yield Row(
         f"streams with memories among {asked:,}, {OPEN} open at a time",
@@ -56,10 +65,10 @@ def first_bytes(service: Service, provider: int, *, short: bool) -> Iterator[Row
         ("median", 0.5, ADDED_P50, WANTED_P50),
         ("p99", 0.99, ADDED_P99, WANTED_P99),
     ):
-        without, with_us = _at(direct, share), _at(through, share)
+        without, bare, with_us = (_at(each, share) for each in (direct, relayed, through))
         yield Row(
             f"added to the first byte, {OPEN} streams, {name}",
-            f"{_ms(with_us - without)} ({_ms(without)} direct, {_ms(with_us)} memplane)",
+            f"{_ms(with_us - without)}, a bare relay {_ms(bare - without)}",
             f"<= {_ms(goal)}, better {_ms(wanted)}",
             with_us - without <= goal,
         )

@@ -352,13 +352,13 @@ def test_written_behind_nobody_waits_and_nothing_is_lost(
     path = tmp_path / "telemetry.jsonl"
     telemetry = Telemetry(path)
     go_on = Event()
-    write_line = telemetry._write_line
+    write_together = telemetry._write_together
 
-    def slow(line: bytes) -> None:
+    def slow(lines: bytes) -> None:
         go_on.wait()
-        write_line(line)
+        write_together(lines)
 
-    monkeypatch.setattr(telemetry, "_write_line", slow)
+    monkeypatch.setattr(telemetry, "_write_together", slow)
     telemetry.write_behind()
     for _ in range(50):
         telemetry.emit(event())
@@ -377,11 +377,11 @@ def test_what_waits_behind_is_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
     telemetry = Telemetry(tmp_path / "telemetry.jsonl")
     go_on, begun = Event(), Event()
 
-    def stuck(line: bytes) -> None:
+    def stuck(lines: bytes) -> None:
         begun.set()
         go_on.wait()
 
-    monkeypatch.setattr(telemetry, "_write_line", stuck)
+    monkeypatch.setattr(telemetry, "_write_together", stuck)
     telemetry.write_behind()
     telemetry.emit(event())
     begun.wait()
@@ -390,3 +390,32 @@ def test_what_waits_behind_is_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
     assert telemetry.figures().unwritten == 7
     go_on.set()
     telemetry.close()
+
+
+def test_lines_that_come_together_are_written_together_and_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memplane.telemetry._MOST_TOGETHER", 4)
+    path = tmp_path / "telemetry.jsonl"
+    telemetry = Telemetry(path)
+    go_on, begun = Event(), Event()
+    written: list[int] = []
+    write_together = telemetry._write_together
+
+    def noting(lines: bytes) -> None:
+        begun.set()
+        go_on.wait()
+        written.append(lines.count(b"\n"))
+        write_together(lines)
+
+    monkeypatch.setattr(telemetry, "_write_together", noting)
+    telemetry.write_behind()
+    telemetry.emit(event(claw_id="first"))
+    begun.wait()
+    for number in range(10):
+        telemetry.emit(event(claw_id=f"{number}"))
+    go_on.set()
+    telemetry.close()
+    assert written == [1, 4, 4, 2]
+    told = [json.loads(line)["claw_id"] for line in path.read_bytes().splitlines()]
+    assert told == ["first", *map(str, range(10))]

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import accumulate
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Lock, Thread
+from queue import Empty, SimpleQueue
+from threading import Event, Lock, Thread
 from typing import BinaryIO, Final
 
 import msgspec
@@ -30,6 +30,8 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 _LONGEST: Final = {"claw_id": 128, "model": 128, "error": 300, "memory_service": 128}
 _MOST_WAITING: Final = 100_000
+_TOGETHER_SECONDS: Final = 0.05
+_MOST_TOGETHER: Final = 256
 _RETRY: Final = 2
 
 _log = logging.getLogger(__name__)
@@ -222,24 +224,23 @@ class Telemetry:
             self._failed(1, OSError("the disk is too slow for it"))
 
     def _write(self, lines: Sequence[bytes]) -> None:
-        for line in lines:
-            try:
-                self._write_line(line)
-            except (OSError, ValueError) as error:
-                self._failed(1, error)
+        try:
+            self._write_together(b"".join(lines))
+        except (OSError, ValueError) as error:
+            self._failed(len(lines), error)
 
     def _failed(self, lines: int, error: Exception) -> None:
         if not self._unwritten:
             _log.warning("telemetry is not written: %s", error)
         self._unwritten += lines
 
-    def _write_line(self, line: bytes) -> None:
+    def _write_together(self, lines: bytes) -> None:
         try:
             if self._file is not None:
-                self._file.append(line)
+                self._file.append(lines)
         finally:
             if self._stream is not None:
-                self._stream.write(line)
+                self._stream.write(lines)
                 self._stream.flush()
 
     def figures(self) -> TelemetryFigures:
@@ -259,11 +260,16 @@ class Telemetry:
 
 
 class _Behind:
-    """Writes lines in a thread of its own; what waits for the disk is bounded."""
+    """Writes lines in a thread of its own; what waits for the disk is bounded.
+
+    The first one waits a moment for others: a thread that is woken for each of them takes the
+    interpreter from whoever emits, and that costs more than the line.
+    """
 
     def __init__(self, write: Callable[[Sequence[bytes]], None]) -> None:
         self._write = write
         self._waiting: SimpleQueue[bytes | None] = SimpleQueue()
+        self._is_ending = Event()
         self._thread = Thread(target=self._run, name="telemetry", daemon=True)
         self._thread.start()
 
@@ -276,12 +282,32 @@ class _Behind:
 
     def end(self) -> None:
         """Return when everything is written."""
+        self._is_ending.set()
         self._waiting.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        while (line := self._waiting.get()) is not None:
-            self._write([line])
+        more = True
+        while more:
+            lines, more = self._take()
+            if lines:
+                self._write(lines)
+
+    def _take(self) -> tuple[list[bytes], bool]:
+        """Wait for lines and take those that there are; False when no more will come."""
+        lines: list[bytes] = []
+        line = self._waiting.get()
+        if line is not None:
+            self._is_ending.wait(_TOGETHER_SECONDS)
+        try:
+            while line is not None:
+                lines.append(line)
+                if len(lines) == _MOST_TOGETHER:
+                    return lines, True
+                line = self._waiting.get_nowait()
+        except Empty:
+            return lines, True
+        return lines, False
 
 
 class _Counted:
@@ -328,15 +354,15 @@ class _EventFile:
         self._status: os.stat_result | None = None
         self._torn = False
 
-    def append(self, line: bytes) -> None:
-        """Add a line in one write.
+    def append(self, lines: bytes) -> None:
+        """Add lines in one write.
 
         Raises:
-            OSError: It was not written, or only the beginning of it.
+            OSError: They were not written, or only the beginning of them.
         """
-        descriptor = self._current(len(line))
-        # The rest of a line that was cut off must not swallow this one.
-        data = b"\n" + line if self._torn else line
+        descriptor = self._current(len(lines))
+        # The rest of a line that was cut off must not swallow these.
+        data = b"\n" + lines if self._torn else lines
         written = os.write(descriptor, data)
         self._torn = written != len(data)
         if self._torn:

@@ -346,6 +346,7 @@ class Ledger:
     def _settle(self, staged: Sequence[tuple[AgentLog, list[_Waiting]]]) -> None:
         """Make written turns durable, acknowledge them, and chain them."""
         written = [(log, waiting) for log, waiting in staged if waiting]
+        durable: list[tuple[AgentLog, list[_Waiting]]] = []
         for (log, waiting), error in zip(written, self._synced(written), strict=True):
             agent = log.folder.agent
             with self._failing(agent, waiting):
@@ -355,9 +356,12 @@ class Ledger:
                 self.figures.failing.pop(agent, None)
                 self.figures.entries += len(lines)
                 self.figures.bytes += sum(map(len, lines))
-                _tell(waiting)
-                log.chain(lines)
-                self._unsynced.add(agent)
+                durable.append((log, waiting))
+        _tell([one for _, waiting in durable for one in waiting])
+        for log, waiting in durable:
+            with self._failing(log.folder.agent, waiting):
+                log.chain([one.entry.line for one in waiting])
+                self._unsynced.add(log.folder.agent)
 
     def _synced(
         self, written: Sequence[tuple[AgentLog, list[_Waiting]]]
