@@ -30,7 +30,7 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 _LONGEST: Final = {"claw_id": 128, "model": 128, "error": 300, "memory_service": 128}
 _MOST_WAITING: Final = 100_000
-_TOGETHER_SECONDS: Final = 0.05
+_TOGETHER_SECONDS: Final = 0.02
 _MOST_TOGETHER: Final = 256
 _RETRY: Final = 2
 
