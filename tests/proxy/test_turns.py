@@ -594,6 +594,20 @@ async def test_every_other_path_is_passed_on_untouched(
         assert await door.recorded() == []
 
 
+@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
+async def test_an_answer_that_has_no_body_may_still_name_a_length(
+    status: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with proxied(tmp_path) as door:
+        head = f'HTTP/1.1 {status}\r\nETag: "e1"\r\nContent-Length: 9\r\n\r\n'
+        door.upstream.at("/v1/models", [head.encode()])
+        for _ in range(2):
+            async with door.http.get(f"{door.address}/agent/ada/v1/models") as reply:
+                assert (f"{reply.status} {reply.reason}", await reply.read()) == (status, b"")
+                assert reply.headers["etag"] == '"e1"'
+    assert "Content-Length" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("path", "meant"),
     [

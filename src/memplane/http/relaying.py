@@ -23,6 +23,7 @@ STRAIGHT: Final = "memplane.straight"
 RELAYED: Final = "memplane.relayed"
 """Set in the scope of a request whose answer another server made."""
 _STOPPED: Final = "memplane was stopped"
+_BODILESS: Final = frozenset({204, 304})
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
@@ -39,6 +40,9 @@ class Client:
 
     async def begin(self, status: int, headers: Headers) -> None:
         """Send the head of the answer."""
+        if status in _BODILESS:
+            # A length is that of another answer, and the server would wait for so many bytes.
+            headers = [one for one in headers if one[0].lower() != b"content-length"]
         self.begun = True
         self.takes_events = _takes_events(headers)
         await self._send(
