@@ -129,6 +129,12 @@ def test_of_a_chunked_answer_no_length_is_told() -> None:
     assert response_headers(given) == [(b"X-A", b"1")]
 
 
+def test_a_header_that_cannot_be_sent_does_not_take_the_answer_with_it() -> None:
+    odd: list[Header] = [(b"X-A", b"a\x01b"), (b"X-B", b"a\x7f"), (b"X-C", b"\x00")]
+    kept: list[Header] = [(b"X-D", b"a\tb"), (b"X-E", "é".encode()), (b"X-F", b"")]
+    assert response_headers([*odd, *kept]) == kept
+
+
 _NAMES = st.sampled_from([name for name, _ in [*CREDENTIALS, *KEPT, *LEFT]])
 _SPELLED = _NAMES.flatmap(lambda name: st.sampled_from([name, name.lower(), name.upper()]))
 _HEADERS = st.lists(st.tuples(_SPELLED, st.sampled_from([b"hunter2", b"x-api-key, te", b"1"])))

@@ -11,6 +11,7 @@ give here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, TypeAlias
 
@@ -47,6 +48,8 @@ _OF_ITS_ADDRESS: Final = frozenset(
     }
 )
 _PAGES_PREFIX: Final = b"access-control-"
+# A header that has one is no header; a server that was to send it would break off.
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _UNCOMPRESSED: Final = (b"accept-encoding", b"identity")
 _CONTENT_TYPE: Final = b"content-type"
 _JSON: Final = b"application/json"
@@ -108,6 +111,7 @@ def response_headers(given: Headers, *, unchanged: bool = True) -> list[Header]:
         if (lower := name.lower()) not in _OF_ITS_ADDRESS
         and not lower.startswith(_PAGES_PREFIX)
         and (keeps_length or lower != b"content-length")
+        and _CONTROL.search(value) is None
     ]
 
 
