@@ -656,6 +656,22 @@ async def test_an_upload_of_any_length_is_passed_on_as_it_comes(
         assert hashlib.sha256(received.body).digest() == hashlib.sha256(piece * times).digest()
 
 
+async def test_a_client_that_leaves_while_it_sends_its_turn_is_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with proxied(tmp_path) as door:
+        where = URL(door.address)
+        reader, writer = await asyncio.open_connection(where.host, where.port)
+        told = f"Host: {where.authority}\r\nContent-Length: 99\r\nExpect: 100-continue"
+        writer.write(f"POST {CHAT} HTTP/1.1\r\n{told}\r\n\r\n".encode())
+        assert b" 100 " in await reader.readuntil(b"\r\n\r\n")
+        writer.write(b'{"model"')
+        writer.close()
+        await door.settled()
+        assert door.upstream.connections == []
+    assert [one for one in caplog.records if one.levelname == "ERROR"] == []
+
+
 @pytest.mark.parametrize("told", [True, False], ids=["its length is told", "in chunks"])
 async def test_a_turn_that_is_too_long_to_be_read_is_refused(
     tmp_path: Path, *, told: bool

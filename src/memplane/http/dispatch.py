@@ -6,7 +6,7 @@ import logging
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -34,6 +34,8 @@ class Dispatch(msgspec.Struct, frozen=True):
             response = answer_to(refusal, scope)
         except MemplaneError as error:
             response = answer_error(error)
+        except ClientDisconnect:
+            return  # in the middle of its body; nobody waits for an answer
         except Exception:  # noqa: BLE001 - logged here; whoever asked learns nothing of it
             _log.exception("%s %s failed", scope["method"], scope["path"])
             response = answer_surprise()
