@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from memplane.home import Home
 from memplane.ledger.entry import recomputed_id
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.reader import entries
@@ -654,6 +655,23 @@ async def test_an_upload_of_any_length_is_passed_on_as_it_comes(
             assert reply.status == 200
         (received,) = door.upstream.received
         assert hashlib.sha256(received.body).digest() == hashlib.sha256(piece * times).digest()
+
+
+async def test_a_client_that_leaves_before_its_answer_begins_is_no_failure_of_the_server(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, [End.STALL])
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await door.chat("hello")
+        await door.settled()
+        token = Home(door.settings.home).token().reveal()
+        headers = {"Authorization": f"Bearer {token}"}
+        async with door.http.get(f"{door.address}/metrics", headers=headers) as reply:
+            counted = await reply.text()
+        assert 'status="499"' in counted
+        assert 'status="500"' not in counted
 
 
 async def test_a_client_that_leaves_while_it_sends_its_turn_is_no_error(

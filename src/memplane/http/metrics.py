@@ -19,6 +19,8 @@ from memplane.version import VERSION
 MEDIA_TYPE: Final = CONTENT_TYPE_LATEST
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_LEFT: Final = 499
+"""Counted where the client left before an answer began, as other servers do."""
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -108,7 +110,7 @@ class Measured(msgspec.Struct, frozen=True):
     seconds: Callable[[], float]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status = 500
+        status = _LEFT
         began = self.seconds()
 
         async def noting(message: Message) -> None:
@@ -119,6 +121,9 @@ class Measured(msgspec.Struct, frozen=True):
 
         try:
             await self.app(scope, receive, noting)
+        except Exception:
+            status = 500 if status == _LEFT else status
+            raise
         finally:
             took = self.seconds() - began
             self.metrics.answer(path_in_table(scope), scope["method"], status, took)
