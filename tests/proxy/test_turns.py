@@ -550,6 +550,22 @@ async def test_a_body_that_cannot_be_read_is_the_providers_to_refuse(tmp_path: P
         )
 
 
+@pytest.mark.parametrize(
+    ("path", "named"), [(MESSAGES, "output_config"), (CHAT, "stream_options")]
+)
+async def test_a_number_that_nobody_can_read_does_not_fail_a_turn(
+    path: str, named: str, tmp_path: Path
+) -> None:
+    async with proxied(tmp_path, proxy__ask_usage="true") as door:
+        answer = IN_ONE_PIECE[path](SAID)
+        door.upstream.at(path, answer)
+        odd = json.dumps({**BODIES[path], "stream": True, named: {"format": 0}}).encode()
+        odd = odd.replace(b'"format": 0', b'"format": ' + b"1" * 5000)
+        answered = await door.post(path, odd, headers={"User-Agent": "claude-cli/2.1.197"})
+        assert (answered.status, answered.body) == (200, body_of(answer))
+        assert door.upstream.received[0].body == odd
+
+
 async def test_a_turn_in_an_encoding_that_nobody_here_knows_is_told_of(tmp_path: Path) -> None:
     async with proxied(tmp_path) as door:
         answer = chat_json(SAID)

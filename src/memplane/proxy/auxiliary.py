@@ -116,7 +116,8 @@ def _is_from_claude_code(headers: Mapping[str, str]) -> bool:
 
 def _wants_title(body: Body) -> bool:
     """Tell whether the answer has to be an object with a title."""
-    wanted = members(members(body.value("output_config")).get("format"))
+    config = decoded_or_none(bytes(body.members.get("output_config", b"")))
+    wanted = members(members(config).get("format"))
     schema = members(wanted.get("schema"))
     return wanted.get("type") == "json_schema" and "title" in members(schema.get("properties"))
 

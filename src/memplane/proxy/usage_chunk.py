@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from memplane.errors import InvalidRequest
 from memplane.proxy.body import Body
 from memplane.proxy.dialects.contract import Dialect
 from memplane.proxy.json_values import decoded_or_none, members
@@ -22,8 +23,13 @@ _DATA: Final = b"data:"
 
 def asks_for_usage(dialect: Dialect, body: Body) -> bytes | None:
     """Return the body with the wish to be told the usage; None when it is not for us to add."""
-    options = members(body.value(_OPTIONS))
-    if dialect.name != "openai_chat" or not body.stream or options.get(_INCLUDE) is not None:
+    if dialect.name != "openai_chat" or not body.stream:
+        return None
+    try:
+        options = members(body.value(_OPTIONS))
+    except InvalidRequest:
+        return None
+    if options.get(_INCLUDE) is not None:
         return None
     return body.with_members({_OPTIONS: msgspec.json.encode({**options, _INCLUDE: True})})
 
