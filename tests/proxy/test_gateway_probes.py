@@ -16,6 +16,7 @@ from starlette.requests import Request
 
 from memplane.access.grants import Scope
 from memplane.errors import SettingsError
+from memplane.home import Home
 from memplane.http.proxy_api import _is_nearby
 from memplane.proxy import resolving
 from tests.http.test_probes import HOSTS, case
@@ -394,6 +395,35 @@ async def test_an_agent_with_a_token_is_never_passed_through(tmp_path: Path) -> 
         for wrong in (secret[:-1], f"bob:{secret}"):
             headers = {"Authorization": f"Bearer {wrong}"}
             assert (await door.post(CHAT, BODY, agent="bob", headers=headers)).status == 401
+        assert door.upstream.connections == []
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        case("beside-a-key", ("Authorization: Bearer sk-own", "x-api-key: {}")),
+        case("twice", ("Authorization: Bearer {}", "Authorization: Bearer {}")),
+        case("no-scheme", ("Authorization: {}",)),
+        case("basic", ("Authorization: Basic {}",)),
+        case("basic-beside", ("Authorization: Basic x", "x-api-key: {}")),
+        case("azure", ("api-key: {}",)),
+        case("google", ("x-goog-api-key: {}",)),
+        case("address", ()),
+    ],
+)
+async def test_a_token_that_is_shown_elsewhere_does_not_go_on_as_a_providers_key(
+    shown: Sequence[str], tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        given = (await token_of(door, "ada", Scope.PROXY))["Authorization"]
+        issued = given.removeprefix("Bearer ")
+        admin = Home(door.settings.home).token().reveal()
+        for token in (issued, admin):
+            query = "" if shown else f"?beta=true&key={quote(token, safe='')}"
+            for line in (f"POST /agent/bob{CHAT}{query}", f"POST /v1/files{query}"):
+                answer = await ask(door, line, *(one.format(token) for one in shown), body=BODY)
+                assert status_of(answer) == 401
+                assert b"as Authorization: Bearer" in answer
         assert door.upstream.connections == []
 
 

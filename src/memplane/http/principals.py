@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, cast
+from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 from starlette.types import Scope as Asgi
@@ -14,6 +16,7 @@ from memplane.access.grants import Grant
 from memplane.http.errors import absent, unauthorised
 
 _GRANT: Final = "memplane.grant"
+_KEYS: Final = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
 
 
 def header_values(scope: Asgi, name: bytes) -> list[str]:
@@ -32,6 +35,15 @@ def token_given(scope: Asgi) -> str:
         return token.strip() if scheme.lower() == "bearer" else ""
     keys = header_values(scope, b"x-api-key")
     return keys[0].strip() if len(given) <= 1 and len(keys) == 1 else ""
+
+
+def tokens_shown(scope: Asgi) -> Iterator[str]:
+    """Yield what could be a token wherever clients write one: in headers, and in the address."""
+    for name, value in scope["headers"]:
+        if name in _KEYS:
+            yield value.decode("latin-1").strip().rpartition(" ")[2]
+    for _, value in parse_qsl(scope["query_string"].decode("latin-1")):
+        yield value
 
 
 def remember_grant(scope: Asgi, grant: Grant | None) -> None:

@@ -24,7 +24,7 @@ from memplane.access.tokens import TokenStore
 from memplane.clock import Clock, system_clock
 from memplane.http.bodies import check_head, counted
 from memplane.http.endpoints import Endpoint, Open, OwnRules
-from memplane.http.principals import grant_if_any, token_given
+from memplane.http.principals import grant_if_any, token_given, tokens_shown
 from memplane.http.relaying import RELAYED, Relay, Upload
 from memplane.proxy.asking import LONGEST, Asked
 from memplane.proxy.dialects.table import dialect_at
@@ -41,6 +41,11 @@ _LONGEST_UPLOAD: Final = 1 << 40
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD")
 _WHY: Final = (
     "agents show provider's keys or tokens of theirs, and the contract fixes its refusals"
+)
+_MISPLACED: Final = Refused(
+    401,
+    "a token of memplane's would go on to the provider from there: show it once, with no key "
+    "beside it, as Authorization: Bearer or as x-api-key",
 )
 _UPGRADE_REQUIRED: Final = 426
 _TWICE: Final = "/v1/v1/"
@@ -97,8 +102,14 @@ class ProxyDoor(msgspec.Struct, frozen=True, kw_only=True):
             is_ours=is_agent_id(claimed),
             nearby=_is_nearby(request),
         )
-        is_governed = self.tokens.governs(named or here.default, self.clock())
-        return caller_of(shown, here, is_governed=is_governed)
+        now = self.clock()
+        is_governed = self.tokens.governs(named or here.default, now)
+        caller = caller_of(shown, here, is_governed=is_governed)
+        if isinstance(caller, Caller) and not caller.governed:
+            others = {*tokens_shown(request.scope)} - {token}
+            if any(self.tokens.find(one, now) for one in others):
+                return _MISPLACED
+        return caller
 
 
 def proxy_endpoints(door: ProxyDoor) -> list[Endpoint]:
