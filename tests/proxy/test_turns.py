@@ -791,6 +791,48 @@ async def test_a_websocket_is_told_to_fall_back(
         assert "WebSocket" not in caplog.text
 
 
+@pytest.mark.parametrize("cut", [1, 40, 230, 300, 400, 100_000])
+@pytest.mark.parametrize("chunked", [True, False], ids=["chunked", "with its length"])
+async def test_a_body_is_read_although_its_client_would_rather_speak_http2(
+    cut: int, tmp_path: Path, *, chunked: bool
+) -> None:
+    body = json.dumps(BODIES[CHAT]).encode()
+    framed = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(SAID))
+        where = URL(door.address)
+        reader, writer = await asyncio.open_connection(where.host, where.port)
+        length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}"
+        lines = [
+            f"POST {CHAT}?x=1 HTTP/1.1",
+            f"Host: {where.authority}",
+            "Connection: Upgrade, HTTP2-Settings",
+            "Proxy-Connection: Upgrade",
+            "Upgrade: h2c",
+            "HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA",
+            length,
+            "X-Odd: 1",
+            "X-Memplane-Memory: off",
+        ]
+        sent = "\r\n".join([*lines, "", ""]).encode() + framed
+        for _ in range(2):
+            writer.write(sent[:cut])
+            await writer.drain()
+            await asyncio.sleep(0.02)
+            writer.write(sent[cut:])
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 ")
+            told = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            assert await reader.readexactly(told) == body_of(chat_json(SAID))
+        writer.close()
+        for received in door.upstream.received:
+            assert (received.target, received.header("x-odd")) == (f"{CHAT}?x=1", "1")
+            assert b"http2" not in received.head.lower()
+            assert b"h2c" not in received.head
+            assert received.body == body
+        assert len(door.upstream.received) == 2
+
+
 async def test_the_first_probe_of_a_client_is_answered(tmp_path: Path) -> None:
     async with proxied(tmp_path) as door, door.http.head(f"{door.address}/") as reply:
         assert reply.status == 200

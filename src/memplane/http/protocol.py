@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final, cast
 
+import httptools
 from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
@@ -20,6 +22,8 @@ class StrictProtocol(HttpToolsProtocol):
     """Takes a path and a head of at most 64 KiB, or answers 400 or 431 and hangs up.
 
     The parser hides `GET http://other/path` behind its path, and it takes heads of any length.
+    It leaves the body out where a client would rather speak another protocol, as Java's does of
+    HTTP/2; so the head of such a request is read again, without that wish.
     """
 
     _head_is_open = False
@@ -27,6 +31,7 @@ class StrictProtocol(HttpToolsProtocol):
     _head_timer: asyncio.TimerHandle | None = None
     _refusal_status = 400
     _hung_up = False
+    _head_again = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Give the first head its time; later ones have the server's own for idle connections."""
@@ -64,7 +69,23 @@ class StrictProtocol(HttpToolsProtocol):
             self._refusal_status = 431
             self.send_400_response("The head of the request is too long.")
             return
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            message = "Invalid HTTP request received."
+            self.logger.warning(message)
+            self.send_400_response(message)
+
+    def _parse(self, data: bytes) -> None:
+        while data:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as wish:
+                head, self._head_again = self._head_again, b""
+                data = head + data[wish.args[0] :] if head else b""
+            else:
+                return
 
     def on_message_begin(self) -> None:
         """Begin to count a head, and its time."""
@@ -84,12 +105,24 @@ class StrictProtocol(HttpToolsProtocol):
         if len(self.url) + sum(len(n) + len(v) for n, v in self.headers) > LONGEST_HEAD:
             self._refusal_status = 431
             raise ValueError("the head is too long")
+        if self.parser.should_upgrade() and _has_body(self.headers):
+            self._head_again = self._without_wish()
+            return
         cast("Scope", self.scope)[HANG_UP] = self.transport.close
         cast("Scope", self.scope)[STOPPING] = self._stopping
         super().on_headers_complete()
 
-    def _unsupported_upgrade_warning(self) -> None:
-        """Say nothing: an upgrade is answered on purpose, and no library is missing for it."""
+    def on_message_complete(self) -> None:
+        """Note the end of a request, unless it is read again."""
+        if not self._head_again:
+            super().on_message_complete()
+
+    def _without_wish(self) -> bytes:
+        """Write the head again as one that asks for no other protocol."""
+        version = self.parser.get_http_version().encode()
+        first = b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)
+        said = (name + b": " + value for name, value in self.headers if name != b"upgrade")
+        return b"\r\n".join([first, *said, b"", b""])
 
     def send_400_response(self, msg: str) -> None:
         """Refuse, and let the client finish: a reset would take the answer from it."""
@@ -105,3 +138,10 @@ class StrictProtocol(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(_LINGER, self.transport.close)
+
+
+def _has_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+        for name, value in headers
+    )
