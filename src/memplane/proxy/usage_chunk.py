@@ -17,7 +17,8 @@ from memplane.proxy.json_values import decoded_or_none, members
 
 _OPTIONS: Final = "stream_options"
 _INCLUDE: Final = "include_usage"
-_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_END: Final = re.compile(rb"\n\r?\n|\r\r")
+_LONGEST_END: Final = 3
 _DATA: Final = b"data:"
 
 
@@ -38,24 +39,26 @@ class WithoutUsage:
     """Passes a stream on, event by event, without the chunk that only tells the usage."""
 
     def __init__(self) -> None:
-        self._held = b""
+        self._held = bytearray()
 
     def feed(self, data: bytes) -> bytes:
         """Return what may be passed on now."""
+        # What was held has no end in it; one may have begun there.
+        unread = max(0, len(self._held) - _LONGEST_END + 1)
         self._held += data
         passed: list[bytes] = []
         start = 0
-        for end in _END.finditer(self._held):
-            event = self._held[start : end.end()]
+        for end in _END.finditer(self._held, unread):
+            event = bytes(self._held[start : end.end()])
             start = end.end()
             if not _only_tells_usage(event):
                 passed.append(event)
-        self._held = self._held[start:]
+        self._held = self._held[start:] if start else self._held
         return b"".join(passed)
 
     def end(self) -> bytes:
         """Return what is left."""
-        return self._held
+        return bytes(self._held)
 
 
 def _only_tells_usage(event: bytes) -> bool:
