@@ -941,6 +941,32 @@ async def test_a_silent_upstream_is_not_waited_for_for_ever(tmp_path: Path) -> N
         assert await door.recorded() == []
 
 
+async def test_a_store_that_hangs_delays_a_turn_by_one_deadline_and_then_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung: list[str] = []
+
+    async def find(*_: object) -> None:
+        hung.append("find")
+        await asyncio.Event().wait()
+
+    class Memories:
+        async def recall(self, _: Ask) -> Recalled:
+            hung.append("recall")
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async with proxied(tmp_path, proxy__recall_ms="50") as door:
+        door.upstream.at(CHAT, chat_json(SAID))
+        monkeypatch.setattr(door.proxy.injecting._sticky, "find", find)
+        monkeypatch.setattr(door.proxy.injecting._recaller, "_memories", Memories())
+        for number in range(8):
+            assert (await door.chat(f"Question {number}")).status == 200
+        told = [one["memory_status"] for one in door.recalls()]
+    assert hung == ["find"] * 3 + ["recall"] * 3
+    assert told == ["timed_out"] * 6 + ["skipped"] * 2
+
+
 async def test_usage_is_asked_for_where_that_is_wanted_and_its_chunk_taken_out(
     tmp_path: Path,
 ) -> None:

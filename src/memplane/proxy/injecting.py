@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -26,12 +27,14 @@ from memplane.memory.injections import Injection
 from memplane.pod.contexts import AgentContext
 from memplane.proxy.blocks import contextual, fenced, time_line
 from memplane.proxy.body import Body
+from memplane.proxy.breaker import Breakers
 from memplane.proxy.dialects.contract import Conversation, Dialect, Prompt
 from memplane.proxy.recalling import SECONDS, Asked, Recaller, Recollection
 from memplane.proxy.standing import answers_before
 from memplane.proxy.sticky import Sticky
 
 _CONTEXT: Final = 3
+_STANDING: Final = "what stands in conversations"
 _log = logging.getLogger(__name__)
 
 
@@ -79,6 +82,7 @@ class Injecting:
         nonce: Callable[[], str],
         tells_time: bool = False,
         seconds: float = SECONDS,
+        elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         self._recaller = recaller
         self._sticky = sticky
@@ -86,6 +90,8 @@ class Injecting:
         self._nonce = nonce
         self._tells_time = tells_time
         self._seconds = seconds
+        self._elapsed = elapsed
+        self._breakers = Breakers()
 
     async def give(self, wanted: Wanted) -> Given:
         """Give a request its memories; whatever fails, it goes on without."""
@@ -108,14 +114,16 @@ class Injecting:
 
     async def _sticking(self, wanted: Wanted, conversation: Conversation) -> Given:
         prompts = conversation.prompts
+        began = self._elapsed()
         held = await self._held(wanted, prompts)
+        waited = self._elapsed() - began
         came: Recollection | None = None
         added: Injection | None = None
         now = microseconds(self._clock())  # what is recorded after it may be missing in a recall
         if conversation.awaits and prompts and not self._is_known(held, conversation, wanted, now):
             before = held.pop(prompts[-1].place, None)
             if not conversation.injected:  # else the client's own hook was first
-                came = await self._recaller.recall(_asked(wanted, conversation))
+                came = await self._recaller.recall(_asked(wanted, conversation), waited=waited)
             added = self._made(wanted, prompts[-1], came, now)
             if added.text or added.session or before is not None:
                 # Also that nothing stands here, whatever stands at this place in other sessions.
@@ -139,6 +147,8 @@ class Injecting:
         return Given(body, note, came, own, replaced=bool(blocks))
 
     async def _held(self, wanted: Wanted, prompts: Sequence[Prompt]) -> dict[str, Injection]:
+        if not self._breakers.admit((_STANDING,), self._elapsed()):
+            return {}
         places = [one.place for one in prompts]
         finding = self._sticky.find(wanted.context.agent, places, wanted.session)
         looking = asyncio.create_task(finding)
@@ -146,11 +156,15 @@ class Injecting:
             # Not longer than a recall, also where it does not let itself be stopped.
             await asyncio.wait((looking,), timeout=self._seconds)
             if looking.done():
-                return looking.result()
+                held = looking.result()
+                self._breakers.succeeded(_STANDING)
+                return held
+            self._breakers.failed(_STANDING, self._elapsed())
             _log.warning("what stands in a conversation was not found in time")
         except MemplaneError as error:
             _log.warning("what stands in a conversation could not be looked up: %s", error)
         finally:
+            self._breakers.gave_up(_STANDING)
             looking.cancel()
         return {}
 

@@ -30,6 +30,8 @@ from memplane.telemetry import MemoryOp, MemoryOperation, MemoryStatus
 
 SECONDS: Final = 0.3
 """How long a recall may take, unless a manifest says something else."""
+_TOO_LITTLE: Final = 0.005
+"""Seconds in which nobody can be expected to answer."""
 
 OURSELVES: Final = "memplane"
 _OPEN: Final = "breaker open"
@@ -122,8 +124,11 @@ class Recaller:
         self._breakers = Breakers()
         self._left: set[asyncio.Task[_Came]] = set()
 
-    async def recall(self, asked: Asked) -> Recollection:
-        """Ask for the memories of a request; it is back when the deadline is, at the latest."""
+    async def recall(self, asked: Asked, *, waited: float = 0.0) -> Recollection:
+        """Ask for the memories of a request; it is back when the deadline is, at the latest.
+
+        So many seconds of its time have passed already when it has `waited`.
+        """
         nothing = self.skipped(asked)
         manifest = asked.context.memory
         if asked.broken:
@@ -131,12 +136,16 @@ class Recaller:
         if manifest is None:
             if self._memories is None:
                 return nothing
-            seconds, asking = self._seconds, self._ask_here(self._memories, asked)
+            seconds = self._seconds - waited
+            asking = self._ask_here(self._memories, asked)
         else:
             if manifest.recall is None:
                 return nothing
-            seconds = (manifest.recall.timeout_ms or self._seconds * 1000) / 1000
+            seconds = (manifest.recall.timeout_ms or self._seconds * 1000) / 1000 - waited
             asking = self._ask_service(asked, manifest, manifest.recall, seconds)
+        if seconds < _TOO_LITTLE:
+            asking.close()
+            return replace(nothing, status=MemoryStatus.TIMED_OUT, error=_late(waited))
         where = _address(manifest)
         keys: tuple[Hashable, ...] = (where, (where, asked.context.agent))
         if not self._breakers.admit(keys, self._elapsed()):
