@@ -817,7 +817,7 @@ async def test_edge_32_a_read_only_folder_can_still_be_published(
 ) -> None:
     laptop.write("reference_new.md", memory("New", "x"))
 
-    def read_only(self: Folder, key: str, data: bytes, *, over: bytes | None) -> str:
+    def read_only(self: Folder, key: str, data: bytes, **_: object) -> str:
         raise PermissionDenied("read-only", key=key)
 
     monkeypatch.setattr(folders.Folder, "stage", read_only)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import socket
 import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -15,8 +18,10 @@ from memplane.errors import BackendUnavailable, InvalidKey, TooLarge
 from memplane.persona import folder as folder_module
 from memplane.persona import renaming
 from memplane.persona.folder import Folder, Swapped
+from memplane.persona.keeping import Keeping
 from memplane.persona.marking import MARKER, Marker
 from memplane.persona.opening import LARGEST
+from memplane.persona.writing import write_document
 
 KEYS = ["a.md", "sub/a.md", "a/b/c/d.md"]
 
@@ -602,6 +607,84 @@ def test_nobody_sweeps_what_is_staged(folder: Folder, root: Path) -> None:
     folder.unstage("a.md", names[1])
     assert hidden(root) == [names[2]]
     assert folder.is_staged("a.md", names[2])
+
+
+# What a kill leaves of a write without a note
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing is cleared up after it."""
+
+
+def killed(*_: object, **__: object) -> NoReturn:
+    raise Killed
+
+
+def cut_short(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, text: bytes, *, over: bytes | None
+) -> None:
+    """Write a document, and be killed when its text is staged."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "swap", killed)
+        with pytest.raises(Killed):
+            write_document(folder, "sub/a.md", text, expected=over)
+
+
+def test_the_next_write_clears_what_a_kill_left(
+    folder: Folder, root: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_short(folder, monkeypatch, b"new", over=None)
+    put(root / "sub/a.md", b"old")
+    cut_short(folder, monkeypatch, b"new", over=b"old")
+    (staged,) = (path for path in root.rglob(".*") if path.name.count("-") == 6)
+    put(
+        staged.with_name(staged.name.replace("new-", "new-0", 1)), b""
+    )  # before a word was written
+    noted = folder.stage("b.md", b"noted elsewhere")
+    assert len(hidden(root)) == 4
+    assert write_document(Folder(root, state), "c.md", b"else", expected=None)
+    assert hidden(root) == [noted]
+    assert folder.read("sub/a.md") == b"old"
+    assert folder.conflicts() == ()
+
+
+def test_what_a_killed_write_had_replaced_is_kept(
+    folder: Folder, root: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(root / "sub/a.md", b"old")
+    monkeypatch.setattr(Keeping, "taking_snapshot", killed)
+    with pytest.raises(Killed):
+        write_document(folder, "sub/a.md", b"new", expected=b"old")
+    monkeypatch.undo()
+    assert len(hidden(root)) == 1
+    later = Folder(root, state)
+    assert write_document(later, "c.md", b"else", expected=None)
+    assert hidden(root) == []
+    (snapshot,) = later.snapshots("sub/a.md")
+    assert later.read_snapshot("sub/a.md", snapshot.name) == b"old"
+    assert later.read("sub/a.md") == b"new"
+
+
+def test_what_another_writes_is_not_cleared(folder: Folder, root: Path, state: Path) -> None:
+    with folder.writing():
+        name = folder.stage("a.md", b"mine", noted=False)
+        assert write_document(Folder(root, state), "b.md", b"x", expected=None)
+        assert hidden(root) == [name]
+        assert folder.swap("a.md", name, None) == Swapped()
+    assert folder.read("a.md") == b"mine"
+
+
+def test_a_folder_that_knows_no_locks_is_written_all_the_same(
+    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = folder.stage("a.md", b"left", noted=False)
+
+    def refuse(_folder: int, _how: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert write_document(folder, "b.md", b"x", expected=None)
+    assert hidden(root) == [left]
 
 
 # Deleting

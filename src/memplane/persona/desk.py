@@ -22,6 +22,7 @@ from memplane.persona.looking import Look, Whole, copy_text, look_at, look_close
 from memplane.persona.marking import read_marker
 from memplane.persona.remembering import facts_in
 from memplane.persona.report import PersonaReport
+from memplane.persona.writing import write_document
 
 Sync: TypeAlias = Callable[[Path, str], Coroutine[Any, Any, PersonaReport]]
 """Syncs a folder with a place in the container."""
@@ -195,9 +196,7 @@ class Desk:
             raise UnknownMemory("there is no such copy any more")
         if (hashlib.sha256(now).hexdigest() if now is not None else "") != seen:
             raise ConcurrencyError("was changed since the page was made: look again", key=key)
-        name = folder.stage(key, text, over=now)
-        if folder.swap(key, name, now) is None:
-            folder.unstage(key, name)
+        if not write_document(folder, key, text, expected=now):
             raise ConcurrencyError("is being changed: look again", key=key)
         folder.drop_copy(path)
         return key

@@ -13,15 +13,15 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
 
-from memplane.errors import InvalidKey, TooLarge
+from memplane.errors import InvalidKey, StorageError, TooLarge
 from memplane.home import make_private
 from memplane.ids import new_id
 from memplane.objects.files import Work, alone, read_file, sync_file, translated, write_all
@@ -35,6 +35,8 @@ from memplane.persona.opening import (
     document_at,
     folder_at,
     folder_made,
+    hold_alone,
+    hold_with_others,
     opened_root,
     read_if_there,
     status_of,
@@ -48,6 +50,7 @@ _DIGITS: Final = 16
 _STAGED_NAME: Final = re.compile(
     rf"{re.escape(_STAGED)}[0-9A-Za-z]+"
     rf"-(?P<text>[0-9a-f]{{{_DIGITS}}})(?:-(?P<over>[0-9a-f]{{{_DIGITS}}}))?"
+    rf"(?:-for-(?P<leaf>[0-9a-f]{{{_DIGITS}}}))?"
 )
 _GONE_NAME: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
 _LAST_SECOND: Final = 253_402_300_799
@@ -74,6 +77,7 @@ class Folder:
         self._root = root
         self._keeping = Keeping(state, new_id=new_id)
         self._new_id = new_id
+        self._is_swept = False
 
     def create(self) -> None:
         """Make the folder if it is missing, for this user alone."""
@@ -105,15 +109,20 @@ class Folder:
 
     # Replacing: stage, note it somewhere durable, swap.
 
-    def stage(self, key: str, data: bytes, *, over: bytes | None = None) -> str:
+    def stage(
+        self, key: str, data: bytes, *, over: bytes | None = None, noted: bool = True
+    ) -> str:
         """Put a new text beside its document, durably; return its name.
 
         It gets the mode of the file it is to replace, or is for this user alone. `over` is that
-        file's text: after a crash it is told by it from one that was typed.
+        file's text: after a crash it is told by it from one that was typed. What is not `noted`
+        anywhere is staged while `writing`, and cleared by the next who writes after a crash.
         """
-        return alone(self.staging(key, data, over=over))
+        return alone(self.staging(key, data, over=over, noted=noted))
 
-    def staging(self, key: str, data: bytes, *, over: bytes | None = None) -> Work[str]:
+    def staging(
+        self, key: str, data: bytes, *, over: bytes | None = None, noted: bool = True
+    ) -> Work[str]:
         """Put a new text beside its document, as `stage` does."""
         if len(data) > LARGEST:
             raise TooLarge(f"{len(data)} bytes are more than {LARGEST}", key=key)
@@ -122,6 +131,8 @@ class Folder:
         if over is not None:
             name = f"{name}-{_sum_of(over)}"
         with self._making(key) as (folder, leaf):
+            if not noted:
+                name = f"{name}-for-{_sum_of(os.fsencode(leaf))}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(name, flags, 0o600, dir_fd=folder)
             try:
@@ -230,6 +241,37 @@ class Folder:
         overtaken, status = _read_again(old)
         typed = self._keep_typed(key, overtaken, status) if overtaken != expected else None
         return Swapped(typed)
+
+    # Replacing at once, without a note.
+
+    @contextmanager
+    def writing(self) -> Generator[None]:
+        """Keep others from clearing what is staged here; first clear what a crash has left."""
+        with translated(""), opened_root(self._root) as root:
+            if not self._is_swept and hold_alone(root):
+                self._sweep(root)
+            self._is_swept = True
+            hold_with_others(root)
+            yield
+
+    def _sweep(self, root: int) -> None:
+        for below, folders, names, folder in os.fwalk(dir_fd=root):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            for staged in filter(None, map(_STAGED_NAME.fullmatch, names)):
+                if staged["leaf"] is not None:
+                    with suppress(OSError, StorageError):  # the next one clears it
+                        self._clear(folder, below, names, staged)
+
+    def _clear(self, folder: int, below: str, names: Sequence[str], staged: re.Match[str]) -> None:
+        """Clear a staged text of nobody's; one that it overtook is kept, as `unstage` does."""
+        name = staged[0]
+        left = read_file(folder, name)[0]
+        if staged["over"] is None or not left or _sum_of(left) == staged["text"]:
+            os.unlink(name, dir_fd=folder)
+            return
+        for leaf in names:
+            if _sum_of(os.fsencode(leaf)) == staged["leaf"]:
+                self.unstage(os.path.normpath(f"{below}/{leaf}"), name)
 
     # Deleting: note a name somewhere durable, discard, bury.
 

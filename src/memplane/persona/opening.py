@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -35,6 +36,21 @@ def opened_root(root: Path) -> Generator[int]:
         yield folder
     finally:
         os.close(folder)
+
+
+def hold_alone(folder: int) -> bool:
+    """Hold an open folder if nobody else does, until it is closed; False where that fails."""
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # somebody has it, or its file system knows no such locks
+        return False
+    return True
+
+
+def hold_with_others(folder: int) -> None:
+    """Keep an open folder from being held by one alone, where its file system knows locks."""
+    with suppress(OSError):
+        fcntl.flock(folder, fcntl.LOCK_SH)
 
 
 @contextmanager

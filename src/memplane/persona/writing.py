@@ -11,11 +11,12 @@ def write_document(folder: Folder, key: str, text: bytes, *, expected: bytes | N
 
     What it replaces is kept as a snapshot. None is expected where no document is.
     """
-    name = folder.stage(key, text, over=expected)
-    if folder.swap(key, name, expected) is not None:
-        return True
-    folder.unstage(key, name)
-    return False
+    with folder.writing():
+        name = folder.stage(key, text, over=expected, noted=False)
+        if folder.swap(key, name, expected) is not None:
+            return True
+        folder.unstage(key, name)
+        return False
 
 
 def remove_document(folder: Folder, key: str, *, expected: bytes) -> bool:
