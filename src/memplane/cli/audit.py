@@ -144,6 +144,7 @@ def _events(
     from memplane.operate.audit_sources import (
         docker_events,
         docker_here,
+        event_files,
         file_events,
         ledger_events,
         log_events,
@@ -159,23 +160,13 @@ def _events(
         docker = docker_here()
         yield from docker_events(_proxies(folder, docker), docker, arguments.since)
     else:
-        for path in _own_files(settings):
+        for path in event_files(settings.home, settings.ledger.dir):
             yield from rotated_events(path)
         yield from ledger_events(settings.ledger.dir, arguments.since)
     if folder:
         if not arguments.log:
             yield from rotated_events(Home(pod_place(folder).state).commands_file)
         yield from ledger_events(folder / _LEDGERS, arguments.since)
-
-
-def _own_files(settings: Settings) -> list[Path]:
-    """Name the files in which a home's events are: of what serves it, and of commands."""
-    from memplane.home import Home
-    from memplane.ledger.folder import STATE
-
-    home, beside = Home(settings.home), Home(settings.ledger.dir / STATE)
-    files = (home.telemetry_file, home.commands_file, beside.commands_file)
-    return list(dict.fromkeys(files))
 
 
 def _proxies(folder: Path, docker: str) -> list[Container]:
@@ -274,6 +265,7 @@ async def _follow(arguments: argparse.Namespace, settings: Settings) -> None:
 
     from memplane.operate.audit_sources import (
         docker_here,
+        event_files,
         follow_docker,
         follow_file,
         follow_stream,
@@ -287,7 +279,8 @@ async def _follow(arguments: argparse.Namespace, settings: Settings) -> None:
         docker = docker_here()
         await follow_docker(_proxies(folder, docker), docker, show, arguments.since)
     else:
-        files = [Path(arguments.log)] if arguments.log else _own_files(settings)
+        own = event_files(settings.home, settings.ledger.dir)
+        files = [Path(arguments.log)] if arguments.log else own
         follow = partial(
             follow_file,
             show=show,

@@ -171,6 +171,7 @@ def _endpoints(settings: Settings, parts: _Parts) -> list[Endpoint]:
     from memplane.http.sessions_api import sessions_endpoints
     from memplane.http.snapshot_api import snapshot_endpoints
     from memplane.ledger.tombstones import mirror_of
+    from memplane.operate.audit_sources import event_files
 
     plane = parts.plane
     home = Home(settings.home)
@@ -208,7 +209,7 @@ def _endpoints(settings: Settings, parts: _Parts) -> list[Endpoint]:
                     (plane.recording.root, home.received),
                     (home.tombstones, mirror_of(plane.recording.root)),
                 ),
-                telemetry=home.telemetry_file,
+                telemetry=event_files(settings.home, settings.ledger.dir),
                 persona=cache(lambda: _desk(settings)),
             )
         ),

@@ -21,8 +21,9 @@ from typing import IO, Final, TypeAlias
 import msgspec
 
 from memplane.errors import InvalidRequest, PodError
+from memplane.home import Home
 from memplane.ledger.cursor import BEGINNING
-from memplane.ledger.folder import AgentFolder, agents_in
+from memplane.ledger.folder import STATE, AgentFolder, agents_in
 from memplane.ledger.reader import LARGEST_PAGE, open_page
 from memplane.operate.audit import Event, read_event, read_tool_calls, shown_time
 from memplane.operate.splitting import LONGEST, Splitter
@@ -67,6 +68,12 @@ def file_events(path: Path) -> Iterator[Found]:
     """
     with _opened(path) as file:
         yield from log_events(file)
+
+
+def event_files(home: Path, ledgers: Path) -> list[Path]:
+    """Name the files in which a home's events are: of what serves it, and of commands."""
+    own, beside = Home(home), Home(ledgers / STATE)
+    return list(dict.fromkeys((own.telemetry_file, own.commands_file, beside.commands_file)))
 
 
 def rotated_events(path: Path) -> Iterator[Found]:

@@ -40,7 +40,7 @@ def endpoints(browsers: Browsers) -> list[Endpoint]:
             clock=system_clock,
             logs=NOWHERE,
             turns=Places((NOWHERE,), (NOWHERE,)),
-            telemetry=NOWHERE,
+            telemetry=(),
             persona=plane,
         )
     )

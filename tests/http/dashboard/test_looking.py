@@ -155,6 +155,21 @@ def test_the_audit_names_who_did_what(person: Person, api: Api) -> None:
     assert person.get(f"{where}&who=nobody&kind=nothing&before=x").status == 200
 
 
+def test_the_audit_tells_what_commands_did(person: Person, api: Api) -> None:
+    home = api.running.home
+    for path, operation, minute in (
+        (home / "commands.jsonl", "forget", 1),
+        (home / "logs" / "telemetry.jsonl", "recall", 2),
+        (home / "commands.jsonl", "retain", 3),
+    ):
+        event = {"ts": f"2099-03-01T12:0{minute}:00Z", "claw_id": api.agent, "type": "memory_op"}
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with path.open("a") as log:
+            log.write(json.dumps({**event, "memory_op": operation}) + "\n")
+    text = parsed(person.page(f"/audit?agent={api.agent}&who=log")).text
+    assert text.index("op retain") < text.index("op recall") < text.index("op forget")
+
+
 def test_the_audit_goes_on_behind_its_first_page(person: Person, api: Api) -> None:
     lines = [{"category": "timing", "observation": f"Job {n:03} runs late"} for n in range(120)]
     api.post("/import", {"memories": lines})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
@@ -51,7 +51,7 @@ class AuditPage(msgspec.Struct, frozen=True):
     plane: Plane
     clock: Clock
     ledgers: Path
-    log: Path
+    logs: Sequence[Path]
 
     async def audit(self, visit: Visit) -> Response:
         """Show what happened, the newest first."""
@@ -61,7 +61,7 @@ class AuditPage(msgspec.Struct, frozen=True):
         memories = await self.plane.memories()
         acts, noted = [], list[Noted]()
         if who == LOG:
-            noted = await asyncio.to_thread(last_noted, self.log, Wanted(claw=agent or ""))
+            noted = await asyncio.to_thread(last_noted, self.logs, Wanted(claw=agent or ""))
         else:
             asked = ActsAsked(actor=who, kind=kind, before=_before(query), limit=_PAGE + 1)
             acts = [*await memories.acts(agent, asked)]
@@ -91,8 +91,13 @@ def _before(query: Mapping[str, str]) -> int:
     return int(text) if is_place else 0
 
 
-def last_noted(path: Path, wanted: Wanted) -> list[Noted]:
-    """Read the last events of the log, the newest first; there may be no log."""
+def last_noted(paths: Sequence[Path], wanted: Wanted) -> list[Noted]:
+    """Read the last events of the logs, the newest first; any of them may not be there."""
+    events = [one for path in paths for one in _last_events(path) if wanted.includes(one)]
+    return [noted(one) for one in sorted(events, key=lambda one: one.at, reverse=True)[:_PAGE]]
+
+
+def _last_events(path: Path) -> list[Event]:
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -102,8 +107,7 @@ def last_noted(path: Path, wanted: Wanted) -> list[Noted]:
         return []
     # The first line may have begun before what was read.
     whole = lines[1:] if size > _TAIL else lines
-    events = (read_event(line) for line in reversed(whole) if line.strip())
-    return [noted(one) for one in events if one is not None and wanted.includes(one)][:_PAGE]
+    return [event for line in reversed(whole) if (event := read_event(line)) is not None]
 
 
 def noted(event: Event) -> Noted:
@@ -116,8 +120,8 @@ def noted(event: Event) -> Noted:
 
 
 def audit_pages(
-    plane: Plane, browsers: Browsers, clock: Clock, *, ledgers: Path, log: Path
+    plane: Plane, browsers: Browsers, clock: Clock, *, ledgers: Path, logs: Sequence[Path]
 ) -> list[Endpoint]:
     """Make the endpoint of the page."""
-    page = AuditPage(plane, clock, ledgers, log)
+    page = AuditPage(plane, clock, ledgers, logs)
     return [page_endpoint("GET", "/audit", guarded(browsers, page.audit), "Who did what")]

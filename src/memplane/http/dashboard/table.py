@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -47,7 +48,8 @@ class Dashboard(msgspec.Struct, frozen=True, kw_only=True):
     logs: Path
     """The logs of sessions."""
     turns: Places
-    telemetry: Path
+    telemetry: Sequence[Path]
+    """The logs of what was done to memory."""
     persona: OpenDesk
 
 
@@ -68,7 +70,7 @@ def dashboard_endpoints(parts: Dashboard) -> list[Endpoint]:
         *lab_pages(plane, browsers, clock, ledgers),
         *turns_pages(plane, browsers, clock, parts.turns),
         *persona_pages(parts.persona, browsers, clock),
-        *audit_pages(plane, browsers, clock, ledgers=ledgers, log=parts.telemetry),
+        *audit_pages(plane, browsers, clock, ledgers=ledgers, logs=parts.telemetry),
         *live_pages(plane, browsers),
         _codes(browsers),
     ]
