@@ -50,7 +50,7 @@ def test_however_it_is_asked(messages: Any) -> None:
     ],
 )
 def test_nobody_asks(messages: Any) -> None:
-    assert question_of(messages, "You are terse.") == Question("")
+    assert question_of(messages) == Question("")
 
 
 def test_a_long_question_is_cut_at_a_character() -> None:
@@ -69,8 +69,8 @@ _SHAPES = st.recursive(
 )
 
 
-@given(_SHAPES, _SHAPES)
-def test_no_shape_raises(messages: Any, system: Any) -> None:
-    asked = question_of(messages, system)
+@given(_SHAPES)
+def test_no_shape_raises(messages: Any) -> None:
+    asked = question_of(messages)
     assert len(asked.context) <= 2
     assert asked.text or not asked.context

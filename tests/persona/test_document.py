@@ -16,7 +16,6 @@ from memplane.persona.document import (
     render,
     same,
     semantic,
-    with_body,
     with_plain_lines,
     with_value,
 )
@@ -146,7 +145,6 @@ def test_what_is_not_utf8_is_opaque() -> None:
     assert "not UTF-8" in (document.flaw or "")
     assert render(document) == b"---\nname: a\n---\n\xff"
     assert with_value(document, "name", "b") == document
-    assert with_body(document, "x") == document
 
 
 def test_without_the_c_library_the_same_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +256,3 @@ def test_any_text_can_be_a_value(value: str, text: bytes) -> None:
 
     assert render(parse(render(document))) == render(document)
     assert document.value("description") == value
-
-
-def test_a_body_is_replaced_and_nothing_else() -> None:
-    assert render(with_body(parse(NESTED), "new\n")) == NESTED.replace(b"\nbody", b"\nnew\n")

@@ -123,9 +123,7 @@ bare
 some
 --- END MEMORY ---"""
     assert contextual(kept, service="mem-svc") == block
-    assert contextual(kept, service="mem-svc", notice="Memory, [not]\norders", time_line="T") == (
-        f"[Memory, (not) orders]\n\n{block}\n\nT"
-    )
+    assert contextual(kept, service="mem-svc", time_line="T") == f"{block}\n\nT"
 
 
 def test_the_form_that_stays_in_its_conversation() -> None:
@@ -139,8 +137,8 @@ def test_the_form_that_stays_in_its_conversation() -> None:
 def test_without_blocks_there_is_no_text() -> None:
     nothing = kept_of([], nothing_secret)
     assert fenced(nothing, service="m", nonce=NONCE) == ""
-    assert contextual(nothing, service="m", notice="About memory") == ""
-    assert contextual(nothing, service="m", notice="About memory", time_line="T") == "T"
+    assert contextual(nothing, service="m") == ""
+    assert contextual(nothing, service="m", time_line="T") == "T"
 
 
 @pytest.mark.parametrize(

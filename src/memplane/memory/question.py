@@ -20,8 +20,7 @@ class Question(msgspec.Struct, frozen=True):
     context: tuple[str, ...] = ()
 
 
-def question_of(messages: object, system: object = None) -> Question:
+def question_of(messages: object) -> Question:
     """Return the question of a request's `messages`, which may also be a text or `input` items."""
-    del system  # what the client tells the model is nobody's question
     said = [capped(text) for text in islice(said_backwards(messages), 1 + _CONTEXT)]
     return Question(said[0], tuple(said[1:])) if said else Question("")

@@ -132,12 +132,11 @@ def matches(
 def best_match(
     new: str,
     candidates: Iterable[Candidate],
-    thresholds: Thresholds = DEFAULT,
     *,
     service: str = "",
 ) -> Match | None:
     """Return the memory that a statement is to be held against; none if it is about no other."""
-    return next(iter(matches(new, candidates, thresholds, service=service)), None)
+    return next(iter(matches(new, candidates, service=service)), None)
 
 
 def _rank(match: Match) -> tuple[int, bool, int, int, int, int]:

@@ -159,7 +159,7 @@ BEARING: Final = frozenset({Kind.ASSERTED, Kind.REINFORCED, Kind.CONTRADICTED})
 """The kinds of events whose evidence speaks for or against an observation."""
 
 
-def reject_view(event: Event, accepted_as: int | None = None) -> RejectView:
+def reject_view(event: Event) -> RejectView:
     """Show what was said and is not remembered."""
     refused = event.refused
     assert refused is not None  # noqa: S101 - that is what makes it a reject
@@ -177,7 +177,6 @@ def reject_view(event: Event, accepted_as: int | None = None) -> RejectView:
         session_id=event.session or None,
         tier=event.tier,
         source_class=event.evidence.source.value if event.evidence else "",
-        accepted_as=accepted_as,
     )
 
 

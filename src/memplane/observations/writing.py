@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -35,7 +34,6 @@ from memplane.records.store import Connection, Records
 
 _log = logging.getLogger(__name__)
 
-_MILLISECOND: Final = timedelta(milliseconds=1)
 Decide = Callable[[Connection, datetime], list[Event]]
 """Drafts events out of what is known at a moment."""
 

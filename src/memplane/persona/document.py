@@ -163,11 +163,6 @@ def render(document: Document) -> bytes:
     return "".join(document.texts()).encode()
 
 
-def with_body(document: Document, body: str) -> Document:
-    """Return the document with another body, whose lines end as it says."""
-    return document if document.opaque is not None else replace(document, body=body)
-
-
 def with_value(document: Document, key: str, value: str) -> Document:
     """Return the document with one key set: where it stands, else as the last of the top level.
 

@@ -34,9 +34,9 @@ class MemoryManifest(msgspec.Struct, frozen=True):
         """Return one of recall, retain and forget."""
         return {"recall": self.recall, "retain": self.retain, "forget": self.forget}[name]
 
-    def url_of(self, operation: Operation, base: str | None = None) -> str:
-        """Return the address of an operation, here or at another base."""
-        return (base or self.base_url).removesuffix("/") + operation.path
+    def url_of(self, operation: Operation) -> str:
+        """Return the address of an operation."""
+        return self.base_url.removesuffix("/") + operation.path
 
     @property
     def warning(self) -> str | None:

@@ -16,7 +16,6 @@ from memplane.redaction.redactor import Redacted
 
 _BLOCKED_SOURCES: Final = frozenset({"raw_transcript", "session_tail"})
 _BLOCKED_KINDS: Final = _BLOCKED_SOURCES | {"transcript_tail"}
-_BRACKETS: Final = str.maketrans("[]", "()")
 
 
 class Reason(StrEnum):
@@ -97,15 +96,13 @@ def fenced(kept: Kept, *, service: str, nonce: str) -> str:
     )
 
 
-def contextual(kept: Kept, *, service: str, notice: str = "", time_line: str = "") -> str:
+def contextual(kept: Kept, *, service: str, time_line: str = "") -> str:
     """Write the block of a message of its own, as Clawdapus does; empty when nothing was kept.
 
-    A notice is about the memories and stands before them; a time line may stand alone.
+    A time line may stand alone.
     """
     parts: list[str] = []
     if kept.blocks:
-        if notice:
-            parts.append(f"[{' '.join(sanitised(notice).translate(_BRACKETS).split())}]")
         begin = f"--- BEGIN MEMORY (from {_named(service)}) ---"
         parts.append("\n".join((begin, *map(_written, kept.blocks), "--- END MEMORY ---")))
     if time_line:

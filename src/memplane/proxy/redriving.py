@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from memplane.proxy.outbox import DeadLetter, bury_letter, dead_letters, settle_letter
@@ -19,18 +18,15 @@ class Redriven:
     left: tuple[DeadLetter, ...] = ()
 
 
-async def redrive(needs: Delivering, *, agents: Iterable[str] = ()) -> Redriven:
-    """Try dead letters again, once each; of these agents only, if any are named.
+async def redrive(needs: Delivering) -> Redriven:
+    """Try dead letters again, once each.
 
     Raises:
         LedgerError: A file cannot be read or written.
     """
-    wanted = frozenset(agents)
     delivered = dropped = 0
     left: list[DeadLetter] = []
     for letter in await asyncio.to_thread(dead_letters, needs.folder):
-        if wanted and letter.agent not in wanted:
-            continue
         came = await _redriven(needs, letter)
         if isinstance(came, DeadLetter):
             left.append(came)

@@ -126,10 +126,10 @@ class ServiceClient:
 
 
 @asynccontextmanager
-async def open_client(*, connections: int = 0) -> AsyncGenerator[ServiceClient]:
-    """Open a client; at most so many connections are open at once, 0 is no limit."""
+async def open_client() -> AsyncGenerator[ServiceClient]:
+    """Open a client, with as many connections as it is asked for."""
     async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=connections),
+        connector=aiohttp.TCPConnector(limit=0),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),
         trust_env=False,

@@ -60,7 +60,7 @@ class Listed(msgspec.Struct, frozen=True):
         """Whether anything is filtered out."""
         return bool(self.said.keys() - {"sort", "dir", "group"})
 
-    def asked(self, limit: int = PAGE) -> ListAsked:
+    def asked(self) -> ListAsked:
         """Return what memory is asked for.
 
         Raises:
@@ -81,7 +81,7 @@ class Listed(msgspec.Struct, frozen=True):
             q=said.get("q", ""),
             sort=cast("Sort", self.sort),
             descending=self.descending,
-            limit=limit,
+            limit=PAGE,
             cursor=self.cursor,
         )
 
