@@ -87,6 +87,7 @@ def _examine_machine(settings: Settings) -> list[Finding]:
         _check_disk(settings.home),
         _check_sync(settings.home),
         _check_ledgers("ledger", settings.ledger.dir, ""),
+        _check_ledgers("received", home.received, " --received"),
         _check_ledgers("memory events", home.events, " --events"),
         _check_variables(settings.home),
         *_check_pod(settings),

@@ -80,10 +80,9 @@ def test_the_agent_is_named_chosen_by_setting_or_the_only_one(home: Path) -> Non
     assert "There are: analyst, writer" in ran.stderr
     chosen = memplane_here(home, "history", "show", env={"MEMPLANE_AGENT": "writer"})
     assert chosen.stdout.endswith("another's\n")
-    assert (
-        "nobody has no ledger"
-        in memplane_here(home, "history", "show", "--agent", "nobody").stderr
-    )
+    nobody = memplane_here(home, "history", "show", "--agent", "nobody")
+    assert "nobody has no ledger" in nobody.stderr
+    assert "There are: analyst, writer" in nobody.stderr
     assert memplane_here(home, "history", "show", "--agent", "../x").returncode == 2
 
 

@@ -142,6 +142,18 @@ def test_an_entry_is_forgotten_by_the_id_that_history_shows(own: Path) -> None:
     assert json.loads(purge.stdout)["purged"] == [second]
 
 
+def test_what_was_only_given_to_remember_is_checked_and_no_ledger(own: Path) -> None:
+    retained(own, "The osprey nests in Lisbon.")
+    shown = memplane_here(own, "history", "show", "--agent", "a")
+    assert shown.returncode != 0
+    assert "What it was given to remember is no turn; the dashboard shows it" in shown.stderr
+    healthy = memplane_here(own, "doctor").stdout
+    assert "ok      received: 1 entries, as recorded" in healthy
+    file = own / "received" / "a" / "history.jsonl"
+    file.write_bytes(file.read_bytes().replace(b"Lisbon", b"London"))
+    assert "failed  received: not as it was recorded: a (1)" in memplane_here(own, "doctor").stdout
+
+
 def test_an_entry_that_nobody_knows_is_forgotten_only_if_that_is_allowed(own: Path) -> None:
     (known,) = recorded(own, "The osprey nests on the roof.")
     for agent, entry_id in (("a", "hist1_" + "0" * 64), ("a", "nothing"), ("stranger", known)):

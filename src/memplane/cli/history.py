@@ -103,7 +103,9 @@ def _show(arguments: argparse.Namespace, settings: Settings) -> int:
     from memplane.ledger.folder import AgentFolder
     from memplane.ledger.reader import open_entry, open_last
 
-    folder = _folder_of(arguments.agent or settings.agent, _ledgers(arguments, settings))
+    home = Home(settings.home)
+    agent = arguments.agent or settings.agent
+    folder = _folder_of(agent, _ledgers(arguments, settings), home.received)
     if arguments.id is None:
         with open_last(folder, arguments.limit) as page:
             for line in page.lines():
@@ -118,7 +120,7 @@ def _show(arguments: argparse.Namespace, settings: Settings) -> int:
             how_many = f"{len(page.entries)} turns begin" if page.entries else "no turn begins"
             raise LedgerError(f"{how_many} with {start} in the ledger of {folder.agent}")
         line = next(page.lines())
-    received = AgentFolder(Home(settings.home).received, folder.agent)
+    received = AgentFolder(home.received, folder.agent)
     if arguments.receipt:
         _print_receipt((folder, received), line, as_json=arguments.json)
     elif arguments.json:
@@ -139,7 +141,7 @@ def _ledgers(arguments: argparse.Namespace, settings: Settings) -> Path:
     return pod_place(pod).ledgers if pod is not None else settings.ledger.dir
 
 
-def _folder_of(agent: str, ledgers: Path) -> AgentFolder:
+def _folder_of(agent: str, ledgers: Path, received: Path) -> AgentFolder:
     from memplane.access.agents import AGENT_RULE, is_agent_id
     from memplane.errors import InvalidRequest, UnknownAgent
     from memplane.ledger.folder import AgentFolder, agents_in
@@ -153,8 +155,16 @@ def _folder_of(agent: str, ledgers: Path) -> AgentFolder:
     if agent not in known and not is_agent_id(agent):
         raise InvalidRequest(f"{agent!r} is no agent's id: {AGENT_RULE}")
     if agent not in known:
-        raise UnknownAgent(f"{agent} has no ledger in {ledgers}")
+        raise UnknownAgent(f"{agent} has no ledger in {ledgers}{_instead(agent, known, received)}")
     return AgentFolder(ledgers, agent)
+
+
+def _instead(agent: str, known: Sequence[str], received: Path) -> str:
+    from memplane.ledger.folder import agents_in
+
+    if agent in agents_in(received):
+        return ". What it was given to remember is no turn; the dashboard shows it"
+    return f". There are: {', '.join(known)}" if known else ""
 
 
 def _summary(line: bytes) -> str:
@@ -246,11 +256,13 @@ def _export(arguments: argparse.Namespace, settings: Settings) -> int:
 
     from memplane.assemble.redactors import open_redactor
     from memplane.cli import OK
+    from memplane.home import Home
     from memplane.ledger.cursor import BEGINNING, decode_cursor, encode_cursor
     from memplane.ledger.reader import LARGEST_PAGE, PAGE, open_page
     from memplane.ledger.redacting import redact_line
 
-    folder = _folder_of(arguments.agent, _ledgers(arguments, settings))
+    received = Home(settings.home).received
+    folder = _folder_of(arguments.agent, _ledgers(arguments, settings), received)
     cursor = decode_cursor(arguments.cursor) if arguments.cursor else BEGINNING
     redactor = open_redactor(settings) if arguments.redact else None
     limit = LARGEST_PAGE if arguments.all else min(arguments.limit or PAGE, LARGEST_PAGE)
