@@ -73,7 +73,8 @@ def test_without_the_token_every_path_is_refused_alike(
     assert reply.headers["www-authenticate"] == "Bearer"
     assert reply.body == (
         b'{"error":{"code":"unauthorized",'
-        b'"message":"a bearer token is needed; it is in the home\'s token file"}}'
+        b'"message":"a valid bearer token is needed; '
+        b"this machine's is in the home's token file\"}}"
     )
 
 

@@ -105,7 +105,7 @@ def _answer_invalid(status: int, message: str, fields: Mapping[str, str]) -> Res
 
 def unauthorised() -> HTTPException:
     """Make the one answer for a token that is missing, wrong or expired."""
-    message = "a bearer token is needed; it is in the home's token file"
+    message = "a valid bearer token is needed; this machine's is in the home's token file"
     return HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
 
 

@@ -61,7 +61,7 @@ def test_a_page_that_there_is_not_is_a_page_for_those_who_signed_in(
         stranger = Person(running).ask(f"GET {path}", headers=html)
         for other in (person.get(path), stranger, person.send(path)):
             assert other.status == 401
-            assert other.json()["error"]["message"].startswith("a bearer token is needed")
+            assert other.json()["error"]["message"].startswith("a valid bearer token is needed")
 
 
 @pytest.fixture(scope="module")
