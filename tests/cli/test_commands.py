@@ -46,7 +46,8 @@ def test_every_command_explains_itself(command: str, home: Path) -> None:
     ("words", "says"),
     [
         ((), "usage: memplane"),
-        (("nonsense",), "there is no command 'nonsense'"),
+        (("nonsense",), "there is no command 'nonsense'. See `memplane --help`"),
+        (("statsu",), "'statsu'. Did you mean `memplane status`? See `memplane --help`"),
         (("status", "--nonsense"), "unrecognized arguments: --nonsense"),
         (("--set", "http.port", "status"), "--set takes NAME=VALUE"),
         (("--set", "=x", "status"), "--set takes NAME=VALUE, not '=x'"),

@@ -112,13 +112,21 @@ def main(words: Sequence[str] | None = None) -> int:
         print(_HELP.format(commands=listed), end="", file=sys.stdout if given.help else sys.stderr)
         return OK if given.help else MISUSED
     if given.command not in COMMANDS and given.command not in HIDDEN:
-        parser.error(f"there is no command {given.command!r}")
+        parser.error(f"there is no command {given.command!r}{_meant(given.command)}")
     return _run(given, parser)
+
+
+def _meant(command: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(command, COMMANDS, n=1)
+    return f". Did you mean `memplane {near[0]}`?" if near else ""
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message}. See `{self.prog} --help`", file=sys.stderr)
+        ends = "" if message.endswith("?") else "."
+        print(f"{self.prog}: {message}{ends} See `{self.prog} --help`", file=sys.stderr)
         raise SystemExit(MISUSED)
 
 
