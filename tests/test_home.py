@@ -83,7 +83,7 @@ def test_a_home_that_is_a_file_is_refused(home: Path) -> None:
 
 def test_a_home_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a file")
-    with pytest.raises(HomeError, match="cannot be the home"):
+    with pytest.raises(HomeError, match=r"cannot be the home.*MEMPLANE_HOME names another"):
         Home(tmp_path / "file" / "home").create()
 
 
@@ -275,7 +275,7 @@ def test_a_lock_that_is_a_link_is_refused_and_its_target_left_alone(
     target = tmp_path / "precious"
     target.write_text("precious")
     (made.path / "lock").symlink_to(target)
-    with pytest.raises(HomeError, match="cannot be opened"), made.claim():
+    with pytest.raises(HomeError, match=r"cannot be opened.*MEMPLANE_HOME"), made.claim():
         pass
     assert target.read_text() == "precious"
 

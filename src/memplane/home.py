@@ -20,6 +20,7 @@ from memplane.ids import new_id
 from memplane.secret import Secret
 
 _SOCKET_PATH_BYTES: Final = 100
+_ANOTHER: Final = "--home DIR or MEMPLANE_HOME names another"
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -104,9 +105,11 @@ class Home(msgspec.Struct, frozen=True):
             make_private(self.path)
             mode = stat.S_IMODE(self.path.stat().st_mode)
         except OSError as error:
-            raise HomeError(f"{self.path} cannot be the home: {error.strerror}") from error
+            raise HomeError(
+                f"{self.path} cannot be the home: {error.strerror}. {_ANOTHER}"
+            ) from error
         if not self.path.is_dir():
-            raise HomeError(f"{self.path} cannot be the home: it is not a folder")
+            raise HomeError(f"{self.path} cannot be the home: it is not a folder. {_ANOTHER}")
         if mode & 0o077:
             raise HomeError(
                 f"{self.path} can be read by others (mode {mode:o}). "
@@ -197,7 +200,10 @@ class Home(msgspec.Struct, frozen=True):
         try:
             descriptor = os.open(self.path / "lock", flags, 0o600)
         except OSError as error:
-            raise HomeError(f"{self.path}/lock cannot be opened: {error.strerror}") from error
+            raise HomeError(
+                f"{self.path}/lock cannot be opened: {error.strerror}. "
+                f"Is the home this user's? {_ANOTHER}"
+            ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
