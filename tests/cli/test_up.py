@@ -112,6 +112,8 @@ def test_the_commands_that_it_prints_reach_its_home(tmp_path: Path) -> None:
             words, env=env, capture_output=True, text=True, check=False, timeout=60
         )
         assert json.loads(ran.stdout)["address"] == running.address
+        memplane(home, "retain", "--agent", "me", "I like tea")
+        assert "1 episode of 1 agent" in memplane(home, "status").stdout
 
 
 def test_the_usual_home_needs_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,8 +99,9 @@ def _print(status: Status, *, running: bool) -> None:
     if (memory := status.memory) is not None:
         left = memory.underived + memory.unindexed
         behind = f", {left} still to be worked on" if left else ""
+        episodes = "1 episode" if memory.episodes == 1 else f"{memory.episodes} episodes"
         behind += f", {memory.unembedded} without a vector yet" if memory.unembedded else ""
-        rows.append(("memory", f"{memory.episodes} episodes of {_agents(memory.agents)}{behind}"))
+        rows.append(("memory", f"{episodes} of {_agents(memory.agents)}{behind}"))
     if storage.kind != "local":
         rows += [
             ("waiting", f"{storage.waiting} writes have not reached the container"),
