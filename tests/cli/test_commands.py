@@ -49,6 +49,7 @@ def test_every_command_explains_itself(command: str, home: Path) -> None:
         (("nonsense",), "there is no command 'nonsense'. See `memplane --help`"),
         (("statsu",), "'statsu'. Did you mean `memplane status`? See `memplane --help`"),
         (("status", "--nonsense"), "unrecognized arguments: --nonsense"),
+        (("status", "Tea."), "unrecognized arguments: Tea. See `memplane status --help`"),
         (("--set", "http.port", "status"), "--set takes NAME=VALUE"),
         (("--set", "=x", "status"), "--set takes NAME=VALUE, not '=x'"),
         (("up", "--port", "abc"), "--port is 'abc': expected a whole number"),

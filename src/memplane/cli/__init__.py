@@ -125,7 +125,7 @@ def _meant(command: str) -> str:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        ends = "" if message.endswith("?") else "."
+        ends = "" if message.endswith((".", "?")) else "."
         print(f"{self.prog}: {message}{ends} See `{self.prog} --help`", file=sys.stderr)
         raise SystemExit(MISUSED)
 
