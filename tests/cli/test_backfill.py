@@ -176,6 +176,21 @@ async def test_own_ledgers_are_replayed_to_an_address(service: Service, home: Pa
     assert "Replayed 1 entries for writer" in again.stdout
 
 
+async def test_a_limit_is_an_agents_whichever_ledger_has_its_turns(
+    service: Service, home: Path
+) -> None:
+    mine = await record(home / "ledger", [turn("one"), turn("two")])
+    given = await record(home / "received", [turn("three"), turn("four")])
+    home.chmod(0o700)
+    words = ("backfill", service.base_url, "--limit", "3")
+    dry = await memplane(home, *words, "--dry-run")
+    assert "Would replay 3 entries for analyst" in dry.stdout
+    for _ in range(2):
+        ran = await memplane(home, *words)
+        assert ran.returncode == 0, ran.stderr
+        assert service.retained() == [mine[0].id, mine[1].id, given[0].id]
+
+
 async def test_a_name_alone_is_not_enough_without_a_pod(home: Path) -> None:
     ran = await memplane(home, "backfill", "mem")
     assert ran.returncode == 1

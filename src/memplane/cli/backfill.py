@@ -86,6 +86,7 @@ def _moment(text: str) -> datetime:
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Find the ledgers and the service, replay, and tell what came of it."""
     import asyncio
+    from dataclasses import replace
     from pathlib import Path
 
     from memplane.home import Home
@@ -118,7 +119,11 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 await _forget_first(contexts, place, client)
         reports: dict[str, AgentReport] = {}
         for place, targets in ledgers:
-            backfill = _backfill(arguments, asked, place, client=client, settings=settings)
+            counted = {agent: one.taken for agent, one in reports.items()}
+            backfill = replace(
+                _backfill(arguments, asked, place, client=client, settings=settings),
+                elsewhere=counted,
+            )
             for one in (
                 await asyncio.to_thread(backfill.count, targets)
                 if arguments.dry_run

@@ -8,7 +8,7 @@ each acknowledgement. So a backfill can be ended at any moment and run again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
@@ -55,7 +55,8 @@ class AgentReport:
 
     `refused` are entries that the service does not take, the first of them in `undelivered`.
     `no_turns` are requests for titles and the like. `stopped` says why the rest was not tried.
-    `unreadable` are lines that are no entries.
+    `unreadable` are lines that are no entries. `taken` is what the limit has counted, in earlier
+    runs of the same backfill too.
     """
 
     agent: str
@@ -68,6 +69,7 @@ class AgentReport:
     resumed: bool = False
     undelivered: list[Undelivered] = field(default_factory=list[Undelivered])
     stopped: str = ""
+    taken: int = 0
 
     @property
     def complaint(self) -> str:
@@ -85,6 +87,7 @@ class AgentReport:
         self.resumed = self.resumed or other.resumed
         self.undelivered += other.undelivered
         self.stopped = self.stopped or other.stopped
+        self.taken += other.taken
 
     def leave_out(self, why: LeftOut) -> None:
         """Count an entry that is not replayed."""
@@ -107,7 +110,8 @@ class AgentReport:
 class Backfill:
     """One backfill: what is replayed from where to which service, and with what.
 
-    `service` tells services apart whose checkpoints must not be mixed.
+    `service` tells services apart whose checkpoints must not be mixed. `elsewhere` is how many
+    entries of an agent its limit has counted in another ledger.
     """
 
     service: str
@@ -119,6 +123,7 @@ class Backfill:
     clock: Clock
     concurrency: int = CONCURRENCY
     resume: bool = True
+    elsewhere: Mapping[str, int] = field(default_factory=dict[str, int])
     watch: Callable[[AgentReport], None] = lambda _report: None
 
     async def run(self, targets: Sequence[Target]) -> list[AgentReport]:
@@ -140,6 +145,10 @@ class Backfill:
         """Count what `run` would replay, and change nothing."""
         return [_counted(self, target.agent) for target in targets]
 
+    def is_enough(self, agent: str, taken: int) -> bool:
+        """Say whether an agent's limit is reached with so many entries of this ledger."""
+        return self.selection.is_enough(self.elsewhere.get(agent, 0) + taken)
+
     def job(self, agent: str) -> Job:
         """Name the backfill of one agent, for its checkpoint."""
         chosen = self.selection
@@ -155,7 +164,10 @@ class Backfill:
             replay = _Replay(
                 self, target, address=target.address, checkpoint=checkpoint, report=report
             )
-            await replay.run()
+            try:
+                await replay.run()
+            finally:
+                report.taken = checkpoint.progress.taken
             await asyncio.to_thread(checkpoint.sync)
 
 
@@ -179,16 +191,16 @@ def _count(backfill: Backfill, progress: Progress, report: AgentReport) -> None:
     forgotten = Forgotten(backfill.place.tombstones, report.agent)
     forgotten.refresh()
     walk = Walk(backfill.place.folder(report.agent), progress.cursor, selection.after)
-    taken = progress.taken
+    report.taken = progress.taken
     report.replayed = sum(one not in forgotten for one in progress.refused)
     for entry in walk:
-        if selection.is_enough(taken):
+        if backfill.is_enough(report.agent, report.taken):
             break
         why = selection.left_out(entry, forgotten)
         if why is not None:
             report.leave_out(why)
         else:
-            taken += 1
+            report.taken += 1
             report.replayed += 1
     walk.close()
     report.unreadable = walk.unreadable
@@ -270,7 +282,7 @@ class _Replay:
 
     def _is_over(self) -> bool:
         taken = self._checkpoint.progress.taken
-        return bool(self._report.stopped) or self._backfill.selection.is_enough(taken)
+        return bool(self._report.stopped) or self._backfill.is_enough(self._target.agent, taken)
 
     def _batch(self, entries: Iterator[ReadEntry]) -> list[_Ready]:
         """Read and redact some entries, off the loop: a few, or one that is very long."""
