@@ -203,6 +203,17 @@ def test_forgetting_needs_an_entry_and_an_agent(own: Path) -> None:
         in memplane_here(own, "forget", "--agent", "a").stderr
     )
     assert "say which agent" in memplane_here(own, "forget", "--entry-id", "x").stderr
+    elsewhere = (
+        "forget",
+        "--agent",
+        "a",
+        "--entry-id",
+        "x",
+        "--allow-unknown",
+        "-f",
+        "claw-pod.yml",
+    )
+    assert "name the service too" in memplane_here(own, *elsewhere).stderr
     unfit = memplane_here(own, "forget", "svc", "--entry-id", "x", "--purge")
     assert unfit.returncode == 2
     assert "--purge erases from memplane's own ledgers" in unfit.stderr

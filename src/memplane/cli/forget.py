@@ -31,14 +31,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="ID",
-        help="the entry to forget, by its id or the beginning of it; may be repeated",
+        help="the entry to forget, by its id; may be repeated. Of memplane's own memory the "
+        "beginning of an id is enough",
     )
     parser.add_argument(
         "--agent",
         action="append",
         default=[],
         metavar="ID",
-        help="whose entry; by default the agents whose ledger has it",
+        help="whose entry; in a pod, by default the agents whose ledger has it",
     )
     parser.add_argument("--reason", default="", help="why, kept with the tombstone")
     parser.add_argument(
@@ -106,6 +107,10 @@ async def forget_here(arguments: argparse.Namespace, settings: Settings) -> int:
     from memplane.operate.forgetting import wanted_ids
     from memplane.telemetry import MemoryOperation
 
+    if arguments.file or arguments.url or arguments.auth_token:
+        raise InvalidRequest(
+            "-f, --url and --auth-token are about a pod's memory service: name the service too"
+        )
     ids = wanted_ids(arguments.entry_id)
     agents = arguments.agent or [settings.agent]
     if len(agents) != 1 or not agents[0]:
