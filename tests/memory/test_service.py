@@ -96,6 +96,16 @@ def test_half_a_character_is_taken(service: MemoryService) -> None:
     assert "Lisbon" in reply.body.decode()
 
 
+def test_as_many_entries_are_forgotten_at_once_as_a_body_has_room_for(
+    service: MemoryService,
+) -> None:
+    many = [f"hist1_{number:064x}" for number in range(16_000)]
+    assert service.forget("a", *many) == 204
+    late = entry("Where is the osprey?", "The osprey lives in Lisbon.")
+    assert service.retain("a", {**late, "id": many[-1]}) == 202
+    assert service.recall("a", "Where is the osprey?") == []
+
+
 def test_the_service_token_reaches_memory_and_nothing_else(
     service: MemoryService, processes: Processes
 ) -> None:

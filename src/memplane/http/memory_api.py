@@ -204,7 +204,6 @@ def service_endpoints(plane: Plane, telling: Telling) -> list[Endpoint]:
             needs=_WRITE,
             takes=ForgetBody,
             status=204,
-            body_limit=_SMALL,
             summary="Forget entries for good, also those that have not come yet",
         ),
         Endpoint(
@@ -264,7 +263,6 @@ def operator_endpoints(plane: Plane) -> list[Endpoint]:
             needs=_ADMIN,
             takes=ForgetAsked,
             gives=ForgetReceipt,
-            body_limit=_SMALL,
             summary="Forget entries, and verify or purge them",
         ),
         Endpoint(
