@@ -106,6 +106,13 @@ def test_as_many_entries_are_forgotten_at_once_as_a_body_has_room_for(
     assert service.recall("a", "Where is the osprey?") == []
 
 
+def test_a_time_is_written_as_everybody_reads_it(service: MemoryService) -> None:
+    one = entry("Where is the osprey?", "It lives in Lisbon.", ts="0001-01-01T00:00:00Z")
+    assert service.retain("a", one) == 202
+    (block,) = service.recall("a", "Where does the osprey live?")
+    assert block["ts"] == one["ts"]
+
+
 def test_the_service_token_reaches_memory_and_nothing_else(
     service: MemoryService, processes: Processes
 ) -> None:

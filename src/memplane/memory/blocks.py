@@ -338,7 +338,7 @@ def written(at: int) -> str:
         return ""
     # Its own words, because `strftime` takes eight times as long.
     year, month, day, hour, minute, second, *_ = _moment(at).timetuple()
-    return f"{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
+    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
 
 
 def _minute(at: int) -> str:
