@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from memplane.clock import system_clock
 from memplane.pod.descriptor import read_descriptor
 from tests.pod.service_contract import (
     MemoryService,
@@ -104,6 +106,30 @@ def test_as_many_entries_are_forgotten_at_once_as_a_body_has_room_for(
     late = entry("Where is the osprey?", "The osprey lives in Lisbon.")
     assert service.retain("a", {**late, "id": many[-1]}) == 202
     assert service.recall("a", "Where is the osprey?") == []
+
+
+def test_no_answer_is_longer_than_a_proxy_reads(service: MemoryService) -> None:
+    learned = (
+        "[MEMORY:timing:plex] restart takes about 4 minutes\n"
+        "[MEMORY:behavior:plex] fills its cache at night\n"
+        "[MEMORY:dependency:plex] needs the database first"
+    )
+    for number in range(12):
+        said = f"Plex is at step {number}.\n{learned}"
+        one = entry(f"Plex in week {number}?", said, ts=f"{system_clock():%Y-%m-%dT%H:%M:%SZ}")
+        assert service.retain("a", {**one, "id": f"{number}" + "梟" * 500}) == 202
+    asked = {"agent_id": service.agent("a"), "messages": "Plex in which week?"}
+    few = service.post("/recall", {**asked, "limit": 8})
+    assert len(few.body) < 16384
+    assert few.json()["memories"]
+    kinds: list[str] = []
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        kinds = [one["kind"] for one in service.recall("a", asked["messages"])]
+        if kinds.count("observation") == 3:
+            break
+        time.sleep(0.1)
+    assert kinds.count("observation") == 3
 
 
 def test_a_time_is_written_as_everybody_reads_it(service: MemoryService) -> None:

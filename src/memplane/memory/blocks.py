@@ -117,7 +117,7 @@ def mixed(found: Findings, shares: Shares, *, max_bytes: int, explain: bool) -> 
     _add_noise(answer, found.noise)
     _add_recent(answer, found.recent, shares.recent)
     _add_matches(answer, matches, found.newest, answer.left, most=MOST_BLOCKS)
-    return _within_wire(answer.blocks) if max_bytes <= MOST_BYTES else _recalled(answer.blocks)
+    return within_wire(answer.blocks) if max_bytes <= MOST_BYTES else _recalled(answer.blocks)
 
 
 def matches_only(found: Findings, *, limit: int, max_bytes: int, explain: bool) -> Recalled:
@@ -131,7 +131,8 @@ def matches_only(found: Findings, *, limit: int, max_bytes: int, explain: bool) 
             continue
         blocks.append(block)
         left -= size
-    return _recalled(blocks)
+    is_more = limit > MOST_BLOCKS or max_bytes > MOST_BYTES
+    return _recalled(blocks) if is_more else within_wire(blocks)
 
 
 def _add_matches(
@@ -269,7 +270,7 @@ def _add_recent(answer: _Answer, recent: Iterable[Episode], share: int) -> None:
         left -= taken > 0
 
 
-def _within_wire(blocks: list[Block]) -> Recalled:
+def within_wire(blocks: list[Block]) -> Recalled:
     """Keep the whole answer below what a proxy reads: sources go first, then the last blocks."""
     recalled = _recalled(blocks)
     if len(msgspec.json.encode(recalled)) <= _ANSWER_BYTES:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from memplane.clock import milli_stamp
+from memplane.memory.blocks import within_wire
 from memplane.memory.contract import MOST_BLOCKS, MOST_BYTES, Ask, Block, Recalled, Why
 from memplane.memory.sanitising import sanitised
 from memplane.observations import rows, views
@@ -101,7 +102,8 @@ def beside(answer: Recalled, found: Sequence[Relevant], ask: Ask) -> Recalled:
     said = list(answer.memories)
     while said and (len(blocks) + len(said) > MOST_BLOCKS or _size(blocks) + _size(said) > room):
         said.pop()
-    return Recalled(memories=(*blocks, *said))
+    both = [*blocks, *said]
+    return within_wire(both) if ask.max_bytes <= MOST_BYTES else Recalled(memories=tuple(both))
 
 
 def observations_in(block_ids: Collection[str]) -> frozenset[int]:
