@@ -19,6 +19,7 @@ from memplane.ledger.folder import AgentFolder
 from memplane.ledger.reader import entries
 from memplane.memory.contract import Ask, ForgetAsked, Recalled
 from memplane.proxy.asking import LONGEST
+from tests.memory.remembering import entry
 from tests.proxy.proxied import proxied
 from tests.support.answers import (
     Said,
@@ -262,6 +263,27 @@ async def test_a_forgotten_memory_leaves_the_conversation_too(tmp_path: Path) ->
         await memory.forget("ada", [first["id"]])
         await door.chat("What is my sister Ada allergic to?", "To nuts.", "Thank you!")
         assert b"peanuts" not in door.upstream.asked(CHAT)[-1].body
+
+
+async def test_a_line_about_several_turns_leaves_with_any_of_them(tmp_path: Path) -> None:
+    asked = "When is the kestrel release?"
+    turns = [
+        entry(asked, "The kestrel release is on Friday.", minutes=-300),
+        entry("How is the heron billing going?", "It is fine.", minutes=-200),
+        entry("How is the osprey divorce going?", "It goes on.", minutes=-195),
+        *(entry(f"What about topic {number}?", "Done.", minutes=number) for number in range(3)),
+    ]
+    async with proxied(tmp_path) as door:
+        memory = await door.plane.remembering.memory()
+        for one in turns:
+            await memory.retain("ada", json.dumps(one).encode())
+        await memory.settle()
+        door.upstream.at(CHAT, chat_json(Said("On Friday.")))
+        await door.chat(asked)
+        assert b"osprey" in door.upstream.asked(CHAT)[-1].body
+        await memory.forget("ada", [turns[2]["id"]])
+        await door.chat(asked, "On Friday.", "Thank you!")
+        assert b"osprey" not in door.upstream.asked(CHAT)[-1].body
 
 
 async def test_a_conversation_is_not_told_what_stands_in_it(tmp_path: Path) -> None:

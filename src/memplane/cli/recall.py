@@ -49,7 +49,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     async with open_plane(settings) as plane:
         found = await plane.recall(ask)
     if arguments.json:
-        print_json({"memories": found.memories})
+        print_json({"memories": found.told})
     else:
         _print(found)
     return OK if found.memories else FAILED

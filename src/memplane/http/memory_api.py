@@ -279,7 +279,7 @@ def operator_endpoints(plane: Plane) -> list[Endpoint]:
 
 def _answer_recalled(found: Recalled) -> Response:
     # The list is there also when it is empty.
-    return answer_json({"memories": found.memories})
+    return answer_json({"memories": found.told})
 
 
 def _agent(request: Request, named: str) -> str:

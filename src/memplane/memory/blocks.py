@@ -204,6 +204,7 @@ def _weighty_block(weighty: Weighty, text: str, *, explain: bool) -> Block:
         id=_name(artefact.kind, artefact.sources, artefact.text),
         entry_ids=artefact.sources[:_NAMED_SOURCES],
         why=why if explain else None,
+        made_of=artefact.sources,
     )
 
 
@@ -228,6 +229,7 @@ def _add_timeline(answer: _Answer, timeline: Iterable[Artefact], share: int) -> 
             id=_name("timeline", sources),
             entry_ids=sources[:_NAMED_SOURCES],
             why=Why(part="timeline") if answer.explain else None,
+            made_of=tuple(source for one in lines for source in one.sources),
         )
     )
 
@@ -273,12 +275,21 @@ def _add_recent(answer: _Answer, recent: Iterable[Episode], share: int) -> None:
 def within_wire(blocks: list[Block]) -> Recalled:
     """Keep the whole answer below what a proxy reads: sources go first, then the last blocks."""
     recalled = _recalled(blocks)
-    if len(msgspec.json.encode(recalled)) <= _ANSWER_BYTES:
+    if _wire_size(recalled) <= _ANSWER_BYTES:
         return recalled
-    blocks = [msgspec.structs.replace(one, entry_ids=one.entry_ids[:1]) for one in blocks]
-    while len(msgspec.json.encode(_recalled(blocks))) > _ANSWER_BYTES:
+    blocks = [
+        msgspec.structs.replace(
+            one, entry_ids=one.entry_ids[:1], made_of=one.made_of or one.entry_ids
+        )
+        for one in blocks
+    ]
+    while _wire_size(_recalled(blocks)) > _ANSWER_BYTES:
         blocks.pop()
     return _recalled(blocks)
+
+
+def _wire_size(recalled: Recalled) -> int:
+    return len(msgspec.json.encode(_recalled(recalled.told)))
 
 
 def _recalled(blocks: Iterable[Block]) -> Recalled:

@@ -68,7 +68,11 @@ class Why(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One memory of a recall answer."""
+    """One memory of a recall answer.
+
+    `entry_ids` may name only some of the entries that it comes from; `made_of` are all of them
+    then, so that forgetting any takes it out of a conversation. It is told to nobody outside.
+    """
 
     text: str
     score: float | None = None
@@ -78,12 +82,18 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str = ""
     entry_ids: tuple[str, ...] = ()
     why: Why | None = None
+    made_of: tuple[str, ...] = ()
 
 
 class Recalled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer to a question; without anything that matches there is no memory in it."""
 
     memories: tuple[Block, ...] = msgspec.field(default_factory=tuple)
+
+    @property
+    def told(self) -> tuple[Block, ...]:
+        """The memories as they are told outside."""
+        return tuple(msgspec.structs.replace(one, made_of=()) for one in self.memories)
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):

@@ -239,7 +239,10 @@ def _note(wanted: Wanted, came: Recollection | None, injected: tuple[Injected, .
 
 
 def _named(blocks: Sequence[Block]) -> tuple[InjectedBlock, ...]:
+    """Name memories, each with all the entries that it was made of: any may be forgotten."""
     return tuple(
-        InjectedBlock(id=one.id, entry_ids=one.entry_ids, kind=one.kind, score=one.score)
+        InjectedBlock(
+            id=one.id, entry_ids=one.made_of or one.entry_ids, kind=one.kind, score=one.score
+        )
         for one in blocks
     )
