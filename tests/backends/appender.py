@@ -1,6 +1,7 @@
-"""A process that appends lines: `python appender.py KIND WHERE KEY NAME COUNT`.
+"""A process that appends lines: `python appender.py KIND WHERE CACHE KEY NAME COUNT PATIENCE`.
 
 It says each line on stdout once `append_text` has returned, so the parent knows what was promised.
+At its end it has so many seconds of patience for what was batched.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 from memplane import BlobBackend, CachedBlobBackend, LocalBackend
+from memplane.objects import leaving
 from memplane.objects.backend import StoreBackend
 from memplane.secret import Secret
 from memplane.settings import BlobSettings
@@ -23,7 +25,8 @@ def backend_of(kind: str, where: str, cache: str) -> StoreBackend:
 
 
 def main() -> None:
-    kind, where, cache, key, name, count = sys.argv[1:]
+    kind, where, cache, key, name, count, patience = sys.argv[1:]
+    leaving._PATIENCE = float(patience)  # type: ignore[misc]
     backend = backend_of(kind, where, cache)
     for number in range(int(count)):
         line = f"{name}-{number}"

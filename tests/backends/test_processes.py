@@ -18,9 +18,12 @@ from tests.support.azurite import Azurite
 APPENDER = Path(__file__).with_name("appender.py")
 
 
-def start(kind: str, where: str, cache: Path, name: str, count: int) -> subprocess.Popen[str]:
+def start(
+    kind: str, where: str, cache: Path, name: str, count: int, *, patience: str = "10"
+) -> subprocess.Popen[str]:
+    words = [kind, where, str(cache), "log.txt", name, str(count), patience]
     return subprocess.Popen(
-        [sys.executable, str(APPENDER), kind, where, str(cache), "log.txt", name, str(count)],
+        [sys.executable, str(APPENDER), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -147,7 +150,8 @@ def test_a_server_that_never_answers_does_not_hold_up_the_exit(tmp_path: Path) -
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         connection = f"AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=http://127.0.0.1:{port}/a;"
-        process = start("cached", f"{connection}|box", tmp_path / "cache", "a", 3)
+        where = f"{connection}|box"
+        process = start("cached", where, tmp_path / "cache", "a", 3, patience="1")
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out.split()) == (0, ["a-0", "a-1", "a-2"]), err
     assert count_waiting(tmp_path / "cache" / "outbox") == 1

@@ -27,6 +27,13 @@ ORDER = "Must be started after WireGuard"
 OTHER = f"[MEMORY:dependency:caddy] {ORDER}"
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 MEMPLANE = (sys.executable, "-m", "memplane")
+IMPATIENT = (
+    sys.executable,
+    "-c",
+    "from memplane.assemble import plane; plane._OWNER_PATIENCE = 10;"
+    "from memplane.cli import main; raise SystemExit(main())",
+)
+"""It waits half a second for the owner of a home, not five."""
 
 
 @pytest.fixture
@@ -37,11 +44,15 @@ def own(tmp_path: Path) -> Path:
 
 
 def ran(
-    own: Path, *command: str, options: tuple[str, ...] = (), **more: Any
+    own: Path,
+    *command: str,
+    options: tuple[str, ...] = (),
+    memplane: tuple[str, ...] = MEMPLANE,
+    **more: Any,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end."""
     return subprocess.run(
-        [*MEMPLANE, "run", "--agent", "a", *options, "--", *command],
+        [*memplane, "run", "--agent", "a", *options, "--", *command],
         env=environment(own) | more.pop("env", {}),
         capture_output=True,
         timeout=60,
@@ -364,9 +375,11 @@ import os, sys
 parent = os.getpid()
 if os.fork():
     sys.exit(4)
-while os.getppid() == parent:
-    pass
-print(os.getpid(), flush=True)
+try:
+    while True:  # until its end was seen
+        os.kill(parent, 0)
+except ProcessLookupError:
+    print(os.getpid(), flush=True)
 sys.stdin.read()
 """
     with running(own, "run", "--agent", "a", "--", *python(program)) as process:
@@ -374,7 +387,7 @@ sys.stdin.read()
         process.send_signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=10)
-        if process.poll() is None:  # it had not seen yet that the program has ended
+        if process.poll() is None:  # it had not heard yet of what was seen
             process.send_signal(signal.SIGTERM)
         assert process.wait() == 4
         os.kill(left, signal.SIGKILL)
@@ -593,7 +606,7 @@ def test_a_home_that_is_busy_keeps_no_program_from_running_and_is_learned_from_l
     home.create()
     with home.claim() as claim:
         assert claim is not None
-        done = ran(own, *printing(START, says(MARKER), END))
+        done = ran(own, *printing(START, says(MARKER), END), memplane=IMPATIENT)
     assert done.returncode == 0
     assert b"It runs without what was learned before" in done.stderr
     assert b"memory did not take all that was said" in done.stderr
