@@ -27,12 +27,13 @@ ORDER = "Must be started after WireGuard"
 OTHER = f"[MEMORY:dependency:caddy] {ORDER}"
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 MEMPLANE = (sys.executable, "-m", "memplane")
-IMPATIENT = (
-    sys.executable,
-    "-c",
-    "from memplane.assemble import plane; plane._OWNER_PATIENCE = 10;"
-    "from memplane.cli import main; raise SystemExit(main())",
-)
+_IMPATIENT = """
+from memplane.assemble import plane
+from memplane.cli import main
+plane._OWNER_PATIENCE = 10
+raise SystemExit(main())
+"""
+IMPATIENT = (sys.executable, "-c", _IMPATIENT)
 """It waits half a second for the owner of a home, not five."""
 
 
