@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -248,6 +249,27 @@ async def test_a_reader_that_never_gets_ready_is_replaced(tmp_path: Path) -> Non
         readers.open()
         await _until(lambda: "once" in readers.complaint)
         await readers.close()
+
+
+async def test_a_reader_that_is_not_ready_does_not_keep_memory_from_being_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 600)
+    opening = [sys.executable, "-c", "import time; time.sleep(600)", "memplane.reader"]
+    readers = readers_of(tmp_path, command=opening)
+    has_line, real = asyncio.Event(), readers._line
+
+    async def watched(ours: socket.socket) -> module._Line:
+        line = await real(ours)
+        has_line.set()
+        return line
+
+    readers._line = watched  # type: ignore[method-assign]
+    async with asyncio.timeout(60):
+        readers.open()
+        await has_line.wait()
+        await readers.close()
+    assert _children(os.getpid()) == []
 
 
 def _line() -> tuple[module._Line, list[str]]:

@@ -178,12 +178,12 @@ class Readers:
             await _gone(process)
 
     def _hang_up(self, line: _Line, process: Process) -> None:
-        """Let a process leave; one that is silent would not."""
+        """Let a process leave; one that is silent would not, and one that is opening not soon."""
         line.close()
         if line.is_lost:
             self._lost += 1
             _log.error("a reader (%d) hung; it is ended", process.pid)
-        if line.is_silent and process.returncode is None:
+        if (line.is_silent or not line.was_ready) and process.returncode is None:
             process.kill()
 
     async def _started(self, line: int) -> Process:
