@@ -147,6 +147,26 @@ async def proxied(folder: Path, **settings: str) -> AsyncIterator[Proxied]:
             )
 
 
+class Prompt(Beside):
+    """A server that ends as soon as nothing is under way; others sleep before they look."""
+
+    async def main_loop(self) -> None:
+        self._ticking = asyncio.create_task(super().main_loop())
+        await asyncio.wait([self._ticking])
+
+    def end(self) -> None:
+        self._ticking.cancel()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for one in (*self.servers, *(sockets or ())):
+            one.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        await asyncio.sleep(0)  # what was closed is gone in the next round of the loop
+        if self.server_state.connections or self.server_state.tasks:
+            await super().shutdown()
+
+
 @asynccontextmanager
 async def _served(
     settings: Settings, plane: LocalPlane, proxy: Proxy, telemetry: Telemetry
@@ -177,10 +197,10 @@ async def _served(
         access_log=False,
         timeout_graceful_shutdown=2,
     )
-    server = Beside(config)
+    server = Prompt(config)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         yield server, port
     finally:
-        server.should_exit = True
+        server.end()
         await serving
