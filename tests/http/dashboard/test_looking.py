@@ -171,7 +171,10 @@ def test_the_audit_tells_what_commands_did(person: Person, api: Api) -> None:
 
 
 def test_the_audit_goes_on_behind_its_first_page(person: Person, api: Api) -> None:
-    lines = [{"category": "timing", "observation": f"Job {n:03} runs late"} for n in range(120)]
+    lines = [
+        {"category": "timing", "observation": f"Job {n:03} runs late", "service": f"s-{n}"}
+        for n in range(120)
+    ]
     api.post("/import", {"memories": lines})
     page = person.page(f"/audit?agent={api.agent}&who=import&kind=asserted")
     assert "Job 119" in page

@@ -308,7 +308,10 @@ def test_filters_count_and_lead_to_what_they_name(person: Person, api: Api) -> N
 
 
 def test_a_list_of_many_goes_on(person: Person, api: Api) -> None:
-    lines = [{"category": "timing", "observation": f"Job {n:03} runs late"} for n in range(60)]
+    lines = [
+        {"category": "timing", "observation": f"Job {n:03} runs late", "service": f"s-{n}"}
+        for n in range(60)
+    ]
     api.post("/import", {"memories": lines})
     page = person.page(f"/memories?agent={api.agent}")
     more = re.search(r'href="(/memories\?[^"]*cursor=[^"]*)"', page)
