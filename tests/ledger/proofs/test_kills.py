@@ -33,11 +33,12 @@ class History:
     def add(self, job: Job, said: Said) -> None:
         """Each writer waits for its answer, so one turn of each may be there unacknowledged."""
         for writer in range(job.writers):
-            mine = [job.token(writer, number) for number in range(job.turns)]
-            acked = [token for token in mine if token in set(said.acked)]
+            mine = job.token(writer, 0).removesuffix("0")
+            acked = [token for token in said.acked if token.startswith(mine)]
             agent = job.agent_of(writer)
             self.acked.setdefault(agent, []).extend(acked)
-            self.unknown.setdefault(agent, []).extend(mine[len(acked) : len(acked) + 1])
+            if len(acked) < job.turns:
+                self.unknown.setdefault(agent, []).append(job.token(writer, len(acked)))
 
     def problems(self, root: Path) -> list[str]:
         found: list[str] = []
@@ -60,10 +61,10 @@ def killed(workers: Workers, job: Job, acks: int) -> Said:
 
 def reopened(root: Path, history: History, name: str) -> None:
     """Recover every agent's ledger by recording one more turn in each."""
-    for agent in agents_in(root):
-        token = f"{name}-{agent}"
-        record(root, turn_of(token, agent), options=OPTIONS)
-        history.acked.setdefault(agent, []).append(token)
+    agents = list(agents_in(root))
+    record(root, *(turn_of(f"{name}-{agent}", agent) for agent in agents), options=OPTIONS)
+    for agent in agents:
+        history.acked.setdefault(agent, []).append(f"{name}-{agent}")
 
 
 def kill_again_and_again(workers: Workers, root: Path, rng: random.Random, kills: int) -> int:
