@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+
+import pytest
+
+from memplane.objects.pacing import Pacing
 from tests.operate.conftest import pod, service
 
 __all__ = ["pod", "service"]
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands in this process that get no answer ask again a hundred times sooner."""
+
+    async def sleep(seconds: float) -> None:
+        await asyncio.sleep(seconds / 100)
+
+    monkeypatch.setattr("memplane.assemble.storage.Pacing", partial(Pacing, sleep=sleep))

@@ -298,6 +298,7 @@ def test_doctor_tries_the_container(azurite: Azurite, container: str, home: Path
         assert backend.list() == []
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_doctor_says_when_the_container_does_not_answer(home: Path) -> None:
     nobody = {
         "MEMPLANE_BLOB_CONNECTION_STRING": "AccountName=a;AccountKey=c2VjcmV0;"
@@ -366,6 +367,7 @@ def test_the_queue_is_shown_sent_and_dropped(azurite: Azurite, container: str, h
     assert memplane_here(home, "queue", "drop", "nothing", env=env).returncode == 1
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_the_queue_says_when_nobody_answers(home: Path) -> None:
     nobody = {
         "MEMPLANE_BLOB_CONNECTION_STRING": "AccountName=a;AccountKey=c2VjcmV0;"

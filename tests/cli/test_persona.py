@@ -267,6 +267,7 @@ def test_offline_work_waits_and_goes_later(
     assert "Written on a train." in desktop.read("user_role.md")
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_what_waits_can_be_dropped_from_the_queue(
     laptop: Machine, desktop: Machine, doorway: Doorway
 ) -> None:
@@ -280,6 +281,7 @@ def test_what_waits_can_be_dropped_from_the_queue(
     assert "Written on a train." in laptop.read("user_role.md")
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_a_first_sync_without_a_network_says_so(laptop: Machine, doorway: Doorway) -> None:
     laptop.write("user_role.md", memory("Role", "Works on sync.", kind="user"))
     doorway.shut()
