@@ -116,7 +116,7 @@ class FreshAzurite:
     At that age it looks through all it ever stored and answers nobody meanwhile, for minutes.
     """
 
-    _OLD = 300.0
+    _OLD = 420.0
 
     def __init__(self, new_folder: Callable[[], Path], certificate: Certificate | None) -> None:
         self._new_folder = new_folder
