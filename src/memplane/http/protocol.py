@@ -26,6 +26,8 @@ class StrictProtocol(HttpToolsProtocol):
     HTTP/2; so the head of such a request is read again, without that wish.
     """
 
+    parser: httptools.HttpRequestParser  # until the connection is lost
+
     _head_is_open = False
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None

@@ -93,14 +93,16 @@ def beside(answer: Recalled, found: Sequence[Relevant], ask: Ask) -> Recalled:
     """Put observations before what was said, within the limits of an answer."""
     if not found or ask.limit is not None:
         return answer
-    room = min(ask.max_bytes, MOST_BYTES)
+    share = min(ask.max_bytes, MOST_BYTES) // _SHARE
     blocks: list[Block] = []
     for one in found[:_MOST]:
         block = _block(one, explain=ask.explain)
-        if _size([*blocks, block]) <= room // _SHARE:
+        if _size([*blocks, block]) <= share:
             blocks.append(block)
     said = list(answer.memories)
-    while said and (len(blocks) + len(said) > MOST_BLOCKS or _size(blocks) + _size(said) > room):
+    while said and (
+        len(blocks) + len(said) > MOST_BLOCKS or _size(blocks) + _size(said) > ask.max_bytes
+    ):
         said.pop()
     both = [*blocks, *said]
     return within_wire(both) if ask.max_bytes <= MOST_BYTES else Recalled(memories=tuple(both))
