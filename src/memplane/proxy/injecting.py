@@ -114,9 +114,9 @@ class Injecting:
 
     async def _sticking(self, wanted: Wanted, conversation: Conversation) -> Given:
         prompts = conversation.prompts
-        began = self._elapsed()
-        held = await self._held(wanted, prompts)
-        waited = self._elapsed() - began
+        found = await self._held(wanted, prompts)
+        # Who has waited in vain does not wait for as long again; whoever was only busy may.
+        held, waited = (found, 0.0) if found is not None else ({}, self._seconds)
         came: Recollection | None = None
         added: Injection | None = None
         now = microseconds(self._clock())  # what is recorded after it may be missing in a recall
@@ -146,7 +146,10 @@ class Injecting:
         note = _note(wanted, came, injected)
         return Given(body, note, came, own, replaced=bool(blocks))
 
-    async def _held(self, wanted: Wanted, prompts: Sequence[Prompt]) -> dict[str, Injection]:
+    async def _held(
+        self, wanted: Wanted, prompts: Sequence[Prompt]
+    ) -> dict[str, Injection] | None:
+        """Look up what stands at the prompts; None when it was not found in time."""
         if not self._breakers.admit((_STANDING,), self._elapsed()):
             return {}
         places = [one.place for one in prompts]
@@ -161,6 +164,7 @@ class Injecting:
                 return held
             self._breakers.failed(_STANDING, self._elapsed())
             _log.warning("what stands in a conversation was not found in time")
+            return None
         except MemplaneError as error:
             _log.warning("what stands in a conversation could not be looked up: %s", error)
         finally:
