@@ -104,8 +104,11 @@ class Proxied:
         return note_of(folder, entry["id"]) or Note()
 
     async def remembered(self, agent: str, question: str) -> tuple[Block, ...]:
-        """Ask the memory, once it has followed the ledger."""
+        """Ask the memory, once it has followed the ledger and knows where turns were said."""
         await self.proxy.recorder.drain()
+        async with asyncio.timeout(30):
+            while not self.proxy.injecting._sticky.is_written:
+                await asyncio.sleep(0.01)
         memory = await self.plane.remembering.memory()
         await memory.follow()
         return (await self.plane.recall(Ask(agent=agent, text=question))).memories

@@ -118,11 +118,11 @@ class Sticky:
 
     async def run(self) -> None:
         """Write what is to be kept, until the end; what cannot be written is given up."""
-        while self._unwritten or self._answered or not self._ending:
+        while not self.is_written or not self._ending:
             await self._woken.wait()
             self._woken.clear()
             written: Mapping[tuple[str, str, str], Injection] = dict(self._unwritten)
-            answered, self._answered = self._answered, []
+            answered = list(self._answered)
             try:
                 if written:
                     await self._kept.keep_injected(list(written.values()))
@@ -131,9 +131,15 @@ class Sticky:
             except MemplaneError as error:
                 # The provider's cache misses once: no turn is worth less for it.
                 _log.warning("what was put into %d prompts is not kept: %s", len(written), error)
+            del self._answered[: len(answered)]
             for key, text in written.items():
                 if self._unwritten.get(key) is text:
                     del self._unwritten[key]
+
+    @property
+    def is_written(self) -> bool:
+        """Whether nothing waits to be kept."""
+        return not self._unwritten and not self._answered
 
     def end(self) -> None:
         """Let `run` return once everything is written."""

@@ -29,7 +29,7 @@ _SETTINGS: Final = (
     "PRAGMA synchronous=FULL",
     "PRAGMA secure_delete=ON",
     "PRAGMA foreign_keys=ON",
-    "PRAGMA cache_size=-65536",
+    "PRAGMA cache_size=-16384",
     "PRAGMA temp_store=MEMORY",
 )
 _READ_SETTINGS: Final = (
