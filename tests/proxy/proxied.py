@@ -107,7 +107,7 @@ class Proxied:
         """Ask the memory, once it has followed the ledger and knows where turns were said."""
         await self.proxy.recorder.drain()
         async with asyncio.timeout(30):
-            while not self.proxy.injecting._sticky.is_written:
+            while not self.proxy.injecting._sticky.is_written:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)
         memory = await self.plane.remembering.memory()
         await memory.follow()

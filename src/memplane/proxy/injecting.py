@@ -164,13 +164,13 @@ class Injecting:
                 return held
             self._breakers.failed(_STANDING, self._elapsed())
             _log.warning("what stands in a conversation was not found in time")
-            return None
         except MemplaneError as error:
             _log.warning("what stands in a conversation could not be looked up: %s", error)
+            return {}
         finally:
             self._breakers.gave_up(_STANDING)
             looking.cancel()
-        return {}
+        return None
 
     def _is_known(
         self, held: dict[str, Injection], conversation: Conversation, wanted: Wanted, now: int
