@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -23,35 +22,23 @@ import uvicorn
 import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bench.starting import started
+
 _QUIET_ROUNDS = 3
 
 
 @contextmanager
 def bare_relay(upstream: int) -> Iterator[int]:
     """Start a relay that passes each request on to a port, and each answer back."""
-    with _started("relay", str(upstream)) as port:
+    with started("bench.bare", "relay", str(upstream)) as port:
         yield port
 
 
 @contextmanager
 def bare_service(folder: Path) -> Iterator[int]:
     """Start a service that acknowledges a body when it is synced in a file and in SQLite."""
-    with _started("service", str(folder)) as port:
+    with started("bench.bare", "service", str(folder)) as port:
         yield port
-
-
-@contextmanager
-def _started(*arguments: str) -> Iterator[int]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bench.bare", *arguments], stdout=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    try:
-        yield int(process.stdout.readline())
-    finally:
-        process.terminate()
-        process.wait()
-        process.stdout.close()
 
 
 @asynccontextmanager

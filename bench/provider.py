@@ -10,14 +10,14 @@ import asyncio
 import json
 import re
 import resource
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import cast
 from urllib.request import urlopen
 
 import uvloop
+
+from bench.starting import started
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _STREAM = re.compile(rb'"stream": ?true')
@@ -59,14 +59,8 @@ def stream(events: int) -> bytes:
 @contextmanager
 def scripted_provider() -> Iterator[int]:
     """Start one and give its port."""
-    process = subprocess.Popen([sys.executable, "-m", "bench.provider"], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    try:
-        yield int(process.stdout.readline())
-    finally:
-        process.terminate()
-        process.wait()
-        process.stdout.close()
+    with started("bench.provider") as port:
+        yield port
 
 
 def asked_so_far(port: int) -> tuple[int, int]:

@@ -7,11 +7,12 @@ every figure; this one answers at once, so that what is measured is the network 
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.request import Request, urlopen
+
+from bench.starting import started
 
 _TIME = "Sun, 01 Mar 2026 09:30:00 GMT"
 
@@ -19,16 +20,8 @@ _TIME = "Sun, 01 Mar 2026 09:30:00 GMT"
 @contextmanager
 def stub_container(objects: int, *, delay: float) -> Iterator[int]:
     """Start it and give its port. A POST changes every object; a GET of `/count` counts."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bench.stub", str(objects), str(delay)], stdout=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    try:
-        yield int(process.stdout.readline())
-    finally:
-        process.terminate()
-        process.wait()
-        process.stdout.close()
+    with started("bench.stub", str(objects), str(delay)) as port:
+        yield port
 
 
 def change_everything(port: int) -> None:
