@@ -22,7 +22,7 @@ test: $(DEV) $(NODE) $(PAGES) browser  ## install what the tests need and run th
 	@$(VENV)/bin/python -m pytest -n 2 -m "not long" $(ARGS)
 
 test-long: $(DEV) $(NODE) $(PAGES) browser  ## run every test, the long proofs too
-	@$(VENV)/bin/python -m pytest -n 2 --timeout 1800 $(ARGS)
+	@$(VENV)/bin/python -m pytest -n 2 --timeout 1800 -o faulthandler_timeout=2400 $(ARGS)
 
 test-newest: $(NODE) $(PAGES) browser  ## run the everyday suite on the newest Python there is
 	@tools/test-newest

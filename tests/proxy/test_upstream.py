@@ -726,14 +726,14 @@ async def test_a_provider_that_reads_nothing_does_not_hold_the_connection() -> N
     loop = asyncio.get_running_loop()
     url = f"http://127.0.0.1:{server.getsockname()[1]}/v1/x"
     with server:
-        async with open_upstream(patience=Patience(first_byte=0.2)) as upstream:
+        async with open_upstream(patience=Patience(first_byte=0.5)) as upstream:
             attempt = Attempt(Candidate("openai", "m", url), "POST", (), b"a" * (30 << 20))
             before = open_sockets()
             with pytest.raises(UpstreamStalled):
                 async with upstream.send([attempt]):
                     pass
             await settled()
-            accepted, _ = await loop.sock_accept(server)
+            accepted, _ = await asyncio.wait_for(loop.sock_accept(server), 10)
             accepted.close()
             assert open_sockets() == before
 
@@ -802,7 +802,8 @@ async def test_nothing_is_left_after_many_cycles() -> None:
 )
 def test_the_servers_own_loop_does_it_too(behaviour: Callable[[], Awaitable[None]]) -> None:
     async def run() -> None:
-        await behaviour()
+        async with asyncio.timeout(60):
+            await behaviour()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run())
