@@ -494,6 +494,18 @@ async def test_a_probe_whose_client_left_lets_another_one_through(bench: Bench) 
     assert (await bench.recall()).status is MemoryStatus.SUCCEEDED
 
 
+def test_who_fails_together_fails_once() -> None:
+    breakers = Breakers()
+    for moment in (1.0, 2.0, 3.0):
+        assert breakers.admit(["x"], moment)
+        for place in range(16):
+            breakers.failed("x", moment + 0.3 + place / 1000, since=moment + place / 1000)
+    assert not breakers.admit(["x"], 3.4)
+    assert breakers.admit(["x"], 33.4)  # from the first of the third moment, not from its last
+    breakers.failed("x", 33.5, since=3.1)  # one that was left behind is not the probe
+    assert not breakers.admit(["x"], 33.6)
+
+
 _STEPS = st.lists(
     st.tuples(st.sampled_from(["ok", "bad", "gone"]), st.floats(0.1, 40.0)), max_size=40
 )
@@ -515,7 +527,7 @@ def test_a_breaker_is_open_exactly_after_three_failures_in_a_row(
             breakers.succeeded("x")
             in_a_row = 0
         elif outcome == "bad":
-            breakers.failed("x", now)
+            breakers.failed("x", now, since=now)
             in_a_row, until = in_a_row + 1, now + 30
         else:
             breakers.gave_up("x")

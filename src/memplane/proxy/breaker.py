@@ -12,9 +12,10 @@ PAUSE: Final = 30.0
 
 
 class _Trouble(msgspec.Struct):
-    """How often somebody failed in a row; once open, from when on one may try again."""
+    """How often somebody failed in a row, and when last; once open, when one may try again."""
 
     failures: int = 0
+    last: float = float("-inf")
     until: float | None = None
     probed: bool = False
 
@@ -24,6 +25,8 @@ class Breakers(msgspec.Struct):
 
     After `failures` in a row a breaker opens. When `pause` seconds have passed it lets one probe
     through: if that succeeds it closes, otherwise it stays open for as long again.
+    Those who were under way together when one of them failed are one failure: many turns wait
+    for the same moment of a busy machine, and only one that comes later tells whether it passed.
     """
 
     failures: int = FAILURES
@@ -47,10 +50,13 @@ class Breakers(msgspec.Struct):
         """Close a breaker."""
         self._troubles.pop(key, None)
 
-    def failed(self, key: Hashable, now: float) -> None:
-        """Count a failure; a probe that fails opens the breaker again."""
+    def failed(self, key: Hashable, now: float, *, since: float) -> None:
+        """Count a failure of who was admitted `since` then; a probe's opens the breaker again."""
         one = self._troubles.setdefault(key, _Trouble())
+        if since < one.last:
+            return
         one.failures += 1
+        one.last = now
         one.probed = False
         if one.failures >= self.failures:
             one.until = now + self.pause

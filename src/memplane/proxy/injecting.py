@@ -150,27 +150,26 @@ class Injecting:
         self, wanted: Wanted, prompts: Sequence[Prompt]
     ) -> dict[str, Injection] | None:
         """Look up what stands at the prompts; None when it was not found in time."""
-        if not self._breakers.admit((_STANDING,), self._elapsed()):
+        began = self._elapsed()
+        if not self._breakers.admit((_STANDING,), began):
             return {}
         places = [one.place for one in prompts]
-        finding = self._sticky.find(wanted.context.agent, places, wanted.session)
-        looking = asyncio.create_task(finding)
         try:
-            # Not longer than a recall, also where it does not let itself be stopped.
-            await asyncio.wait((looking,), timeout=self._seconds)
-            if looking.done():
-                held = looking.result()
-                self._breakers.succeeded(_STANDING)
-                return held
-            self._breakers.failed(_STANDING, self._elapsed())
+            # Not longer than a recall. In place, because a busy loop would let a task wait.
+            async with asyncio.timeout(self._seconds):
+                held = await self._sticky.find(wanted.context.agent, places, wanted.session)
+        except TimeoutError:
+            self._breakers.failed(_STANDING, self._elapsed(), since=began)
             _log.warning("what stands in a conversation was not found in time")
+            return None
         except MemplaneError as error:
             _log.warning("what stands in a conversation could not be looked up: %s", error)
             return {}
+        else:
+            self._breakers.succeeded(_STANDING)
+            return held
         finally:
             self._breakers.gave_up(_STANDING)
-            looking.cancel()
-        return None
 
     def _is_known(
         self, held: dict[str, Injection], conversation: Conversation, wanted: Wanted, now: int

@@ -185,7 +185,7 @@ class Recaller:
             own = isinstance(error, UnknownAgent | InvalidRequest)
             came, kept = _Came(error=f"recall: {type(error).__name__}", sick=not own), _NOTHING
         ended = self._elapsed()
-        self._count(came, keys, ended)
+        self._count(came, keys, started, ended)
         status = MemoryStatus.TIMED_OUT if came.late else MemoryStatus.FAILED
         return replace(
             nothing,
@@ -217,18 +217,20 @@ class Recaller:
         if not task.cancelled():
             task.exception()  # whoever waited has heard of it, or waits no more
 
-    def _count(self, came: _Came, keys: tuple[Hashable, ...], now: float) -> None:
+    def _count(
+        self, came: _Came, keys: tuple[Hashable, ...], started: float, ended: float
+    ) -> None:
         service, agent = keys
         if came.recalled is not None:
             self._breakers.succeeded(service)
             self._breakers.succeeded(agent)
         elif came.sick:
-            self._breakers.failed(service, now)
+            self._breakers.failed(service, ended, since=started)
             self._breakers.gave_up(agent)
         else:
             # It is there, but not for this agent as it asks.
             self._breakers.succeeded(service)
-            self._breakers.failed(agent, now)
+            self._breakers.failed(agent, ended, since=started)
 
     async def _ask_here(self, memories: Memories, asked: Asked) -> _Came:
         messages = None if asked.messages is None else _decoded(asked.messages)
