@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
+import apsw
 import msgspec
 
 from memplane.ledger.note import InjectedBlock, Note, encoded
 from memplane.ledger.tombstones import Tombstone, append_tombstones
 from memplane.memory.contract import Ask, ForgetAsked
 from memplane.memory.injections import KEPT_FOR, Injection, Said
+from memplane.records.migrate import migrate, migrations
+from memplane.records.sqlite import SqliteConnection
 from tests.memory.remembering import entry, memory_in, raw, recall
 from tests.support.turns import record, turn
 
@@ -67,6 +72,46 @@ async def test_forgetting_an_entry_takes_the_texts_that_cite_it(tmp_path: Path) 
         # What was recalled before and is kept only now does not bring it back.
         await memory.keep_injected([cited])
         assert await memory.injected("analyst", ["p1"]) == []
+
+
+async def test_forgetting_takes_a_text_that_does_not_name_all_it_was_made_of(
+    tmp_path: Path,
+) -> None:
+    many = [entry(f"Turn {number} is about green tea") for number in range(30)]
+    ids = frozenset(one["id"] for one in many)
+    summary = replace(injection("p1", entries=(many[0]["id"],)), made_of=ids)
+    other = injection("p2", entries=("short",))
+    async with memory_in(tmp_path) as memory:
+        for one in many:
+            await memory.retain("analyst", raw(one))
+        await memory.keep_injected([summary, other])
+        asked = ForgetAsked(agent="analyst", ids=(many[17]["id"],), verify=True)
+        assert (await memory.forget_as_asked(asked)).clean
+        assert await memory.injected("analyst", ["p1", "p2"]) == [other]
+        await memory.keep_injected([summary])
+        assert await memory.injected("analyst", ["p1"]) == []
+        await memory.forget("analyst", ["short"])
+        assert await memory.injected("analyst", ["p2"]) == []
+
+
+async def test_texts_that_were_kept_by_an_earlier_version_go_with_what_they_cite(
+    tmp_path: Path,
+) -> None:
+    one, two = "hist1_" + "a" * 64, "hist1_" + "b" * 64
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    with closing(SqliteConnection(tmp_path / "memplane.db", flags, ())) as old:
+        migrate(old, migrations("sqlite")[:6], where="here")
+        old.run_each(
+            "INSERT INTO injections VALUES (?, 'analyst', ?, 's1', ?, 'memplane', ?, ?)",
+            [(1, "p1", NOW, "x", b"[]"), (2, "p2", NOW, "y", b"[]")],
+        )
+        old.run_each(
+            "INSERT INTO injected_entries VALUES ('analyst', ?, ?)", [(one, 1), (two, 1), (one, 2)]
+        )
+    async with memory_in(tmp_path) as memory:
+        assert len(await memory.injected("analyst", ["p1", "p2"])) == 2
+        await memory.forget("analyst", [two])
+        assert [found.text for found in await memory.injected("analyst", ["p1", "p2"])] == ["y"]
 
 
 async def test_a_tombstone_of_another_process_counts_at_the_next_start(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ KEPT_FOR: Final = 90 * 24 * 3600 * 1_000_000
 """Microseconds; no provider remembers a conversation for so long."""
 
 _MOST_PLACES: Final = 500
+_END: Final = 16
+"""By so much of its end an id is told from others; who shares it only loses a text too soon."""
 _blocks: Final = msgspec.json.Decoder(tuple[InjectedBlock, ...])
 
 
@@ -26,7 +28,8 @@ _blocks: Final = msgspec.json.Decoder(tuple[InjectedBlock, ...])
 class Injection:
     """A text that stands at one place of a conversation, and the memories in it.
 
-    An empty one says that nothing stands there in this session.
+    An empty one says that nothing stands there in this session. The blocks may name only some of
+    the entries that it was `made_of`; all of them count when one is forgotten.
     """
 
     agent: str
@@ -36,11 +39,12 @@ class Injection:
     service: str
     text: str
     blocks: tuple[InjectedBlock, ...] = ()
+    made_of: frozenset[str] = frozenset()
 
     @property
     def cited(self) -> frozenset[str]:
-        """The entries that it was made of."""
-        return frozenset(entry for block in self.blocks for entry in block.entry_ids)
+        """The entries that it names or was made of."""
+        return self.made_of.union(*(block.entry_ids for block in self.blocks))
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -62,7 +66,7 @@ def keep_said(rows: Connection, turns: Iterable[Said]) -> None:
         [
             (one.agent, one.place, one.entry, one.at)
             for one in turns
-            if not _buried(rows, one.agent, (one.entry,))
+            if not _is_any_buried(rows, one.agent, (one.entry,))
         ],
     )
 
@@ -82,7 +86,8 @@ def keep(rows: Connection, injections: Iterable[Injection]) -> None:
             "DELETE FROM injections WHERE agent = ? AND place = ? AND session = ?",
             (one.agent, one.place, one.session),
         )
-        if one.cited & _buried(rows, one.agent, one.cited):
+        cited = one.cited
+        if _is_any_buried(rows, one.agent, cited):
             continue
         rows.run(
             "INSERT INTO injections (agent, place, session, at, service, text, blocks) "
@@ -92,11 +97,12 @@ def keep(rows: Connection, injections: Iterable[Injection]) -> None:
                 msgspec.json.encode(one.blocks),
             ),
         )
-        rows.run_each(
-            "INSERT INTO injected_entries (agent, entry, injection) "
-            "SELECT ?, ?, key FROM injections WHERE agent = ? AND place = ? AND session = ?",
-            [(one.agent, entry, one.agent, one.place, one.session) for entry in one.cited],
-        )
+        if cited:
+            rows.run(
+                "INSERT INTO injected_from (injection, agent, entries) SELECT key, agent, ? "
+                "FROM injections WHERE agent = ? AND place = ? AND session = ?",
+                ("\n".join(_ends(cited)), one.agent, one.place, one.session),
+            )
 
 
 def found(rows: Connection, agent: str, places: Sequence[str]) -> list[Injection]:
@@ -117,9 +123,7 @@ def found(rows: Connection, agent: str, places: Sequence[str]) -> list[Injection
 def drop_citing(rows: Connection, agent: str, entries: Collection[str]) -> None:
     """Drop what says something of entries, which are being forgotten."""
     rows.run_each(
-        "DELETE FROM injections WHERE key IN "
-        "(SELECT injection FROM injected_entries WHERE agent = ? AND entry = ?)",
-        [(agent, entry) for entry in entries],
+        "DELETE FROM injections WHERE key = ?", [(one,) for one in _citing(rows, agent, entries)]
     )
     rows.run_each(
         "DELETE FROM said WHERE agent = ? AND entry = ?", [(agent, entry) for entry in entries]
@@ -132,9 +136,22 @@ def drop_older(rows: Connection, at: int) -> None:
     rows.run("DELETE FROM said WHERE at < ?", (at,))
 
 
-def _buried(rows: Connection, agent: str, entries: Iterable[str]) -> set[str]:
+def _citing(rows: Connection, agent: str, entries: Iterable[str]) -> list[int]:
+    wanted = _ends(entries)
+    held = rows.rows("SELECT injection, entries FROM injected_from WHERE agent = ?", (agent,))
+    return [injection for injection, cited in held if not wanted.isdisjoint(cited.split("\n"))]
+
+
+def _ends(entries: Iterable[str]) -> set[str]:
+    return {entry[-_END:] for entry in entries}
+
+
+def _is_any_buried(rows: Connection, agent: str, entries: Collection[str]) -> bool:
+    if not entries:
+        return False
+    marks = ", ".join("?" * len(entries))
     sql = (
-        "SELECT 1 FROM tombstones t JOIN agents a ON a.number = t.agent "
-        "WHERE a.agent = ? AND t.id = ?"
+        "SELECT 1 FROM tombstones t JOIN agents a ON a.number = t.agent "  # noqa: S608 - marks
+        f"WHERE a.agent = ? AND t.id IN ({marks}) LIMIT 1"
     )
-    return {entry for entry in entries if next(iter(rows.rows(sql, (agent, entry))), None)}
+    return any(True for _ in rows.rows(sql, (agent, *entries)))

@@ -28,8 +28,9 @@ _ROWS_THAT_NAME_IT: Final[Mapping[str, str]] = {
         "WHERE agent = ? AND instr(char(10) || sources || char(10), char(10) || ? || char(10))"
     ),
     "injections": (
-        "SELECT COUNT(*) FROM injected_entries i JOIN agents a ON a.agent = i.agent "
-        "WHERE a.number = ? AND i.entry = ?"
+        "SELECT COUNT(*) FROM injected_from i JOIN agents a ON a.agent = i.agent WHERE "
+        "a.number = ? AND instr(char(10) || i.entries || char(10), "
+        "char(10) || substr(?, -16) || char(10))"
     ),
     "said": (
         "SELECT COUNT(*) FROM said s JOIN agents a ON a.agent = s.agent "

@@ -195,7 +195,10 @@ class Injecting:
         if came is None or not came.blocks:
             return nothing
         text = fenced(came.kept, service=came.service, nonce=self._nonce())
-        return replace(nothing, service=came.service, text=text, blocks=_named(came.blocks))
+        # Any entry may be forgotten, also one that is not named.
+        made_of = frozenset(entry for block in came.blocks for entry in block.made_of)
+        named = _named(came.blocks)
+        return replace(nothing, service=came.service, text=text, blocks=named, made_of=made_of)
 
     async def _beside(self, wanted: Wanted, conversation: Conversation) -> Given:
         came = await self._recaller.recall(_asked(wanted, conversation))
@@ -242,10 +245,7 @@ def _note(wanted: Wanted, came: Recollection | None, injected: tuple[Injected, .
 
 
 def _named(blocks: Sequence[Block]) -> tuple[InjectedBlock, ...]:
-    """Name memories, each with all the entries that it was made of: any may be forgotten."""
     return tuple(
-        InjectedBlock(
-            id=one.id, entry_ids=one.made_of or one.entry_ids, kind=one.kind, score=one.score
-        )
+        InjectedBlock(id=one.id, entry_ids=one.entry_ids, kind=one.kind, score=one.score)
         for one in blocks
     )

@@ -32,12 +32,9 @@ _SETTINGS: Final = (
     "PRAGMA cache_size=-16384",
     "PRAGMA temp_store=MEMORY",
 )
-_READ_SETTINGS: Final = (
-    "PRAGMA query_only=ON",
-    "PRAGMA cache_size=-16384",
-    # Pages that the system has in memory are not copied; a recall of many looks at hundreds.
-    "PRAGMA mmap_size=17179869184",
-)
+# The file is not mapped: after each commit of another's it would be unmapped and mapped anew, and
+# where turns are recorded there is one before every question.
+_READ_SETTINGS: Final = ("PRAGMA query_only=ON", "PRAGMA cache_size=-16384")
 
 _T = TypeVar("_T")
 
