@@ -83,6 +83,28 @@ async def test_whoever_asked_is_told_what_was_buried(tmp_path: Path) -> None:
     assert told == [("analyst", (KESTREL["id"],))]
 
 
+async def test_who_does_not_wait_until_it_is_buried_does_not_stop_it(tmp_path: Path) -> None:
+    reached, go_on, told = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def tell(_agent: str, _ids: object) -> None:
+        reached.set()
+        await go_on.wait()
+        told.set()
+
+    async with memory_in(tmp_path) as memory, asyncio.timeout(60):
+        await give(memory, KESTREL)
+        memory.tell_buried(tell)
+        bury(tmp_path, KESTREL["id"])
+        asking = asyncio.create_task(recall(memory, "kestrel rollout"))
+        await reached.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        go_on.set()
+        await told.wait()
+        assert not await recall(memory, "kestrel rollout", limit=5)
+
+
 async def test_tombstones_that_cannot_be_read_answer_nothing(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
         await give(memory, KESTREL)

@@ -44,9 +44,13 @@ class Burying:
             RecordsError: The database cannot be written.
         """
         if self._is_new(agent):
-            async with self.pausing:
-                if self._is_new(agent):
-                    await self._bury(agent)
+            # Who has a deadline and leaves does not stop it between the rows and those it tells.
+            await asyncio.shield(self._bury_what_is_new(agent))
+
+    async def _bury_what_is_new(self, agent: str) -> None:
+        async with self.pausing:
+            if self._is_new(agent):
+                await self._bury(agent)
 
     async def look_everywhere(self) -> None:
         """Bury what any agent's tombstones say by now."""
