@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -45,11 +46,12 @@ def readers_of(
     processes: int = 1,
     command: list[str] | None = None,
     patience: Patience | None = None,
+    elapsed: Callable[[], float] = time.monotonic,
 ) -> Readers:
     opening = Opening(str(folder / "memplane.db"), str(folder / "index"), Shares())
     told = msgspec.json.encode(opening).decode()
     command = command or [sys.executable, "-m", "memplane.reader", told]
-    return Readers(command, {}, processes, patience=patience)
+    return Readers(command, {}, processes, patience=patience, elapsed=elapsed)
 
 
 def asks() -> list[Ask]:
@@ -397,7 +399,7 @@ async def test_no_process_is_left_when_memory_is_closed_while_one_begins(
 
 
 async def test_no_process_is_left_when_memory_is_closed(tmp_path: Path) -> None:
-    readers = readers_of(tmp_path, 2)
+    readers = readers_of(tmp_path, 2, elapsed=count().__next__)
     async with memory_in(tmp_path, readers=readers) as memory:
         await give(memory, *MANY)
         await ready(readers)
@@ -406,18 +408,30 @@ async def test_no_process_is_left_when_memory_is_closed(tmp_path: Path) -> None:
     assert _children(os.getpid()) == []
 
 
-async def test_another_process_is_started_when_questions_wait(tmp_path: Path) -> None:
-    readers = readers_of(tmp_path, 2)
+async def test_another_process_is_started_when_questions_go_on_waiting(tmp_path: Path) -> None:
+    now = 0.0
+    readers = readers_of(tmp_path, 2, elapsed=lambda: now)
     async with memory_in(tmp_path, readers=readers) as memory:
         await give(memory, *MANY)
         await memory.settle()
         await ready(readers)
         expected = [await beside(readers, memory, ask) for ask in asks()]
         assert len(_children(os.getpid())) == 1, "one question at a time needs one"
-        for _ in range(3):  # with both, and no third one
+        for _ in range(3):  # each time the first finds nobody waiting
+            found = await asyncio.gather(*(memory.recall(ask) for ask in asks()))
+            now += 10
+            assert list(found) == expected
+            assert len(_children(os.getpid())) == 1, "a moment in which many ask needs one"
+        crowd = [asyncio.create_task(memory.recall(ask)) for ask in asks()]
+        await asyncio.sleep(0)  # they have asked
+        now += 10
+        assert await asyncio.gather(*crowd, *(memory.recall(ask) for ask in asks())) == (
+            [*expected, *expected]
+        )
+        for _ in range(2):  # with both, and no third one
+            assert len(_children(os.getpid())) == 2
             found = await asyncio.gather(*(memory.recall(ask) for ask in asks()))
             assert list(found) == expected
-            assert len(_children(os.getpid())) == 2
 
 
 async def test_no_process_outlives_the_one_that_began_it(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_what_the_index_took_in_is_let_go(rows: Connection) -> None:
     kept = Tails()
     keep(rows, "kestrel", "heron")
     said(kept, rows)
-    table.mark_indexed(rows, table.unindexed(rows, 1, 10))
+    table.mark_indexed(rows, table.unindexed(rows, 1, 10, 1 << 20))
     assert set(said(kept, rows)) == {"analyst-1"}
 
 
@@ -120,6 +120,6 @@ def test_whatever_happens_it_is_what_a_first_question_sees(rows: Connection, see
             case 3 if there:
                 table.change_state(rows, 1, there.pop(some.randrange(len(there))), State.NOISE)
             case _:
-                table.mark_indexed(rows, table.unindexed(rows, some.randrange(60), 3))
+                table.mark_indexed(rows, table.unindexed(rows, some.randrange(60), 3, 1 << 20))
         assert said(kept, rows) == said(Tails(), rows)
         assert kept.of(rows, 1).changed == Tails().of(rows, 1).changed

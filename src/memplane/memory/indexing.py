@@ -16,11 +16,13 @@ from memplane.errors import IndexUnusable
 from memplane.ids import new_id
 from memplane.memory import rows as table
 from memplane.records.store import Connection, Records
-from memplane.retrieval.index import Change, TextIndex, erase, open_index
+from memplane.retrieval.index import TextIndex, erase, open_index
 
 _log = logging.getLogger(__name__)
 
-_AT_ONCE: Final = 1000
+# Each time makes a piece of the index, and the more of them, the longer it searches.
+_AT_ONCE: Final = 16_000
+_AT_ONCE_BYTES: Final = 32 << 20
 _COMMIT: Final = "commit of the text index"
 
 
@@ -84,12 +86,11 @@ class Indexing:
         """Let the index take in changed episodes; says whether there were any."""
         async with self._changing:
             changed = await self._records.read(
-                lambda rows: table.unindexed(rows, until, _AT_ONCE), patient=True
+                lambda rows: table.unindexed(rows, until, _AT_ONCE, _AT_ONCE_BYTES), patient=True
             )
             if not changed:
                 return False
-            changes = [Change(one.key, one.agent, one.counts) for one in changed]
-            await asyncio.to_thread(self.current.apply, changes)
+            await asyncio.to_thread(self.current.apply, changed)
             await self._records.write(partial(_mark_indexed, changed=changed))
             return True
 

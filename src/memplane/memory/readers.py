@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import time
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +30,7 @@ _log = logging.getLogger(__name__)
 _SOONEST: Final = 1.0
 _LATEST: Final = 60.0
 _SEVERAL: Final = 3
+_CROWDED_FOR: Final = 0.5
 _MOST_WAITING: Final = 64
 
 _PATIENCE: Final = 5.0
@@ -67,12 +69,15 @@ class Readers:
         *,
         patience: Patience | None = None,
         sleep: Sleep = asyncio.sleep,
+        elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         self._command = command
         self._environment = environment
         self._processes = processes
         self._patience = patience or Patience()
         self._sleep = sleep
+        self._elapsed = elapsed
+        self._crowded_since: float | None = None
         self.is_ready = asyncio.Event()
         """Set while there is a process that can be asked."""
         self._lines: list[_Line] = []
@@ -110,8 +115,9 @@ class Readers:
     ) -> Recalled | None:
         """Let a process answer; None when there is none that can, and whoever asks has to.
 
-        The first question lets one be started, and another whenever each has several waiting: a
-        home that nobody asks needs none, and one agent needs one.
+        The first question lets one be started, and another when each has had several waiting for
+        half a second on end: a home that nobody asks needs none, and streams that begin together
+        need one.
 
         Raises:
             IndexUnusable: The text index cannot be read.
@@ -120,7 +126,7 @@ class Readers:
         line = min(self._lines, key=_Line.load, default=None)
         if line is None:
             return None
-        if line.load() >= _SEVERAL and len(self._lines) == len(self._running):
+        if self._is_crowded(line.load()) and len(self._lines) == len(self._running):
             self._begin_another()
         if line.load() >= _MOST_WAITING:
             return None
@@ -142,6 +148,16 @@ class Readers:
             case Outcome.FAILED:
                 _log.warning("a reader could not answer: %s", replied.why)
                 return None
+
+    def _is_crowded(self, load: int) -> bool:
+        """Say whether every question of the last half second found several that waited."""
+        if load < _SEVERAL:
+            self._crowded_since = None
+            return False
+        now = self._elapsed()
+        if self._crowded_since is None:
+            self._crowded_since = now
+        return now - self._crowded_since >= _CROWDED_FOR
 
     async def _run(self) -> None:
         """Keep one process running."""

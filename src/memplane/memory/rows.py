@@ -578,11 +578,18 @@ def take_underived(rows: Connection, number: int, limit: int) -> list[Key]:
 
 
 class Unindexed(msgspec.Struct, frozen=True):
-    """An episode that the text index has to look at; without counts it is to be left out."""
+    """An episode that the text index has to look at, with its terms as they are written down."""
 
     key: int
     agent: int
-    counts: Mapping[str, int] | None
+    is_searchable: bool
+    asked: str
+    told: str
+
+    @property
+    def counts(self) -> Mapping[str, int] | None:
+        """Its terms; None when it is to be left out."""
+        return counts_in(self.asked, self.told) if self.is_searchable else None
 
 
 def last_unindexed(rows: Connection) -> int:
@@ -591,28 +598,29 @@ def last_unindexed(rows: Connection) -> int:
     return int(key)
 
 
-def unindexed(rows: Connection, until: int, limit: int) -> list[Unindexed]:
+def unindexed(rows: Connection, until: int, limit: int, most_bytes: int) -> list[Unindexed]:
     """Return what the text index has to look at, of any agent, up to a key."""
     sql = (
         "SELECT u.key, u.agent, e.state, e.asked, e.told FROM unindexed u "
         "LEFT JOIN episodes e ON e.key = u.key AND e.agent = u.agent "
         "WHERE u.key <= ? ORDER BY u.key LIMIT ?"
     )
-    return [
-        Unindexed(
-            key,
-            agent,
-            counts_in(asked, told) if state == State.SEARCHABLE else None,
-        )
-        for key, agent, state, asked, told in rows.rows(sql, (until, limit))
-    ]
+    found: list[Unindexed] = []
+    size = 0
+    for key, agent, state, asked, told in rows.rows(sql, (until, limit)):
+        is_searchable = state == State.SEARCHABLE
+        found.append(Unindexed(key, agent, is_searchable, asked or "", told or ""))
+        size += len(found[-1].asked) + len(found[-1].told)
+        if size >= most_bytes:
+            break
+    return found
 
 
 def mark_indexed(rows: Connection, seen: Sequence[Unindexed]) -> None:
     """Take off the list what the text index has looked at, unless it changed meanwhile."""
-    for some in _in_parts([one.key for one in seen if one.counts is not None]):
+    for some in _in_parts([one.key for one in seen if one.is_searchable]):
         rows.run(_INDEXED.format(has="EXISTS", keys=_marks(some)), some)
-    for some in _in_parts([one.key for one in seen if one.counts is None]):
+    for some in _in_parts([one.key for one in seen if not one.is_searchable]):
         rows.run(_INDEXED.format(has="NOT EXISTS", keys=_marks(some)), some)
 
 

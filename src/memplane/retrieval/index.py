@@ -16,7 +16,7 @@ import stat
 import struct
 import threading
 import zlib
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import accumulate
@@ -50,8 +50,23 @@ _FOOTER: Final = struct.Struct("<II")
 _MAGIC: Final = 1337
 
 
-class Change(msgspec.Struct, frozen=True):
+class Changed(Protocol):
     """What a document is from now on; without counts there is none."""
+
+    @property
+    def key(self) -> int: ...
+
+    @property
+    def agent(self) -> int: ...
+
+    @property
+    def counts(self) -> Mapping[str, int] | None:
+        """The terms; asked for once, when the document is made."""
+        ...
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A change whose terms are at hand."""
 
     key: int
     agent: int
@@ -91,10 +106,11 @@ class TextIndex:
                 os.close(descriptor)
         return cls(folder, generation, index)
 
-    def apply(self, changes: Sequence[Change]) -> None:
+    def apply(self, changes: Sequence[Changed]) -> None:
         """Make changes, all or none; they are durable and can be found when it returns.
 
-        Of several changes to one key the last one counts.
+        Of several changes to one key the last one counts. The more come at once, the fewer pieces
+        the index has, and the sooner it answers.
 
         Raises:
             IndexUnusable: They may not have been made. Making them again does no harm.
@@ -102,27 +118,24 @@ class TextIndex:
         latest = {change.key: change for change in changes}
         if not latest:
             return
-        old = tantivy.Query.term_set_query(_schema(), _KEY, list(latest))
-        new = [
-            _document(change.key, change.agent, change.counts)
-            for change in latest.values()
-            if change.counts is not None
-        ]
         with self._writing, _translated("changed"):
-            self._commit(old, new)
+            self._commit(latest.values())
             _close_to_others(self._folder)
             sync_folder(self._folder)  # the library syncs it before it names the commit
             self._index.reload()
             self._seen = _Seen(self._index.searcher())
 
-    def _commit(self, old: tantivy.Query, new: list[tantivy.Document]) -> None:
+    def _commit(self, changes: Collection[Changed]) -> None:
         if self._is_closed:
             raise IndexUnusable("the text index is closed")
+        old = tantivy.Query.term_set_query(_schema(), _KEY, [change.key for change in changes])
         writer, self._writer = self._writer or self._index.writer(_HEAP, 1), None
         try:
             writer.delete_documents_by_query(old)
-            for document in new:
-                writer.add_document(document)
+            # One after the other: made before, all together would take a lot of memory.
+            for change in changes:
+                if (counts := change.counts) is not None:
+                    writer.add_document(_document(change.key, change.agent, counts))
             writer.commit()
         except BaseException:
             # What it still holds must not come with a later commit. The name would keep it, and
@@ -134,7 +147,7 @@ class TextIndex:
     def candidates(self, agent: int, terms: Sequence[str], limit: int) -> list[int]:
         """Return the keys of documents that have some of the terms, the likely ones first.
 
-        There are twice as many as are asked for, because the library rounds lengths, and more
+        There are half as many again as are asked for, because the library rounds lengths, and more
         where these are equally likely: which of them were written first must not decide. Terms
         that very many documents have are left out where there are rarer ones.
 
@@ -147,7 +160,7 @@ class TextIndex:
             known = [(seen.written(own), own) for own in {_own(agent, term) for term in terms}]
             rarest = _within_reach(sorted([one for one in known if one[0]]))
             documents = seen.written(_number(agent))
-            most = min(2 * limit, documents)
+            most = min(limit + (limit + 1) // 2, documents)
             if not rarest or most < 1:
                 return []
             of_all = seen.written(_EVERY_DOCUMENT)

@@ -15,7 +15,7 @@ import msgspec
 # BM25's own: how soon more of the same counts for little, and how much long documents pay.
 _SATURATION: Final = 1.2
 _LENGTH_COUNTS: Final = 0.75
-_MOST: Final = _SATURATION + 1.0
+MOST: Final = _SATURATION + 1.0
 # Among fewer documents than these, how many of them hold a term says nothing yet.
 FEW: Final = 20
 # The share of a question that a document must hold. Of 760 questions about five conversations,
@@ -103,7 +103,7 @@ def score_each(
             weight, is_informative = weighed[term]
             count = counts[term]
             # What `saturated` returns: to call it would take twice as long as the rest.
-            score += weight * (count * _MOST / (count + slowness))
+            score += weight * (count * MOST / (count + slowness))
             held += weight
             informative += is_informative
         if held > 0:
@@ -192,4 +192,4 @@ def slowness_of(length: float, average: float) -> float:
 
 def saturated(count: float, slowness: float) -> float:
     """Return what a count is worth: 1 for the first in a text of average length, then less."""
-    return count * _MOST / (count + slowness)
+    return count * MOST / (count + slowness)

@@ -184,12 +184,12 @@ class MemorySettings:
     recent_bytes: int = _option(2048, count, "Bytes for the last turns, beside a match.")
     timeline_bytes: int = _option(1024, count, "Bytes for the timeline, beside a match.")
     readers: int = _option(
-        1,
+        2,
         count,
         "Processes that may answer questions beside the one that listens, where there is more "
-        "than one core. More than one answer a fleet sooner: further ones are started when "
-        "questions wait, at most as many as there are cores, and have some 50 MiB each. "
-        "0 answers all in the one.",
+        "than one core. The first is started with the first question, a further one when "
+        "questions have waited for half a second on end, at most as many as there are cores; "
+        "each has some 50 MiB. 0 answers all in the one.",
     )
 
 
