@@ -7,6 +7,7 @@ import random
 import shutil
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import apsw
 import msgspec
@@ -222,6 +223,24 @@ async def test_what_reached_the_ledger_but_not_the_database_comes_later(
         await memory.settle()
         assert await recall(memory, "kestrel")
         assert await give(memory, KESTREL) == ["known"]
+
+
+async def test_no_ledger_is_read_again_for_entries_whose_rows_are_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy: list[bool] = []
+    take_in = applying._take_in
+
+    async with memory_in(tmp_path) as memory:
+        await memory.settle()
+
+        def watched(*given: Any) -> Any:
+            busy.append(memory._upkeep.is_busy)
+            return take_in(*given)
+
+        monkeypatch.setattr(applying, "_take_in", watched)
+        await give(memory, KESTREL)
+    assert busy == [False]
 
 
 async def test_a_follow_that_failed_is_tried_again(

@@ -17,6 +17,7 @@ from memplane.retrieval.turns import (
     counts_in,
     is_named,
     names_in,
+    repeated,
     speaker_of,
     spoken_of,
     together,
@@ -134,3 +135,11 @@ def test_signs_say_how_something_was_told(told: str, signs: int) -> None:
 )
 def test_names_are_capitals_inside_a_sentence(question: str, names: set[str]) -> None:
     assert names_in(question) == names
+
+
+@given(COUNTS, st.integers(1, 14))
+def test_terms_are_repeated_as_often_as_they_were_counted(
+    counts: dict[str, int], most: int
+) -> None:
+    found = Counter(repeated(write_down(counts), "7|", most))
+    assert found == {f"7|{term}": min(count, most) for term, count in counts.items()}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -16,6 +17,9 @@ from starlette.routing import compile_path
 
 from memplane.access.grants import Scope
 from memplane.http.bodies import DEFAULT_LIMIT
+
+_REMEMBERED: Final = 512
+_LONGEST_REMEMBERED: Final = 256
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -100,9 +104,14 @@ class Table:
                 place.setdefault("HEAD", place["GET"])
         self.places: Final[Mapping[str, Place]] = places
         self._patterns = [(path, compile_path(path)) for path in places if "{" in path]
+        # Agents ask at the same few addresses, and more than one layer looks.
+        self._remembered = lru_cache(_REMEMBERED)(self._found)
 
     def find(self, asked: str) -> tuple[str | None, Mapping[str, Any]]:
         """Return the path in the table that an address is at, and what stands for its names."""
+        return (self._remembered if len(asked) <= _LONGEST_REMEMBERED else self._found)(asked)
+
+    def _found(self, asked: str) -> tuple[str | None, Mapping[str, Any]]:
         if asked in self.places and "{" not in asked:
             return asked, {}
         for path, (pattern, _, convertors) in self._patterns:

@@ -55,7 +55,7 @@ from memplane.memory.question import Question
 from memplane.memory.readers import Readers
 from memplane.memory.rebuilding import compared, contents, derive_all
 from memplane.memory.recalling import Now, asked_in, recalled
-from memplane.memory.retaining import Scrub, given_of
+from memplane.memory.retaining import Given, Scrub, given_of
 from memplane.memory.tails import Tails
 from memplane.memory.upkeep import Upkeep
 from memplane.memory.verifying import Before
@@ -96,7 +96,7 @@ class Memory:
         self._upkeep = Upkeep(records, places, self._indexing)
         self._burying = Burying(records, places)
         self._burying.told.append(self._buried)
-        self._applying = Applying(records, received, self._upkeep, self._burying)
+        self._applying = Applying(records, received, self._upkeep, self._burying, scrub=scrub)
         self._closing = False
         self._tasks: list[asyncio.Task[None]] = []
         self._embedding: asyncio.Task[None] | None = None
@@ -144,14 +144,12 @@ class Memory:
             RecordsError: It could not be made searchable; it will be, once the database works.
         """
         folder = AgentFolder(self.places.received, agent)
-        # Made here and not by the one who applies: it goes on while a batch before is synced.
+        entry: bytes | Given = raw
         if len(raw) > _LONG:
-            given = await asyncio.to_thread(given_of, raw, self._scrub)
-        else:
-            given = given_of(raw, self._scrub)
+            entry = await asyncio.to_thread(given_of, raw, self._scrub)
         if self._closing:
             raise NotRecorded(f"an entry of {agent} came after memory was closed")
-        return await self._applying.give(folder.agent, given)
+        return await self._applying.give(folder.agent, entry)
 
     async def recall(self, ask: Ask) -> Recalled:
         """Answer a question with what the agent remembers.

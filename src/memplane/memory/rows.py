@@ -19,7 +19,7 @@ import msgspec
 from memplane.memory.artefacts import Affect, Artefact, Kind
 from memplane.memory.episode import Episode
 from memplane.records.store import Connection, Row, Value
-from memplane.retrieval.turns import Spoken, Turn, counts_in
+from memplane.retrieval.turns import Spoken, Turn, repeated
 
 _T = TypeVar("_T")
 
@@ -586,10 +586,11 @@ class Unindexed(msgspec.Struct, frozen=True):
     asked: str
     told: str
 
-    @property
-    def counts(self) -> Mapping[str, int] | None:
-        """Its terms; None when it is to be left out."""
-        return counts_in(self.asked, self.told) if self.is_searchable else None
+    def terms(self, mark: str, most: int) -> list[str] | None:
+        """Return its terms as the index takes them; None when it is to be left out."""
+        if not self.is_searchable:
+            return None
+        return repeated(self.asked, mark, most) + repeated(self.told, mark, most)
 
 
 def last_unindexed(rows: Connection) -> int:

@@ -93,15 +93,13 @@ class Upkeep:
         self._busy_at = asyncio.get_running_loop().time()
         self._woken.set()
 
-    def in_ledger(self, agents: Iterable[str]) -> None:
-        """Be told that the ledger of received entries has new ones."""
+    def only_in_ledger(self, agents: Iterable[str]) -> None:
+        """Be told that the ledger of received entries has some that the database may not have."""
         self._to_follow.update(((RECEIVED, agent), None) for agent in agents)
 
     def in_database(self, agents: Sequence[str]) -> None:
         """Be told that these entries need not be followed."""
-        for agent in agents:
-            self._to_follow.pop((RECEIVED, agent), None)
-            self._received_by[agent] = None
+        self._received_by.update(dict.fromkeys(agents))
         self._since_followed += len(agents)
         self._since_indexed += len(agents)
         self._busy_at = asyncio.get_running_loop().time()
@@ -113,7 +111,7 @@ class Upkeep:
 
     def _follow_received(self) -> None:
         """Move on with the cursors of received entries, so that the next start is short."""
-        self.in_ledger(self._received_by)
+        self.only_in_ledger(self._received_by)
         self._received_by.clear()
         self._since_followed = 0
 

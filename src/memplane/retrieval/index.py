@@ -51,7 +51,7 @@ _MAGIC: Final = 1337
 
 
 class Changed(Protocol):
-    """What a document is from now on; without counts there is none."""
+    """What a document is from now on."""
 
     @property
     def key(self) -> int: ...
@@ -59,18 +59,27 @@ class Changed(Protocol):
     @property
     def agent(self) -> int: ...
 
-    @property
-    def counts(self) -> Mapping[str, int] | None:
-        """The terms; asked for once, when the document is made."""
+    def terms(self, mark: str, most: int) -> list[str] | None:
+        """Return each of its terms behind a mark, as often as it is there, up to `most` times.
+
+        None when there is to be no document.
+        """
         ...
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A change whose terms are at hand."""
+    """A change whose terms are counted already."""
 
     key: int
     agent: int
     counts: Mapping[str, int] | None
+
+    def terms(self, mark: str, most: int) -> list[str] | None:
+        if self.counts is None:
+            return None
+        return [
+            mark + term for term, count in self.counts.items() for _ in range(min(count, most))
+        ]
 
 
 class TextIndex:
@@ -134,8 +143,9 @@ class TextIndex:
             writer.delete_documents_by_query(old)
             # One after the other: made before, all together would take a lot of memory.
             for change in changes:
-                if (counts := change.counts) is not None:
-                    writer.add_document(_document(change.key, change.agent, counts))
+                terms = change.terms(_mark(change.agent), _MOST_REPEATS)
+                if terms is not None:
+                    writer.add_document(_document(change.key, change.agent, terms))
             writer.commit()
         except BaseException:
             # What it still holds must not come with a later commit. The name would keep it, and
@@ -278,17 +288,24 @@ def _opened(folder: Path) -> tantivy.Index:
     return index
 
 
-def _document(key: int, agent: int, counts: Mapping[str, int]) -> tantivy.Document:
-    terms = [_EVERY_DOCUMENT, _number(agent)]
-    for term, count in counts.items():
-        terms += [_own(agent, term)] * min(count, _MOST_REPEATS)
-    fields: dict[str, object] = {_KEY: key, _TERMS: terms}
+def _document(key: int, agent: int, terms: Sequence[str]) -> tantivy.Document:
+    written = [_EVERY_DOCUMENT, _number(agent), *map(_writable, terms)]
+    fields: dict[str, object] = {_KEY: key, _TERMS: written}
     return tantivy.Document.from_dict(fields, _schema())  # pyright: ignore[reportUnknownMemberType]
 
 
 def _own(agent: int, term: str) -> str:
     """Write a term as the agent's own."""
-    own = f"{_number(agent)}|{term}"
+    return _writable(_mark(agent) + term)
+
+
+@cache
+def _mark(agent: int) -> str:
+    return f"{_number(agent)}|"
+
+
+def _writable(own: str) -> str:
+    """Write half a character, which the library does not take, as something else."""
     return own if own.isascii() else own.encode("utf-8", "backslashreplace").decode()
 
 

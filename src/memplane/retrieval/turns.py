@@ -96,6 +96,20 @@ def counts_in(*texts: str) -> dict[str, int]:
     return counts
 
 
+def repeated(written: str, mark: str, most: int) -> list[str]:
+    """Return each term behind a mark, as often as it is there but not more often than `most`.
+
+    An index asks for the terms of every turn: all lines are marked at once, and most are then
+    done, because a term is there once.
+    """
+    lines = written.replace(" 1\n", "\n").replace("\n", f"\n{mark}").split("\n")[1:-1]
+    if written.count(" ") == written.count(" 1\n"):
+        return lines
+    once = [line for line in lines if " " not in line]
+    several = (line.partition(" ") for line in lines if " " in line)
+    return once + [term for term, _, count in several for _ in range(min(int(count), most))]
+
+
 Held: TypeAlias = tuple[Mapping[str, int], Mapping[str, int]]
 """The terms that a turn has of those that are looked for: in what was asked, and what was told."""
 
