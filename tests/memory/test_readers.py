@@ -279,7 +279,10 @@ def _line() -> tuple[module._Line, list[str]]:
     """A line that is ready, and what is told about it; nobody looks at it but the test."""
     told: list[str] = []
     line = module._Line(
-        lambda _: told.append("ready"), lambda _: told.append("over"), Patience(step=1e6)
+        lambda _: told.append("ready"),
+        lambda _: told.append("over"),
+        lambda: None,
+        Patience(step=1e6),
     )
     line.connection_made(_Nowhere())
     line.data_received(framed(Replied(0, Outcome.ANSWERED)))
@@ -294,14 +297,21 @@ class _Nowhere(asyncio.WriteTransport):
         pass
 
 
-def _asked(number: int) -> Asked:
-    return Asked(number, Ask(agent="analyst"), "", (), 0)
+def _question(number: int) -> module._Waiting:
+    asked = Asked(number, Ask(agent="analyst"), "", (), 0)
+    return module._Waiting(asked, asyncio.get_running_loop().create_future())
+
+
+def _asked(line: module._Line, number: int) -> asyncio.Future[Replied]:
+    """Ask a line, and return what will come back."""
+    question = _question(number)
+    line.ask(question)
+    return question.reply
 
 
 async def test_a_reader_with_much_to_do_is_not_silent_as_long_as_it_answers() -> None:
     line, told = _line()
-    asking = [asyncio.create_task(line.ask(_asked(n))) for n in range(1, 51)]
-    await asyncio.sleep(0)
+    asking = [_asked(line, n) for n in range(1, 51)]
     for n in range(1, 50):
         for _ in range(2):  # each takes nearly as long as a reader may be silent
             line._look()
@@ -316,10 +326,32 @@ async def test_a_reader_with_much_to_do_is_not_silent_as_long_as_it_answers() ->
     line.connection_lost(None)
 
 
+async def test_questions_wait_for_whichever_reader_is_free_first(tmp_path: Path) -> None:
+    readers = readers_of(tmp_path, command=["nobody is started"])
+    lines = [module._Line(readers._know, readers._forget, readers._hand_out, HASTY) for _ in "ab"]
+    for line in lines:
+        line.connection_made(_Nowhere())
+        line.data_received(framed(Replied(0, Outcome.ANSWERED)))
+    asking = [_question(n) for n in range(1, 10)]
+    readers._queue.extend(asking)
+    readers._hand_out()
+    assert [line.load() for line in lines] == [1, 1]
+    asking[7].reply.cancel()  # whoever does not wait any more is not asked for
+    for done in (1, 3, 4, 5, 6, 7, 9):  # one of the two stands still
+        lines[0].data_received(framed(Replied(done, Outcome.ANSWERED)))
+    assert [one.asked.number for one in asking if not one.reply.done()] == [2]
+    lines[1].connection_lost(None)
+    assert (await asking[1].reply).outcome is Outcome.FAILED
+    last = _question(10)
+    lines[0].connection_lost(None)
+    readers._queue.append(last)
+    readers._hand_out()
+    assert (await last.reply).outcome is Outcome.FAILED, "nobody is left to ask"
+
+
 async def test_a_loop_that_stood_still_gives_nobody_up() -> None:
     line, told = _line()
-    asking = asyncio.create_task(line.ask(_asked(1)))
-    await asyncio.sleep(0)
+    asking = _asked(line, 1)
     line._look()  # however late it is
     line.data_received(framed(Replied(1, Outcome.ANSWERED)))
     assert (await asking).outcome is Outcome.ANSWERED
@@ -356,9 +388,8 @@ async def test_an_index_that_a_reader_cannot_read_is_done_without(tmp_path: Path
         await ready(readers)
         expected = await recall(memory, "Where is bird7?", limit=3)
 
-        def ended(line: object, asked: object) -> object:
-            del line, asked
-            return _replied(Replied(1, Outcome.INDEX_UNUSABLE, why="damaged"))
+        def ended(_line: object, question: module._Waiting) -> None:
+            question.reply.set_result(Replied(1, Outcome.INDEX_UNUSABLE, why="damaged"))
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(module._Line, "ask", ended)
@@ -476,11 +507,6 @@ def test_frames_are_whole_wherever_they_are_cut(step: int) -> None:
         for frame in frames.feed(data[at : at + step])
     ]
     assert found == replies
-
-
-async def _replied(replied: Replied) -> Replied:
-    await asyncio.sleep(0)
-    return replied
 
 
 def _children(pid: int) -> list[int]:

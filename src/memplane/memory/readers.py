@@ -13,6 +13,7 @@ import logging
 import socket
 import time
 from asyncio.subprocess import DEVNULL, Process
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
@@ -32,7 +33,6 @@ _LATEST: Final = 60.0
 _SEVERAL: Final = 3
 _CROWDED_FOR: Final = 0.5
 _MOST_WAITING: Final = 64
-
 _PATIENCE: Final = 5.0
 
 Sleep: TypeAlias = Callable[[float], Awaitable[object]]
@@ -58,8 +58,20 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     opening: int = 240
 
 
+class _Waiting(msgspec.Struct, frozen=True):
+    """A question that waits for its reply."""
+
+    asked: Asked
+    reply: asyncio.Future[Replied]
+
+    def give_up(self, why: str) -> None:
+        """Let whoever waits ask elsewhere."""
+        if not self.reply.done():
+            self.reply.set_result(Replied(self.asked.number, Outcome.FAILED, why=why))
+
+
 class Readers:
-    """Asks the process that has the least to do, and starts another when that has much."""
+    """Asks the process that is free first, and starts another when questions go on waiting."""
 
     def __init__(
         self,
@@ -81,6 +93,7 @@ class Readers:
         self.is_ready = asyncio.Event()
         """Set while there is a process that can be asked."""
         self._lines: list[_Line] = []
+        self._queue: deque[_Waiting] = deque()
         self._running: list[asyncio.Task[None]] = []
         self._is_closed = False
         self._lost = 0
@@ -123,13 +136,10 @@ class Readers:
             IndexUnusable: The text index cannot be read.
         """
         self.open()
-        line = min(self._lines, key=_Line.load, default=None)
-        if line is None:
+        if not self._lines or len(self._queue) >= _MOST_WAITING:
             return None
-        if self._is_crowded(line.load()) and len(self._lines) == len(self._running):
+        if self._is_crowded() and len(self._lines) == len(self._running):
             self._begin_another()
-        if line.load() >= _MOST_WAITING:
-            return None
         asked = Asked(
             next(self._numbers),
             msgspec.structs.replace(ask, text="", messages=None),
@@ -139,7 +149,10 @@ class Readers:
             model,
             vector,
         )
-        replied = await line.ask(asked)
+        waiting = _Waiting(asked, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        self._hand_out()
+        replied = await waiting.reply
         match replied.outcome:
             case Outcome.ANSWERED:
                 return replied.recalled
@@ -149,9 +162,25 @@ class Readers:
                 _log.warning("a reader could not answer: %s", replied.why)
                 return None
 
-    def _is_crowded(self, load: int) -> bool:
+    def _hand_out(self) -> None:
+        """Give the questions that wait to the processes that have none.
+
+        Each has one at a time, so that nobody waits behind a process that the system lets stand
+        still for a moment while another one is free.
+        """
+        while self._queue:
+            line = min(self._lines, key=_Line.load, default=None)
+            if line is not None and line.load():
+                return
+            question = self._queue.popleft()
+            if line is None:
+                question.give_up("there is no reader any more")
+            elif not question.reply.done():
+                line.ask(question)
+
+    def _is_crowded(self) -> bool:
         """Say whether every question of the last half second found several that waited."""
-        if load < _SEVERAL:
+        if min(map(_Line.load, self._lines)) + len(self._queue) < _SEVERAL:
             self._crowded_since = None
             return False
         now = self._elapsed()
@@ -221,19 +250,21 @@ class Readers:
     async def _line(self, ours: socket.socket) -> _Line:
         loop = asyncio.get_running_loop()
         _, line = await loop.create_connection(
-            lambda: _Line(self._know, self._forget, self._patience), sock=ours
+            lambda: _Line(self._know, self._forget, self._hand_out, self._patience), sock=ours
         )
         return line
 
     def _know(self, line: _Line) -> None:
         self._lines.append(line)
         self.is_ready.set()
+        self._hand_out()
 
     def _forget(self, line: _Line) -> None:
         if line in self._lines:
             self._lines.remove(line)
         if not self._lines:
             self.is_ready.clear()
+            self._hand_out()
 
 
 async def _gone(process: Process) -> None:
@@ -253,6 +284,7 @@ class _Line(asyncio.Protocol):
         self,
         is_ready: Callable[[_Line], None],
         is_over: Callable[[_Line], None],
+        is_free: Callable[[], None],
         patience: Patience,
     ) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -263,11 +295,12 @@ class _Line(asyncio.Protocol):
         """Whether it was silent for so long that it was given up."""
         self._is_ready = is_ready
         self._is_over = is_over
+        self._is_free = is_free
         self._patience = patience
         self._quiet = 0
         self._looking: asyncio.TimerHandle | None = None
         self._frames = Frames()
-        self._waiting: dict[int, asyncio.Future[Replied]] = {}
+        self._waiting: dict[int, _Waiting] = {}
         self._transport: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -278,18 +311,15 @@ class _Line(asyncio.Protocol):
         """Say how many questions wait there."""
         return len(self._waiting)
 
-    async def ask(self, asked: Asked) -> Replied:
-        """Ask, and wait for the reply; one that is not waited for any more is left out."""
+    def ask(self, question: _Waiting) -> None:
+        """Ask; the reply is told to whoever waits, and is left out when nobody does any more."""
         assert self._transport is not None  # noqa: S101 - it was ready
-        frame = framed(asked)
-        waiting: asyncio.Future[Replied] = asyncio.get_running_loop().create_future()
         # It counts until the process is through with it, whether anybody waits for it or not.
-        self._waiting[asked.number] = waiting
-        self._transport.write(frame)
+        self._waiting[question.asked.number] = question
+        self._transport.write(framed(question.asked))
         if self._looking is None:
             self._quiet = 0
             self._look_later()
-        return await waiting
 
     def data_received(self, data: bytes) -> None:
         self._quiet = -1  # the step that has begun does not count
@@ -299,12 +329,13 @@ class _Line(asyncio.Protocol):
                 self.was_ready = True
                 self._is_ready(self)
                 continue
-            waiting = self._waiting.pop(replied.number, None)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(replied)
+            question = self._waiting.pop(replied.number, None)
+            if question is not None and not question.reply.done():
+                question.reply.set_result(replied)
         if self.is_silent and not self.is_lost:
             self.is_silent = False
             self._is_ready(self)
+        self._is_free()
 
     def _look_later(self) -> None:
         loop = asyncio.get_running_loop()
@@ -328,9 +359,8 @@ class _Line(asyncio.Protocol):
 
     def _let_go(self, why: str) -> None:
         """Let all who wait ask elsewhere."""
-        for number, waiting in self._waiting.items():
-            if not waiting.done():
-                waiting.set_result(Replied(number, Outcome.FAILED, why=why))
+        for question in self._waiting.values():
+            question.give_up(why)
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
