@@ -570,6 +570,7 @@ CARRIED_ON: Final = {
     ("ledger/writer.py", "_failing: except Exception"),
     # Those who wait for a batch are told; the next one is tried all the same.
     ("memory/applying.py", "run: except Exception"),
+    ("memory/applying.py", "_read: except Exception"),
     # The work stays where it is kept, status says so, and it is tried again.
     ("memory/upkeep.py", "run: except Exception"),
     # The turns are kept, the log says what is wrong, and they are looked at again.
