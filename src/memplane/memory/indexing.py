@@ -21,8 +21,8 @@ from memplane.retrieval.index import TextIndex, erase, open_index
 _log = logging.getLogger(__name__)
 
 # Each time makes a piece of the index, and the more of them, the longer it searches.
-_AT_ONCE: Final = 16_000
-_AT_ONCE_BYTES: Final = 32 << 20
+_AT_ONCE: Final = 4_000
+_AT_ONCE_BYTES: Final = 16 << 20
 _COMMIT: Final = "commit of the text index"
 
 
