@@ -26,7 +26,7 @@ from memplane.ledger.anchors import read_anchors
 from memplane.ledger.checking import verify_ledger
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.tombstones import Tombstone, append_tombstones
-from memplane.memory import applying, artefacts, upkeep
+from memplane.memory import applying, artefacts, indexing, upkeep
 from memplane.memory import rows as table
 from memplane.memory.contract import Ask, ForgetAsked
 from memplane.memory.episode import episode_of
@@ -223,6 +223,62 @@ async def test_what_reached_the_ledger_but_not_the_database_comes_later(
         await memory.settle()
         assert await recall(memory, "kestrel")
         assert await give(memory, KESTREL) == ["known"]
+
+
+async def test_what_came_later_does_not_hide_what_reached_only_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> object:
+        raise RecordsError("the disk is full for a moment")
+
+    osprey = entry("Where does the osprey live?", "The osprey lives in Lisbon.", minutes=5)
+    async with memory_in(tmp_path) as memory:
+        await memory.settle()
+        async with memory._upkeep.working:  # nothing is followed between the two
+            with monkeypatch.context() as patched:
+                patched.setattr(applying, "_take_in", fail)
+                with pytest.raises(RecordsError):
+                    await give(memory, KESTREL)
+            await give(memory, osprey)
+        await memory.settle()
+        assert await recall(memory, "kestrel")
+
+
+async def test_others_go_on_while_a_long_batch_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds, seen = 0, list[int]()
+    given_of = applying.given_of
+
+    def watched(*given: Any) -> Any:
+        seen.append(rounds)
+        return given_of(*given)
+
+    async def go_on() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(applying, "given_of", watched)
+    long = [entry(f"What is {n}?", f"word{n} " * 3000, minutes=n) for n in range(8)]
+    async with memory_in(tmp_path) as memory:
+        other = asyncio.create_task(go_on())
+        await asyncio.gather(*(give(memory, one) for one in long))
+        other.cancel()
+    assert len({*seen}) == len(long), "somebody else had a turn between any two of them"
+
+
+async def test_an_index_that_takes_in_little_at_a_time_takes_in_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "_AT_ONCE_BYTES", 1)
+    async with memory_in(tmp_path) as memory:
+        for n in range(30):
+            await give(memory, entry(f"Where is bird{n}?", f"On tower {n}.", minutes=n))
+        await memory.settle()
+        assert (await memory.status()).unindexed == 0
+        assert "tower 17" in texts(await recall(memory, "bird17"))
 
 
 async def test_no_ledger_is_read_again_for_entries_whose_rows_are_being_written(

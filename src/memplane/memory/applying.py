@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 _BATCH: Final = 64
 _BATCH_BYTES: Final = 16 << 20
+_READ_BYTES: Final = 16 << 10
 _QUIET_ROUNDS: Final = 3
 
 
@@ -106,8 +107,8 @@ class Applying:
     def give(self, agent: str, entry: bytes | Given) -> asyncio.Future[RetainReceipt]:
         """Let an entry be taken in; the future is its receipt.
 
-        It is read with all others of its batch, one right after the other, which takes a third
-        less time than between the steps of their requests.
+        It is read with others of its batch, one right after the other, which takes less time than
+        between the steps of their requests.
         """
         sent = _Sent(agent, entry, asyncio.get_running_loop().create_future())
         self._waiting.put_nowait(sent)
@@ -121,7 +122,7 @@ class Applying:
         """Take in what is given until the end."""
         while (one := await self._waiting.get()) is not None:
             await self._let_others_come()
-            batch = self._read(self._batch_of(one))
+            batch = await self._read(self._batch_of(one))
             try:
                 if batch := await self._unburied(batch):
                     async with self._burying.pausing:
@@ -155,10 +156,17 @@ class Applying:
             size += following.size
         return batch
 
-    def _read(self, batch: Iterable[_Sent]) -> list[_Waiting]:
-        """Return the entries that are some; the others are told what is wrong with them."""
+    async def _read(self, batch: Iterable[_Sent]) -> list[_Waiting]:
+        """Return the entries that are some; the others are told what is wrong with them.
+
+        Now and then everybody else goes on: streams must not wait for a long batch.
+        """
         read: list[_Waiting] = []
+        size = 0
         for one in batch:
+            if (size := size + one.size) > _READ_BYTES:
+                size = one.size
+                await asyncio.sleep(0)
             try:
                 entry = one.entry
                 given = given_of(entry, self._scrub) if isinstance(entry, bytes) else entry
