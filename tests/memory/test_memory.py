@@ -26,7 +26,7 @@ from memplane.ledger.anchors import read_anchors
 from memplane.ledger.checking import verify_ledger
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.tombstones import Tombstone, append_tombstones
-from memplane.memory import applying, artefacts, indexing, upkeep
+from memplane.memory import applying, artefacts, indexing, retaining, upkeep
 from memplane.memory import rows as table
 from memplane.memory.contract import Ask, ForgetAsked
 from memplane.memory.episode import episode_of
@@ -248,7 +248,7 @@ async def test_others_go_on_while_a_long_batch_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rounds, seen = 0, list[int]()
-    given_of = applying.given_of
+    given_of = retaining.given_of
 
     def watched(*given: Any) -> Any:
         seen.append(rounds)
