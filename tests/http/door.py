@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from memplane.http.sending import Answering, send_answer
 from tests.support.running import Running
 
 _ADDRESSES = itertools.count(2)
@@ -79,6 +80,15 @@ def post_json(running: Running, path: str, body: bytes | object, *headers: str) 
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
     given = headers or (bearer(running),)
     return ask(running, f"POST {path}", own_host(running), JSON, *given, body=sent)
+
+
+def sending(layer: Answering) -> ASGIApp:
+    """Make an application of a layer that returns its answers."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send_answer(await layer(scope, receive), scope, receive, send)
+
+    return app
 
 
 async def call(

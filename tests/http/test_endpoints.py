@@ -35,7 +35,7 @@ from memplane.plane.recording import Recording
 from memplane.plane.remembering import Remembering
 from memplane.redaction.redactor import Redactor
 from memplane.secret import Secret
-from tests.http.door import Reply, call
+from tests.http.door import Reply, call, sending
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ROOT = "the home's own token"
@@ -154,7 +154,7 @@ async def test_a_route_without_auth_is_noticed(home: Path) -> None:
 async def test_a_table_without_the_gate_still_refuses(door: Door) -> None:
     """Two locks: what answers from the table asks for the token, too."""
     table = make_table(door.endpoints)
-    assert await complaints(Dispatch(table), table, {"nobody": ""}) == []
+    assert await complaints(sending(Dispatch(table)), table, {"nobody": ""}) == []
 
 
 def test_an_endpoint_cannot_be_written_without_saying_who_may_ask() -> None:

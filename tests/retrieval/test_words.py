@@ -246,3 +246,20 @@ def test_every_thread_has_a_stemmer_of_its_own() -> None:
         assert theirs is other.submit(words._stemmer).result()
     assert theirs is not words._stemmer()
     assert words._stemmer() is words._stemmer()
+
+
+def test_what_is_remembered_of_words_has_an_end_and_changes_no_terms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lately, before = dict[str, str](), dict[str, str]()
+    for name, value in (("_lately", lately), ("_before", before), ("_TOKENS_REMEMBERED", 20)):
+        monkeypatch.setattr(words, name, value)
+    text = "The rollouts of search-service don't wait; the rollout of kestrel's is x1."
+    first = terms_of(text)
+    for number in range(100):
+        terms_of(f"word{number} words more{number}")
+        assert len(lately) <= 20
+        assert len(before) <= 20
+    assert "rollouts" not in lately | before
+    assert terms_of(text) == terms_of(text) == first
+    assert "rollouts" in lately

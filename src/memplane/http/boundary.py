@@ -11,18 +11,12 @@ from typing import Final
 
 import msgspec
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memplane.http.errors import refusal
 from memplane.http.principals import header_values
-from memplane.http.relaying import STRAIGHT
+from memplane.http.sending import send_answer
 
-SAFE_HEADERS: Final = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-)
 _POLICY_VIOLATION: Final = 1008
 
 
@@ -48,7 +42,7 @@ class _Expected(msgspec.Struct, frozen=True):
 class Boundary:
     """Refuses foreign hosts and origins, and more requests at once than `most`.
 
-    Every answer leaves with the safe headers. `refused` is told the reason of each refusal.
+    `refused` is told the reason of each refusal.
     """
 
     def __init__(
@@ -65,17 +59,15 @@ class Boundary:
         if scope["type"] != "http":
             await _refuse_other(scope, receive, send)
             return
-        safely = _with_safe_headers(send)
         found = self._refusal(scope)
         if found is not None:
             reason, answer = found
             self._refused(reason)
-            await answer(scope, receive, safely)
+            await send_answer(answer, scope, receive, send)
             return
         self._answering += 1
-        scope[STRAIGHT] = send
         try:
-            await self._app(scope, receive, safely)
+            await self._app(scope, receive, send)
         finally:
             self._answering -= 1
 
@@ -101,18 +93,6 @@ async def _refuse_other(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
         await receive()
         await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
-
-
-def _with_safe_headers(send: Send) -> Send:
-    async def send_safely(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            given = list(message.get("headers", ()))
-            names = {name.lower() for name, _ in given}
-            added = [header for header in SAFE_HEADERS if header[0] not in names]
-            message = {**message, "headers": [*given, *added]}
-        await send(message)
-
-    return send_safely
 
 
 def _came_by_port(scope: Scope) -> bool:

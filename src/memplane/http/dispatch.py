@@ -8,13 +8,14 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Scope
 
 from memplane.errors import MemplaneError
 from memplane.http.bodies import check_head, counted
 from memplane.http.endpoints import Access, AnyToken, Needs, Open, OwnRules, Table
 from memplane.http.errors import absent, answer_error, answer_surprise, answer_to, out_of_scope
 from memplane.http.principals import grant_of
+from memplane.http.relaying import NobodyListens
 
 _log = logging.getLogger(__name__)
 
@@ -27,19 +28,18 @@ class Dispatch(msgspec.Struct, frozen=True):
 
     table: Table
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive) -> Response:
         try:
-            response = await self._answered(scope, receive)
+            return await self._answered(scope, receive)
         except HTTPException as refusal:
-            response = answer_to(refusal, scope)
+            return answer_to(refusal, scope)
         except MemplaneError as error:
-            response = answer_error(error)
+            return answer_error(error)
         except ClientDisconnect:
-            return  # in the middle of its body; nobody waits for an answer
+            return NobodyListens()  # in the middle of its body
         except Exception:  # noqa: BLE001 - logged here; whoever asked learns nothing of it
             _log.exception("%s %s failed", scope["method"], scope["path"])
-            response = answer_surprise()
-        await response(scope, receive, send)
+            return answer_surprise()
 
     async def _answered(self, scope: Scope, receive: Receive) -> Response:
         path, parameters = self.table.find(scope["path"])

@@ -13,7 +13,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope
 
 from memplane.access.grants import Grant
 from memplane.access.tokens import TokenStore
@@ -23,6 +23,7 @@ from memplane.http.errors import PLAIN, absent, answer_to, too_many, unauthorise
 from memplane.http.limits import Buckets, WrongTokens
 from memplane.http.principals import remember_grant, token_given
 from memplane.http.relaying import is_relayed
+from memplane.http.sending import Answering
 
 _UNAUTHORISED: Final = 401
 _REFUSED: Final = frozenset({_UNAUTHORISED, 403})
@@ -37,7 +38,7 @@ def path_in_table(scope: Scope) -> str:
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
     """Finds out what a request's token grants, and refuses those that grant nothing."""
 
-    app: ASGIApp
+    app: Answering
     table: Table
     tokens: TokenStore
     clock: Clock
@@ -46,16 +47,13 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     wrong: WrongTokens
     refused: Callable[[str], None]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive) -> Response:
         try:
             judged = self._admit(scope)
         except HTTPException as refusal:
-            response = await self._elsewhere(scope, refusal) or answer_to(refusal, scope)
-            await response(scope, receive, send)
-        else:
-            await self.app(
-                scope, receive, send if judged else self._counting_refusals(scope, send)
-            )
+            return await self._elsewhere(scope, refusal) or answer_to(refusal, scope)
+        answer = await self.app(scope, receive)
+        return answer if judged else self._counted(scope, answer)
 
     async def _elsewhere(self, scope: Scope, refusal: HTTPException) -> Response | None:
         """Let a person who signed in know that there is no such page; others learn nothing."""
@@ -68,22 +66,12 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         except HTTPException:
             return None
 
-    def _counting_refusals(self, scope: Scope, send: Send) -> Send:
+    def _counted(self, scope: Scope, answer: Response) -> Response:
         """Count the tokens that a handler with rules of its own finds wrong, too."""
-        over = False
-
-        async def judged(message: Message) -> None:
-            nonlocal over
-            ours = message["type"] == "http.response.start" and not is_relayed(scope)
-            if ours and message["status"] in _REFUSED:
-                wait = self._count_wrong(scope)
-                over = wait > 0
-                if over:
-                    await answer_to(_too_many_wrong(wait), scope)(scope, _nothing_more, send)
-            if not over:
-                await send(message)
-
-        return judged
+        if is_relayed(scope) or answer.status_code not in _REFUSED:
+            return answer
+        wait = self._count_wrong(scope)
+        return answer_to(_too_many_wrong(wait), scope) if wait else answer
 
     def _admit(self, scope: Scope) -> bool:
         """Refuse whom the token does not let in; False leaves the token to the handler."""
@@ -116,7 +104,3 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
 
 def _too_many_wrong(wait: float) -> HTTPException:
     return too_many("too many wrong tokens from this address", wait)
-
-
-async def _nothing_more() -> Message:
-    return {"type": "http.disconnect"}

@@ -11,9 +11,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from prometheus_client import generate_latest as _text_of
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from memplane.http.gate import path_in_table
+from memplane.http.sending import STATUS, Answering, send_answer
 from memplane.version import VERSION
 
 MEDIA_TYPE: Final = CONTENT_TYPE_LATEST
@@ -105,25 +106,19 @@ class _Others(Collector):
 class Measured(msgspec.Struct, frozen=True):
     """Counts and times what passes, by the endpoint that was asked."""
 
-    app: ASGIApp
+    app: Answering
     metrics: Metrics
     seconds: Callable[[], float]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status = _LEFT
+        unsent = _LEFT
         began = self.seconds()
-
-        async def noting(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
         try:
-            await self.app(scope, receive, noting)
+            await send_answer(await self.app(scope, receive), scope, receive, send)
         except Exception:
-            status = 500 if status == _LEFT else status
+            unsent = 500
             raise
         finally:
             took = self.seconds() - began
+            status = scope.get(STATUS, unsent)
             self.metrics.answer(path_in_table(scope), scope["method"], status, took)

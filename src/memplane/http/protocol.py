@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, cast
 
 import httptools
 from starlette.types import Scope
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
-from memplane.http.boundary import SAFE_HEADERS
-from memplane.http.relaying import HANG_UP, STOPPING
+from memplane.http.relaying import HANG_UP, STOPPING, Headers
+from memplane.http.sending import SAFE_HEADERS, WHOLE
 
 LONGEST_HEAD: Final = 64 * 1024
 _LINGER: Final = 5.0
 _HEAD_SECONDS: Final = 15.0
+_BODILESS: Final = frozenset({204, 304})
 
 
 class StrictProtocol(HttpToolsProtocol):
@@ -113,6 +119,7 @@ class StrictProtocol(HttpToolsProtocol):
         cast("Scope", self.scope)[HANG_UP] = self.transport.close
         cast("Scope", self.scope)[STOPPING] = self._stopping
         super().on_headers_complete()
+        cast("Scope", self.scope)[WHOLE] = partial(write_whole, self.cycle)
 
     def on_message_complete(self) -> None:
         """Note the end of a request, unless it is read again."""
@@ -140,6 +147,34 @@ class StrictProtocol(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(_LINGER, self.transport.close)
+
+
+def write_whole(cycle: RequestResponseCycle, status: int, headers: Headers, body: bytes) -> bool:
+    """Write an answer at once, where the server would write its head and then its body.
+
+    Each of these takes as long as the rest of a short answer, and wakes the client. False when
+    it has to be done the long way: the client is slow to read, or has left, or gets no body.
+    """
+    if (
+        cycle.response_started
+        or cycle.disconnected
+        or cycle.flow.write_paused
+        or status in _BODILESS
+        or cycle.scope["method"] == "HEAD"
+    ):
+        return False
+    lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
+    head = b"".join(lines)
+    if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
+        return False  # a header would end its line, and is refused there
+    last = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
+    cycle.response_started = cycle.response_complete = True
+    cycle.transport.write(b"".join((STATUS_LINE[status], head, last, body)))
+    cycle.message_event.set()
+    if not cycle.keep_alive:
+        cycle.transport.close()
+    cycle.on_response()
+    return True
 
 
 def _has_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:

@@ -109,6 +109,13 @@ class Relay(Response):
             pass
 
 
+class NobodyListens(Response):
+    """The answer to whoever has left before it was made."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send nothing."""
+
+
 class Upload:
     """A request's body that is passed on while it comes."""
 

@@ -12,7 +12,7 @@ import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from functools import cache, lru_cache
+from functools import cache
 from itertools import chain, islice
 from typing import Final, Protocol, cast
 
@@ -24,8 +24,9 @@ MOST_TERMS: Final = 4096
 # What may join the parts of a name: search-service, deploy_v2, node3.example, PR#123, it's.
 _JOINTS: Final = "-_.'#@/:&"
 _PARTS_OF_A_NAME: Final = 16
-_TOKENS_REMEMBERED: Final = 16_384
+_TOKENS_REMEMBERED: Final = 32_768
 _NORMALISED_AT_ONCE: Final = 256
+_NOTHING: Final = ""
 
 _SUFFIXES: Final = frozenset({"s", "re", "ve", "ll", "d", "m"})
 _STOP_WORDS: Final = frozenset(
@@ -71,11 +72,14 @@ class _Library(Protocol):
 def terms_of(text: str) -> dict[str, int]:
     """Count the terms of a text: at most 4,096, those that come first, each without blanks."""
     tokens = _tokens(text)
-    if max(map(len, tokens), default=0) <= LONGEST_TERM:
-        return _counted(map(_remembered, tokens))
-    return _counted(
-        _remembered(token) if len(token) <= LONGEST_TERM else _terms(token) for token in tokens
-    )
+    # Most are one term or none, and were seen before: these are looked up all at once.
+    seen = list(map(_lately.get, tokens))
+    if None in seen:
+        return _counted(
+            _remembered(token) if term is None else (term,)
+            for token, term in zip(tokens, seen, strict=True)
+        )
+    return _without_nothing(Counter(cast("list[str]", seen)))
 
 
 def question_terms(text: str) -> dict[str, int]:
@@ -85,7 +89,11 @@ def question_terms(text: str) -> dict[str, int]:
 
 
 def _counted(terms: Iterable[Iterable[str]]) -> dict[str, int]:
-    counts = Counter(chain.from_iterable(terms))
+    return _without_nothing(Counter(chain.from_iterable(terms)))
+
+
+def _without_nothing(counts: Counter[str]) -> dict[str, int]:
+    counts.pop(_NOTHING, None)
     return dict(counts if len(counts) <= MOST_TERMS else islice(counts.items(), MOST_TERMS))
 
 
@@ -132,7 +140,29 @@ def _terms(token: str, stop_words: Collection[str] = _STOP_WORDS) -> tuple[str, 
     return tuple(chain.from_iterable(_piece(piece, stop_words) for piece in pieces))
 
 
-_remembered = lru_cache(_TOKENS_REMEMBERED)(_terms)
+_lately: dict[str, str] = {}
+"""The term of each token that is one, and nothing for one that is none, as lately seen."""
+_before: dict[str, str] = {}
+"""Those that were seen before these."""
+
+
+def _remembered(token: str) -> tuple[str, ...]:
+    """Return a token's terms; they are kept where there is one or none, as nearly always.
+
+    What was not seen among as many others as are kept is let go.
+    """
+    known = _before.get(token)
+    if known is None:
+        terms = _terms(token)
+        if len(terms) > 1 or len(token) > LONGEST_TERM:
+            return terms
+        known = terms[0] if terms else _NOTHING
+    if len(_lately) >= _TOKENS_REMEMBERED:
+        _before.clear()
+        _before.update(_lately)
+        _lately.clear()
+    _lately[token] = known
+    return (known,)
 
 
 def _piece(piece: str, stop_words: Collection[str]) -> Iterator[str]:

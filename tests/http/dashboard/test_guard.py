@@ -17,7 +17,7 @@ from memplane.http.dashboard.turns import Places
 from memplane.http.dispatch import Dispatch
 from memplane.http.endpoints import ELSEWHERE, Endpoint, Needs, Open
 from tests.http.dashboard.browsing import FORM
-from tests.http.door import Reply, call
+from tests.http.door import Reply, call, sending
 
 NOWHERE = Path("/nonexistent")
 OPEN = {"GET /static/{digest}/{name}", "GET /login", "POST /login"}
@@ -70,7 +70,7 @@ def test_only_signing_in_and_files_are_open_to_everybody() -> None:
 async def asked(
     line: str, browsers: Browsers, *headers: tuple[str, str], body: bytes = b""
 ) -> Reply:
-    app = Dispatch(make_table(endpoints(browsers)))
+    app = sending(Dispatch(make_table(endpoints(browsers))))
     return await call(app, line, *headers, body=(body,) if body else ())
 
 
