@@ -25,8 +25,9 @@ from memplane.ledger import writer
 from memplane.ledger.anchors import read_anchors
 from memplane.ledger.checking import verify_ledger
 from memplane.ledger.folder import AgentFolder
+from memplane.ledger.reader import LARGEST_PAGE
 from memplane.ledger.tombstones import Tombstone, append_tombstones
-from memplane.memory import applying, artefacts, indexing, retaining, upkeep
+from memplane.memory import applying, artefacts, following, indexing, retaining, upkeep
 from memplane.memory import rows as table
 from memplane.memory.contract import Ask, ForgetAsked
 from memplane.memory.episode import episode_of
@@ -302,14 +303,14 @@ async def test_no_ledger_is_read_again_for_entries_whose_rows_are_being_written(
 async def test_a_follow_that_failed_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(*_: object) -> object:
+    async def fail(*_: object, **__: object) -> object:
         raise RecordsError("the disk is full for a moment")
 
     async with memory_in(tmp_path) as memory:
         await record(tmp_path / "ledger", [turn("The osprey lives in Lisbon")])
         memory.recorded("analyst")
         with monkeypatch.context() as patched:
-            patched.setattr(upkeep, "follow", fail)
+            patched.setattr(upkeep, "follow_some", fail)
             with pytest.raises(RecordsError):
                 await memory.follow()
         await memory.follow()
@@ -718,6 +719,38 @@ async def test_deriving_leaves_most_of_the_time_to_those_who_retain(
             assert not any(pauses)
             monkeypatch.undo()
         assert not (await memory.status()).underived
+
+
+async def test_what_was_recorded_is_followed_in_small_steps_while_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[int] = []
+    pauses: list[float] = []
+    real_sleep, real_step = asyncio.sleep, following.follow_some
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+        await real_sleep(0)
+
+    async def step(*given: Any, limit: int) -> following.Followed:
+        limits.append(limit)
+        return await real_step(*given, limit=limit)
+
+    async with memory_in(tmp_path) as memory, memory._upkeep.working:
+        monkeypatch.setattr(upkeep, "follow_some", step)
+        for politely, small in ((True, 32), (False, 0)):
+            said = [turn(f"The bird{n} lives in Lisbon, {politely}") for n in range(70)]
+            await record(tmp_path / "ledger", said)
+            await memory._upkeep.look_again()
+            with monkeypatch.context() as patched:
+                patched.setattr(asyncio, "sleep", noted)
+                await memory._upkeep.follow_all(politely=politely)
+            assert limits == [2] * small + [LARGEST_PAGE]
+            assert len(pauses) == small
+            assert all(pauses)
+            limits.clear()
+            pauses.clear()
+        assert (await memory.status()).episodes == 140
 
 
 async def test_a_history_without_a_pause_is_derived_in_parts_and_the_same(tmp_path: Path) -> None:

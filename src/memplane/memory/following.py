@@ -76,7 +76,8 @@ class Followed(msgspec.Struct, frozen=True):
 
     entries: int
     unreadable: int
-    remembered: int = 0
+    remembered: int
+    has_more: bool
 
 
 async def ledgers_in(places: Places) -> list[tuple[str, str]]:
@@ -135,19 +136,21 @@ def not_buried(rows: Connection, agent: str, ids: list[str]) -> list[str]:
     return [one for one in ids if outcomes.get(one) is not Outcome.FORGOTTEN]
 
 
-async def follow(records: Records, places: Places, ledger: str, agent: str) -> Followed:
-    """Take in what an agent's ledger has behind the place that it was read to."""
-    entries = unreadable = remembered = 0
-    more = True
-    while more:
-        page = await records.read(
-            lambda rows: _read_page(rows, places, ledger, agent), patient=True
-        )
-        taken = await records.write(partial(_take_in, ledger=ledger, agent=agent, page=page))
-        entries, unreadable = entries + len(taken), unreadable + page.unreadable
-        remembered += taken.count(State.SEARCHABLE)
-        more = page.has_more and page.end != page.begin
-    return Followed(entries, unreadable, remembered)
+async def follow_some(
+    records: Records, places: Places, ledger: str, agent: str, *, limit: int = LARGEST_PAGE
+) -> Followed:
+    """Take in the next entries that an agent's ledger has behind the place it was read to."""
+    page = await records.read(
+        lambda rows: _read_page(rows, places.folder(ledger, agent), places, ledger, limit=limit),
+        patient=True,
+    )
+    taken = await records.write(partial(_take_in, ledger=ledger, agent=agent, page=page))
+    return Followed(
+        entries=len(taken),
+        unreadable=page.unreadable,
+        remembered=taken.count(State.SEARCHABLE),
+        has_more=page.has_more and page.end != page.begin,
+    )
 
 
 class _Page(msgspec.Struct):
@@ -158,23 +161,27 @@ class _Page(msgspec.Struct):
     unreadable: int = 0
 
 
-def _read_page(rows: Connection, places: Places, ledger: str, agent: str) -> _Page:
-    folder = places.folder(ledger, agent)
-    cursor = table.cursor_of(rows, ledger, agent)
+def _read_page(
+    rows: Connection, folder: AgentFolder, places: Places, ledger: str, *, limit: int
+) -> _Page:
+    cursor = table.cursor_of(rows, ledger, folder.agent)
+    read_from = partial(_read_from, rows, places, folder, limit=limit)
     try:
-        return _read_from(rows, places, folder, decode_cursor(cursor) if cursor else BEGINNING)
+        return read_from(decode_cursor(cursor) if cursor else BEGINNING)
     except InvalidCursor:
         # The ledger is another one, restored or moved here: what is known is passed over.
-        _log.warning("the %s of %s is read from its beginning again", ledger, agent)
-        return _read_from(rows, places, folder, BEGINNING)
+        _log.warning("the %s of %s is read from its beginning again", ledger, folder.agent)
+        return read_from(BEGINNING)
 
 
-def _read_from(rows: Connection, places: Places, folder: AgentFolder, cursor: Cursor) -> _Page:
+def _read_from(
+    rows: Connection, places: Places, folder: AgentFolder, cursor: Cursor, *, limit: int
+) -> _Page:
     scrub = places.scrub if folder.root == places.ledger else None
     read = _Page(begin=encode_cursor(cursor) if cursor.id else "")
     known = table.about(rows, folder.agent)
     number = known.number if known else None
-    with open_page(folder, cursor=cursor, limit=LARGEST_PAGE) as page:
+    with open_page(folder, cursor=cursor, limit=limit) as page:
         for identifier, line in page.identified():
             known_before = table.outcome_of(rows, number, identifier) is not Outcome.RETAINED
             if known_before or places.leaves_out(folder, identifier):

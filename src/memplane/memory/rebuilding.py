@@ -10,7 +10,7 @@ import msgspec
 
 from memplane.memory.contract import Rebuilt, RebuiltTable
 from memplane.memory.deriving import derive_some
-from memplane.memory.following import Places, bury_all, follow, ledgers_in
+from memplane.memory.following import Places, bury_all, follow_some, ledgers_in
 from memplane.records.store import Connection, Records
 
 # What is derived, without the numbers that say in which order it came.
@@ -57,7 +57,8 @@ async def derive_all(records: Records, places: Places) -> None:
     """Make an empty database what the ledgers and the tombstones say."""
     await bury_all(records, places)
     for ledger, agent in await ledgers_in(places):
-        await follow(records, places, ledger, agent)
+        while (await follow_some(records, places, ledger, agent)).has_more:
+            pass
     while await records.write(derive_some):
         pass
 

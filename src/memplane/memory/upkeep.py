@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from memplane.ledger.reader import LARGEST_PAGE
 from memplane.memory.deriving import derive_some
-from memplane.memory.following import OWN, RECEIVED, Places, follow, ledgers_in
+from memplane.memory.following import OWN, RECEIVED, Places, follow_some, ledgers_in
 from memplane.memory.indexing import Indexing
 from memplane.memory.meaning import Meaning
 from memplane.records.store import Records
@@ -27,6 +28,8 @@ _FOLLOWED_EVERY: Final = 1.0
 _QUIET: Final = 0.2
 _POLITELY: Final = 4
 """For a piece of work that others had to wait for, they have so many times as long."""
+_SMALL_STEP: Final = 2
+_SMALL_STEPS: Final = 32
 _LONGEST_DELAY: Final = 300.0
 _RETRY_SECONDS: Final = 5.0
 
@@ -145,7 +148,7 @@ class Upkeep:
         while not self._closing and loop.time() < min(self._busy_at + _QUIET, latest):
             if self._to_follow and loop.time() >= self._followed_at + _FOLLOWED_EVERY:
                 async with self.working:
-                    await self.follow_all()
+                    await self.follow_all(politely=True)
                     await self._index_all()
             if self._since_indexed >= _INDEXED_AFTER:
                 await self._index_all()
@@ -172,22 +175,37 @@ class Upkeep:
         """Follow every ledger when there is work next, as at the start."""
         self._to_follow.update(dict.fromkeys(await ledgers_in(self._places)))
 
-    async def follow_all(self) -> None:
-        """Take in what ledgers have and the database does not."""
-        self._followed_at = asyncio.get_running_loop().time()
+    async def follow_all(self, *, politely: bool = False) -> None:
+        """Take in what ledgers have and the database does not.
+
+        Politely, it begins with small steps and lets others go on between them: streams that begin
+        would all wait for what was recorded in a second. Where more was, that is done at once.
+        """
+        loop = asyncio.get_running_loop()
+        self._followed_at = loop.time()
+        small_steps = _SMALL_STEPS if politely else 0
         while self._to_follow:
             # Taken off first: what is recorded meanwhile puts it there again.
             ledger, agent = one = self._to_follow.popitem()[0]
+            limit = _SMALL_STEP if small_steps else LARGEST_PAGE
+            began = loop.time()
             try:
-                followed = await follow(self._records, self._places, ledger, agent)
+                followed = await follow_some(
+                    self._records, self._places, ledger, agent, limit=limit
+                )
             except BaseException:
                 self._to_follow[one] = None
                 raise
+            if followed.has_more:
+                self._to_follow[one] = None
             self.unreadable += followed.unreadable
             if followed.entries:
                 self.told()
             if ledger == OWN:
                 self._untold[agent] += followed.remembered
+            if small_steps:
+                small_steps -= 1
+                await asyncio.sleep(_POLITELY * (loop.time() - began))
         await self._tell_remembered()
 
     async def _tell_remembered(self) -> None:
