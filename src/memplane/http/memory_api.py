@@ -20,7 +20,14 @@ from memplane.access.grants import Scope
 from memplane.clock import Clock
 from memplane.errors import InvalidRequest, MemplaneError
 from memplane.http.api import answer_json
-from memplane.http.bodies import DEEPEST, has_key_twice, is_deeper_than, parse_json, read_json
+from memplane.http.bodies import (
+    DEEPEST,
+    has_key_twice,
+    is_deeper_than,
+    parse_json,
+    read_json,
+    whole_body,
+)
 from memplane.http.endpoints import Endpoint, Needs, Open
 from memplane.http.errors import status_of
 from memplane.http.principals import grant_of, require_agent
@@ -296,7 +303,7 @@ async def _read(request: Request, kind: type[_T]) -> _T:
 
     An entry is opaque: a request that was recorded may have a key twice, and is kept as it is.
     """
-    body = await request.body()
+    body = await whole_body(request)
     if is_deeper_than(DEEPEST, body):
         raise HTTPException(400, f"the body is nested more than {DEEPEST} deep")
     try:

@@ -22,7 +22,7 @@ from memplane.access.pods import read_pod_context
 from memplane.access.proxying import Caller, Here, Refused, Shown, caller_of
 from memplane.access.tokens import TokenStore
 from memplane.clock import Clock, system_clock
-from memplane.http.bodies import check_head, counted
+from memplane.http.bodies import check_head, counted, whole_body
 from memplane.http.endpoints import Endpoint, Open, OwnRules
 from memplane.http.principals import grant_if_any, token_given, tokens_shown
 from memplane.http.relaying import RELAYED, Relay, Upload
@@ -178,7 +178,7 @@ def _upload(request: Request) -> Upload | None:
 async def _whole(request: Request) -> bytes:
     """Read the body of a turn; where it is too long the request ends with 413."""
     check_head(request.scope["headers"], limit=LONGEST, json=False, encoded=True)
-    return await Request(request.scope, counted(request.receive, LONGEST)).body()
+    return await whole_body(Request(request.scope, counted(request.receive, LONGEST)))
 
 
 def _asked(
