@@ -115,10 +115,11 @@ async def test_whoever_asks_for_the_head_gets_no_body() -> None:
     assert b"content-length: 9" in written
 
 
-async def test_a_header_cannot_begin_another_line() -> None:
+@pytest.mark.parametrize("end", ["\r\n", "\n", "\r", "\0"])
+async def test_a_header_cannot_begin_another_line(end: str) -> None:
     asked = Asked()
     with pytest.raises(RuntimeError, match="header value"):
-        await asked.answer(Response(b"x", headers={"X-Name": "a\r\nSet-Cookie: b"}))
+        await asked.answer(Response(b"x", headers={"X-Name": f"a{end}Set-Cookie: b"}))
     assert not any(b"Set-Cookie" in piece for piece in asked.wire.pieces)
 
 

@@ -22,6 +22,8 @@ LONGEST_HEAD: Final = 64 * 1024
 _LINGER: Final = 5.0
 _HEAD_SECONDS: Final = 15.0
 _BODILESS: Final = frozenset({204, 304})
+_LINE_END: Final = b"\r\n"
+_CONTROLS: Final = bytes({*range(32), 127} - {ord("\t")})
 
 
 class StrictProtocol(HttpToolsProtocol):
@@ -165,8 +167,8 @@ def write_whole(cycle: RequestResponseCycle, status: int, headers: Headers, body
         return False
     lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
     head = b"".join(lines)
-    if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
-        return False  # a header would end its line, and is refused there
+    if len(head) - len(head.translate(None, _CONTROLS)) != len(_LINE_END) * len(lines):
+        return False  # a header has more of them than the ends of lines, and is refused there
     last = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
     cycle.response_started = cycle.response_complete = True
     cycle.transport.write(b"".join((STATUS_LINE[status], head, last, body)))
