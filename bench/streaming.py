@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import resource
 import subprocess
 import sys
@@ -170,11 +171,15 @@ async def main() -> None:
         "Authorization: Bearer sk-bench\r\nAccept: text/event-stream\r\n"
         "User-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     ).encode()
+    # At any moment, as clients do: at a fixed one all events of all streams would come together,
+    # just when the next stream begins.
+    at = random.Random(5)
     began = time.perf_counter()
     try:
         async with asyncio.timeout(streams.most_seconds), asyncio.TaskGroup() as group:
             for number, body in enumerate(bodies):
-                await asyncio.sleep(began + number * streams.every - time.perf_counter())
+                due = began + (number + at.random()) * streams.every
+                await asyncio.sleep(due - time.perf_counter())
                 group.create_task(reading.read(head % len(body) + body))
     except TimeoutError:
         reading.errors.append(f"not everything came in {streams.most_seconds:.0f} s")
