@@ -7,9 +7,11 @@ writes nothing; when the line is closed it leaves.
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,6 +37,7 @@ def main() -> None:
     """Answer until the line is closed."""
     # Whoever began it closes the line, in its own time; an interrupt is meant for that one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _let_others_go_first()
     opening = msgspec.json.decode(sys.argv[1], type=Opening)
     seen = _Seen(IndexView(Path(opening.indexes)), Tails(), opening.shares)
     with socket.socket(fileno=0) as line, Reading(Path(opening.database)) as reading:
@@ -51,6 +54,13 @@ def main() -> None:
                     line.sendall(_reply(reading, seen, asked_of(frame)))
         except (BrokenPipeError, ConnectionResetError):
             return
+
+
+def _let_others_go_first() -> None:
+    """Take the processor from nobody: who asks goes on with the turn, and is done in a moment."""
+    if sys.platform == "linux":
+        with suppress(OSError):  # where it is not allowed, it is only a little slower
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,9 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 _LONGEST: Final = {"claw_id": 128, "model": 128, "error": 300, "memory_service": 128}
 _MOST_WAITING: Final = 100_000
-_TOGETHER_SECONDS: Final = 0.02
+_TOGETHER_SECONDS: Final = 0.05
+_LOOKS: Final = 40
+"""So often it is looked for lines that come while others do, before somebody has to say so."""
 _MOST_TOGETHER: Final = 256
 _RETRY: Final = 2
 
@@ -262,8 +264,9 @@ class Telemetry:
 class _Behind:
     """Writes lines in a thread of its own; what waits for the disk is bounded.
 
-    The first one waits a moment for others: a thread that is woken for each of them takes the
-    interpreter from whoever emits, and that costs more than the line.
+    A thread that is woken takes the interpreter from whoever emits, and that costs more than the
+    line. So lines wait a moment for others, and where some came the thread looks again by itself;
+    it is woken only after some time in which there were none.
     """
 
     def __init__(self, write: Callable[[Sequence[bytes]], None]) -> None:
@@ -295,10 +298,11 @@ class _Behind:
 
     def _take(self) -> tuple[list[bytes], bool]:
         """Wait for lines and take those that there are; False when no more will come."""
+        for _ in range(_LOOKS):
+            if self._is_ending.wait(_TOGETHER_SECONDS) or not self._waiting.empty():
+                break
         lines: list[bytes] = []
         line = self._waiting.get()
-        if line is not None:
-            self._is_ending.wait(_TOGETHER_SECONDS)
         try:
             while line is not None:
                 lines.append(line)

@@ -584,7 +584,7 @@ CARRIED_ON: Final = {
     # What goes wrong with one document is told to the one who waits for it, and stops no other.
     ("persona/together.py", "_done: except BaseException"),
     # Nothing that memory does may fail a turn; telemetry says that it failed.
-    ("proxy/recalling.py", "_told: except Exception"),
+    ("proxy/recalling.py", "told: except Exception"),
     ("proxy/turn.py", "_given: except Exception"),
     # The process is leaving: each thing gets its chance, and what went wrong is printed.
     ("objects/leaving.py", "_close_all: except Exception"),

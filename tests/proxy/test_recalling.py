@@ -349,6 +349,37 @@ async def test_memory_here_is_asked_with_the_conversation(
     assert asked == [("analyst", MESSAGES), ("analyst", MESSAGES)]
 
 
+async def test_memory_is_asked_while_something_else_is_waited_for(
+    recaller_of: Callable[..., Recaller],
+) -> None:
+    memory = Here()
+    with recaller_of(memory).recalling(at_home) as recall:
+        assert not memory.asks
+        await recall.begin()
+        assert len(memory.asks) == 1
+        assert (await recall.came()).status is MemoryStatus.SUCCEEDED
+    assert len(memory.asks) == 1
+
+
+async def test_a_recall_that_nobody_waits_for_is_stopped_and_does_not_count(
+    recaller_of: Callable[..., Recaller],
+) -> None:
+    memory, now = Stubborn(), Now()
+    recaller = recaller_of(memory, seconds=0.02, elapsed=now)
+    for _ in range(3):
+        assert (await recaller.recall(at_home())).status is MemoryStatus.TIMED_OUT
+        now.now += 1
+    now.now = 200.0
+    with recaller.recalling(at_home) as probe:
+        await probe.begin()
+    await asyncio.sleep(0)
+    stopped = memory.stopped
+    # The next one may try: nothing came of the other.
+    again = (await recaller.recall(at_home())).status
+    memory.let_go.set()
+    assert (stopped, again) == (4, MemoryStatus.TIMED_OUT)
+
+
 @pytest.mark.parametrize("error", [IndexUnusable("x"), ValueError("secret words"), KeyError()])
 async def test_whatever_memory_raises_is_a_failed_recall(
     error: Exception, recaller_of: Callable[..., Recaller]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -29,14 +30,20 @@ class Slow:
 
     def __init__(self) -> None:
         self.kept: list[Injection] = []
+        self.written: list[list[Injection]] = []
         self.told: list[Said] = []
         self.go_on = asyncio.Event()
         self.tried = asyncio.Event()
         self.fails = False
+        self.forgotten: set[str] = set()
 
     async def injected(self, agent: str, places: Sequence[str]) -> list[Injection]:
         await asyncio.sleep(0)
         return [one for one in self.kept[::-1] if one.agent == agent and one.place in places]
+
+    async def any_forgotten(self, agent: str, entries: Collection[str]) -> bool:
+        await asyncio.sleep(0)
+        return agent == "ada" and not self.forgotten.isdisjoint(entries)
 
     async def keep_injected(self, texts: Sequence[Injection]) -> None:
         await self.go_on.wait()
@@ -44,6 +51,7 @@ class Slow:
         if self.fails:
             raise RecordsError("the disk is full")
         self.kept += texts
+        self.written.append(list(texts))
 
     async def keep_said(self, turns: Sequence[Said]) -> None:
         await asyncio.sleep(0)
@@ -73,6 +81,30 @@ async def test_a_text_is_found_before_it_is_written_and_after() -> None:
     await running
     assert kept.kept == [text("p")]
     assert await sticky.find("ada", ["p", "q"], "s") == {"p": text("p")}
+
+
+async def test_a_text_that_is_not_written_yet_is_gone_once_its_memory_is_forgotten() -> None:
+    kept = Slow()
+    sticky = Sticky(kept)
+    sticky.keep(replace(text("p"), made_of=frozenset({"hist1_1", "hist1_2"})))
+    kept.forgotten = {"hist1_3"}
+    assert await sticky.find("ada", ["p"], "s")
+    kept.forgotten = {"hist1_2"}
+    assert await sticky.find("ada", ["p"], "s") == {}
+
+
+async def test_what_is_kept_within_a_moment_is_written_together() -> None:
+    kept = Slow()
+    kept.go_on.set()
+    sticky = Sticky(kept, later=3600)
+    running = asyncio.create_task(sticky.run())
+    sticky.keep(text("p"))
+    await asyncio.sleep(0)
+    sticky.keep(text("q"))
+    assert not kept.tried.is_set()
+    sticky.end()
+    await running
+    assert kept.written == [[text("p"), text("q")]]
 
 
 async def test_this_sessions_text_goes_before_a_newer_one() -> None:

@@ -66,7 +66,7 @@ def keep_said(rows: Connection, turns: Iterable[Said]) -> None:
         [
             (one.agent, one.place, one.entry, one.at)
             for one in turns
-            if not _is_any_buried(rows, one.agent, (one.entry,))
+            if not any_forgotten(rows, one.agent, (one.entry,))
         ],
     )
 
@@ -87,7 +87,7 @@ def keep(rows: Connection, injections: Iterable[Injection]) -> None:
             (one.agent, one.place, one.session),
         )
         cited = one.cited
-        if _is_any_buried(rows, one.agent, cited):
+        if any_forgotten(rows, one.agent, cited):
             continue
         rows.run(
             "INSERT INTO injections (agent, place, session, at, service, text, blocks) "
@@ -136,17 +136,8 @@ def drop_older(rows: Connection, at: int) -> None:
     rows.run("DELETE FROM said WHERE at < ?", (at,))
 
 
-def _citing(rows: Connection, agent: str, entries: Iterable[str]) -> list[int]:
-    wanted = _ends(entries)
-    held = rows.rows("SELECT injection, entries FROM injected_from WHERE agent = ?", (agent,))
-    return [injection for injection, cited in held if not wanted.isdisjoint(cited.split("\n"))]
-
-
-def _ends(entries: Iterable[str]) -> set[str]:
-    return {entry[-_END:] for entry in entries}
-
-
-def _is_any_buried(rows: Connection, agent: str, entries: Collection[str]) -> bool:
+def any_forgotten(rows: Connection, agent: str, entries: Collection[str]) -> bool:
+    """Say whether any of an agent's entries was forgotten."""
     if not entries:
         return False
     marks = ", ".join("?" * len(entries))
@@ -155,3 +146,13 @@ def _is_any_buried(rows: Connection, agent: str, entries: Collection[str]) -> bo
         f"WHERE a.agent = ? AND t.id IN ({marks}) LIMIT 1"
     )
     return any(True for _ in rows.rows(sql, (agent, *entries)))
+
+
+def _citing(rows: Connection, agent: str, entries: Iterable[str]) -> list[int]:
+    wanted = _ends(entries)
+    held = rows.rows("SELECT injection, entries FROM injected_from WHERE agent = ?", (agent,))
+    return [injection for injection, cited in held if not wanted.isdisjoint(cited.split("\n"))]
+
+
+def _ends(entries: Iterable[str]) -> set[str]:
+    return {entry[-_END:] for entry in entries}

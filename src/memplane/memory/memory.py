@@ -8,7 +8,7 @@ ledgers are followed, each from where it was read to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -279,6 +279,11 @@ class Memory:
         return await self._records.read(
             partial(injections.found, agent=agent, places=places), quick=True
         )
+
+    async def any_forgotten(self, agent: str, entries: Collection[str]) -> bool:
+        """Say whether any of an agent's entries was forgotten."""
+        look = partial(injections.any_forgotten, agent=agent, entries=entries)
+        return await self._records.read(look, quick=True)
 
     async def keep_injected(self, texts: Sequence[Injection]) -> None:
         """Keep what was put into conversations; forgetting what it cites takes it away again."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
-from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -147,6 +146,7 @@ def _terms(question: Question) -> Mapping[str, int]:
 def _asked(question: Question, sought: _Sought, now: int) -> Asked:
     return Asked(
         terms=sought.terms,
+        weights=sought.weights,
         words=words_of(question.text),
         names=names_in(question.text),
         periods=periods_in(question.text, now),
@@ -240,9 +240,7 @@ def _best(
 ) -> list[Scored]:
     """Return what is worth showing, the best first; of equal ones the newest."""
     matching = [one for one in scored if is_match(one, statistics)]
-    matching.sort(key=lambda one: turns[one.key].id)
-    matching.sort(key=lambda one: turns[one.key].at, reverse=True)
-    matching.sort(key=attrgetter("score"), reverse=True)
+    matching.sort(key=lambda one: (-one.score, -turns[one.key].at, turns[one.key].id))
     return matching
 
 

@@ -40,6 +40,8 @@ class Remembering:
         return (await self._opened_once()).curator
 
     async def _opened_once(self) -> Remembered:
+        if self._remembered is not None:
+            return self._remembered
         async with self._opening:
             if self._remembered is None:
                 self._remembered = await self._stack.enter_async_context(self._opened())

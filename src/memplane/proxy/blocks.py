@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 import msgspec
@@ -14,6 +15,8 @@ from memplane.memory.injected import WHAT_FOLLOWS
 from memplane.memory.sanitising import clean_label, finite_score, rfc3339_or_none, sanitised
 from memplane.redaction.redactor import Redacted
 
+_LABELS: Final = 64
+"""Kinds and sources that are remembered: there are a dozen, unless a service makes them up."""
 _BLOCKED_SOURCES: Final = frozenset({"raw_transcript", "session_tail"})
 _BLOCKED_KINDS: Final = _BLOCKED_SOURCES | {"transcript_tail"}
 
@@ -118,6 +121,7 @@ def time_line(moment: datetime) -> str:
     return f"Current time: {moment:%Y-%m-%d} {hour}:{moment:%M} {half} {short}{place}"
 
 
+@lru_cache(_LABELS)
 def _named(label: str) -> str:
     """Return a name as it may stand in a mark or a header, where it must not look like a mark."""
     name = clean_label(label.strip())
@@ -130,6 +134,7 @@ def _blocked(block: Block) -> Reason | None:
     return Reason.KIND if _plain(block.kind) in _BLOCKED_KINDS else None
 
 
+@lru_cache(_LABELS)
 def _plain(label: str) -> str:
     return sanitised(label).strip().lower()
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -114,21 +115,26 @@ class Injecting:
 
     async def _sticking(self, wanted: Wanted, conversation: Conversation) -> Given:
         prompts = conversation.prompts
-        found = await self._held(wanted, prompts)
-        # Who has waited in vain does not wait for as long again; whoever was only busy may.
-        held, waited = (found, 0.0) if found is not None else ({}, self._seconds)
+        is_asked = conversation.awaits and bool(prompts)
         came: Recollection | None = None
         added: Injection | None = None
         now = microseconds(self._clock())  # what is recorded after it may be missing in a recall
-        if conversation.awaits and prompts and not self._is_known(held, conversation, wanted, now):
-            before = held.pop(prompts[-1].place, None)
-            if not conversation.injected:  # else the client's own hook was first
-                came = await self._recaller.recall(_asked(wanted, conversation), waited=waited)
-            added = self._made(wanted, prompts[-1], came, now)
-            if added.text or added.session or before is not None:
-                # Also that nothing stands here, whatever stands at this place in other sessions.
-                self._sticky.keep(added)
-                held[added.place] = added
+        with self._recaller.recalling(partial(_asked, wanted, conversation)) as recall:
+            if is_asked and not conversation.injected and wanted.context.memory is None:
+                # In vain where a turn is sent again, which a service would not be asked.
+                await recall.begin()
+            found = await self._held(wanted, prompts)
+            # Who has waited in vain does not wait for as long again; whoever was only busy may.
+            held, waited = (found, 0.0) if found is not None else ({}, self._seconds)
+            if is_asked and not self._is_known(held, conversation, wanted, now):
+                before = held.pop(prompts[-1].place, None)
+                if not conversation.injected:  # else the client's own hook was first
+                    came = await recall.came(waited=waited)
+                added = self._made(wanted, prompts[-1], came, now)
+                if added.text or added.session or before is not None:
+                    # Also that nothing stands here, whatever other sessions have at this place.
+                    self._sticky.keep(added)
+                    held[added.place] = added
         texts = {one.index: text for one in prompts if (text := held.get(one.place)) and text.text}
         blocks = {index: text.text for index, text in texts.items()}
         body = wanted.dialect.with_blocks(wanted.body, blocks) if blocks else wanted.body.raw

@@ -10,10 +10,10 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Final, Protocol, Self
 
 import msgspec
 
@@ -100,6 +100,48 @@ class _Came(msgspec.Struct, frozen=True):
     sick: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """A recall under way, and what is told when nothing comes of it."""
+
+    nothing: Recollection
+    task: asyncio.Task[_Came]
+    keys: tuple[Hashable, ...]
+    at: float
+    seconds: float
+
+
+class Recalling:
+    """One recall. Leaving its block gives up one that nobody waited for."""
+
+    def __init__(self, recaller: Recaller, asked: Callable[[], Asked]) -> None:
+        self._recaller = recaller
+        self._asked = asked
+        self._started: Recollection | _Started | None = None
+
+    async def begin(self) -> None:
+        """Ask now, and go on with something else meanwhile."""
+        self._started = self._recaller.start(self._asked(), 0.0)
+        await asyncio.sleep(0)  # so that the question is on its way
+
+    async def came(self, *, waited: float = 0.0) -> Recollection:
+        """Wait for what comes of it, until the deadline; nothing of what happens is raised.
+
+        One that was not begun is begun now. So many seconds of its time have passed already when
+        it has `waited`.
+        """
+        started = self._started or self._recaller.start(self._asked(), waited)
+        self._started = None
+        return await self._recaller.told(started) if isinstance(started, _Started) else started
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if isinstance(self._started, _Started):
+            self._recaller.give_up(self._started)
+
+
 class Recaller:
     """Asks for memories.
 
@@ -124,8 +166,16 @@ class Recaller:
         self._breakers = Breakers()
         self._left: set[asyncio.Task[_Came]] = set()
 
-    async def recall(self, asked: Asked, *, waited: float = 0.0) -> Recollection:
-        """Ask for the memories of a request; it is back when the deadline is, at the latest.
+    def recalling(self, asked: Callable[[], Asked]) -> Recalling:
+        """Say what will be asked; nothing happens before it is begun or waited for."""
+        return Recalling(self, asked)
+
+    async def recall(self, asked: Asked) -> Recollection:
+        """Ask for the memories of a request, and wait for them."""
+        return await self.recalling(lambda: asked).came()
+
+    def start(self, asked: Asked, waited: float) -> Recollection | _Started:
+        """Ask for the memories of a request, or say at once what comes of it.
 
         So many seconds of its time have passed already when it has `waited`.
         """
@@ -133,25 +183,22 @@ class Recaller:
         manifest = asked.context.memory
         if asked.broken:
             return replace(nothing, status=MemoryStatus.FAILED, error=_invalid(asked.broken))
-        if manifest is None:
-            if self._memories is None:
-                return nothing
-            seconds = self._seconds - waited
-            asking = self._ask_here(self._memories, asked)
-        else:
-            if manifest.recall is None:
-                return nothing
-            seconds = (manifest.recall.timeout_ms or self._seconds * 1000) / 1000 - waited
-            asking = self._ask_service(asked, manifest, manifest.recall, seconds)
+        operation = manifest.recall if manifest is not None else None
+        if (self._memories if manifest is None else operation) is None:
+            return nothing
+        told_ms = (operation.timeout_ms or 0) if operation is not None else 0
+        seconds = (told_ms / 1000 or self._seconds) - waited
         if seconds < _TOO_LITTLE:
-            asking.close()
             return replace(nothing, status=MemoryStatus.TIMED_OUT, error=_late(waited))
         where = _address(manifest)
         keys: tuple[Hashable, ...] = (where, (where, asked.context.agent))
-        if not self._breakers.admit(keys, self._elapsed()):
-            asking.close()
+        now = self._elapsed()
+        if not self._breakers.admit(keys, now):
             return replace(nothing, error=_OPEN)
-        return await self._told(nothing, asking, keys, seconds)
+        task = asyncio.create_task(self._ask(asked, seconds))
+        self._left.add(task)
+        task.add_done_callback(self._over)
+        return _Started(nothing, task, keys, now, seconds)
 
     def skipped(self, asked: Asked, why: str = "") -> Recollection:
         """Tell of a request that was not to be recalled for."""
@@ -165,47 +212,46 @@ class Recaller:
             error=why,
         )
 
-    async def _told(
-        self,
-        nothing: Recollection,
-        asking: Coroutine[Any, Any, _Came],
-        keys: tuple[Hashable, ...],
-        seconds: float,
-    ) -> Recollection:
-        started = self._elapsed()
+    async def told(self, started: _Started) -> Recollection:
+        """Wait for what comes of it, and say so; it is back when the deadline is."""
         try:
-            came = await self._within(asking, seconds)
+            came = await self._within(started)
             kept = kept_of(came.recalled.memories if came.recalled else (), self._redactor.texts)
         except asyncio.CancelledError:
-            for key in keys:
-                self._breakers.gave_up(key)
+            self.give_up(started)
             raise
         except Exception as error:  # noqa: BLE001 - memory may fail in any way; the turn may not
             _log.warning("a recall failed: %s", type(error).__name__)
             own = isinstance(error, UnknownAgent | InvalidRequest)
             came, kept = _Came(error=f"recall: {type(error).__name__}", sick=not own), _NOTHING
         ended = self._elapsed()
-        self._count(came, keys, started, ended)
+        self._count(came, started.keys, started.at, ended)
         status = MemoryStatus.TIMED_OUT if came.late else MemoryStatus.FAILED
         return replace(
-            nothing,
+            started.nothing,
             status=status if came.recalled is None else MemoryStatus.SUCCEEDED,
             error=came.error,
             kept=kept,
             returned=len(came.recalled.memories) if came.recalled else 0,
             status_code=came.code,
-            seconds=ended - started,
+            seconds=ended - started.at,
         )
 
-    async def _within(self, asking: Coroutine[Any, Any, _Came], seconds: float) -> _Came:
+    def give_up(self, started: _Started) -> None:
+        """Wait no longer."""
+        started.task.cancel()
+        for key in started.keys:
+            self._breakers.gave_up(key)
+
+    async def _within(self, started: _Started) -> _Came:
         """Wait for an answer, and no longer, also for one that does not let itself be stopped."""
-        task = asyncio.create_task(asking)
-        self._left.add(task)
-        task.add_done_callback(self._over)
-        try:
-            await asyncio.wait((task,), timeout=seconds)
-        finally:
-            task.cancel()
+        task, seconds = started.task, started.seconds
+        if not task.done():
+            left = started.at + seconds - self._elapsed()
+            try:
+                await asyncio.wait((task,), timeout=max(left, 0.0))
+            finally:
+                task.cancel()
         if task.cancelled():
             return _Came(error="recall: it was stopped", sick=True)
         if task.done():
@@ -232,10 +278,14 @@ class Recaller:
             self._breakers.succeeded(service)
             self._breakers.failed(agent, ended, since=started)
 
-    async def _ask_here(self, memories: Memories, asked: Asked) -> _Came:
+    async def _ask(self, asked: Asked, seconds: float) -> _Came:
+        manifest = asked.context.memory
+        if manifest is not None and manifest.recall is not None:
+            return await self._ask_service(asked, manifest, manifest.recall, seconds)
+        assert self._memories is not None  # noqa: S101 - else nobody is asked
         messages = None if asked.messages is None else _decoded(asked.messages)
         ask = Ask(agent=asked.context.agent, messages=messages, here=asked.here)
-        return _Came(await memories.recall(ask))
+        return _Came(await self._memories.recall(ask))
 
     async def _ask_service(
         self, asked: Asked, manifest: MemoryManifest, operation: Operation, seconds: float

@@ -1,13 +1,15 @@
 """What stands in conversations already, so that it goes on standing there with the same bytes.
 
-A text is written in the background; until it is, it is found here.
+A text is written in the background, a moment after its turn has gone on; until then it is found
+here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, Protocol
@@ -49,6 +51,10 @@ class Kept(Protocol):
         """Return what stands at places, the newest first."""
         ...
 
+    async def any_forgotten(self, agent: str, entries: Collection[str]) -> bool:
+        """Say whether any of an agent's entries was forgotten."""
+        ...
+
     async def keep_injected(self, texts: Sequence[Injection]) -> None:
         """Keep texts."""
         ...
@@ -61,28 +67,35 @@ class Kept(Protocol):
 class Sticky:
     """Finds and keeps what stands in conversations. `run` writes; `end` lets it return.
 
-    `since` is when it began, in microseconds; it does not know what was answered before.
+    `since` is when it began, in microseconds; it does not know what was answered before. So many
+    seconds `later` it writes: whoever writes at once shares the interpreter with the turn that is
+    being sent, and that takes longer for it.
     """
 
-    def __init__(self, kept: Kept, since: int = 0) -> None:
+    def __init__(self, kept: Kept, since: int = 0, *, later: float = 0.05) -> None:
         self._kept = kept
         self._since = since
+        self._later = later
         self._unwritten: dict[tuple[str, str, str], Injection] = {}
         self._answered: list[Answered] = []
         self._latest: dict[tuple[str, str, str], int] = {}
         """When prompts were answered, and agents, the newest last; what is too old goes."""
         self._woken = asyncio.Event()
-        self._ending = False
+        self._ending = asyncio.Event()
 
     async def find(self, agent: str, places: Sequence[str], session: str) -> dict[str, Injection]:
         """Return the text at each place that has one: this session's, or else the newest."""
         if not places:
             return {}
-        new = [one for one in self._unwritten.values() if one.agent == agent]
         there = {*places}
-        held = [*(one for one in new if one.place in there)]
-        held += await self._kept.injected(agent, places)
-        return _nearest(held, session)
+        mine = [one for one in self._unwritten.values() if one.agent == agent]
+        written = await self._kept.injected(agent, places)
+        new = [
+            one
+            for one in mine
+            if one.place in there and not await self._kept.any_forgotten(agent, one.cited)
+        ]
+        return _nearest([*new, *written], session)
 
     def keep(self, text: Injection) -> None:
         """Keep a text at its place."""
@@ -118,8 +131,10 @@ class Sticky:
 
     async def run(self) -> None:
         """Write what is to be kept, until the end; what cannot be written is given up."""
-        while not self.is_written or not self._ending:
+        while not self.is_written or not self._ending.is_set():
             await self._woken.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), self._later)
             self._woken.clear()
             written: Mapping[tuple[str, str, str], Injection] = dict(self._unwritten)
             answered = list(self._answered)
@@ -143,7 +158,7 @@ class Sticky:
 
     def end(self) -> None:
         """Let `run` return once everything is written."""
-        self._ending = True
+        self._ending.set()
         self._woken.set()
 
 

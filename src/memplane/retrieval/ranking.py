@@ -21,6 +21,7 @@ from memplane.retrieval.scoring import (
     FEW,
     MOST,
     Statistics,
+    Weight,
     average_of,
     mass_of,
     slowness_of,
@@ -55,6 +56,7 @@ class Asked:
 
     Args:
         terms: What it looks for.
+        weights: How much each of these says, where that was worked out already.
         words: Its words, as they are written.
         names: The terms of those that look like names.
         periods: The times that it names.
@@ -63,6 +65,7 @@ class Asked:
     """
 
     terms: Mapping[str, int]
+    weights: Sequence[Weight] = ()
     words: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
     periods: Sequence[Period] = ()
@@ -142,16 +145,9 @@ _Utterance: TypeAlias = tuple[Mapping[str, int], int]
 _SILENCE: Final[Sequence[_Utterance]] = ((dict[str, int](), 0),) * max(_BEFORE, _BEHIND)
 
 
-class _Heard(NamedTuple):
-    """How well a turn answers with what was said around it, and its share of the question.
-
-    `told` is how much the turn tells, `has_words` whether it has any of the question itself.
-    """
-
-    score: float
-    coverage: float
-    told: int
-    has_words: bool
+_Heard: TypeAlias = tuple[float, float, int, bool]
+"""How well a turn answers with what was said around it, and its share of the question; how much
+the turn tells, and whether it has any of the question itself."""
 
 
 class _Sought(msgspec.Struct, frozen=True):
@@ -162,8 +158,8 @@ class _Sought(msgspec.Struct, frozen=True):
     average: float
 
     @classmethod
-    def of(cls, terms: Mapping[str, int], statistics: Statistics) -> _Sought:
-        weighed = weights_of(terms, statistics)
+    def of(cls, asked: Asked, statistics: Statistics) -> _Sought:
+        weighed = asked.weights or weights_of(asked.terms, statistics)
         weights = {one.term: one.weight for one in weighed}
         return cls(weights, mass_of(weighed), average_of(statistics) * _LONGER)
 
@@ -186,9 +182,9 @@ def rank_turns(
     turns = [turn for run in runs for turn in run]
     if held is None:
         held = Finder(asked.terms).by_turn(turns)
-    heard = _heard_in(runs, held, _Sought.of(asked.terms, statistics))
+    heard = _heard_in(runs, held, _Sought.of(asked, statistics))
     sessions = _sessions(turns, heard)
-    best = max([one.score for one in heard], default=0.0) or 1.0
+    best = max(map(itemgetter(0), heard), default=0.0) or 1.0
     most = max(sessions, default=0.0) or 1.0
     alike = max(asked.likeness.values(), default=0.0) or 1.0
     ranked: list[tuple[float, int, str, Ranked]] = []
@@ -196,12 +192,21 @@ def rank_turns(
         turns, heard, sessions, strict=True
     ):
         if has_words:
-            signs = _signs(asked, turn, told)
-            likeness = asked.likeness.get(turn.key, 0.0) / alike
-            signals = _signals((words / best, session / most, *signs, likeness))
+            key, at, id_, _, speaker, signs, _, _ = turn
+            signals = _signals(
+                (
+                    words / best,
+                    session / most,
+                    1.0 if speaker and is_named(speaker, asked.words) else 0.0,
+                    min(1.0, math.log1p(told) / _LONG),
+                    1.0 if signs & ASKS else 0.0,
+                    1.0 if asked.wants_time and signs & DATED else 0.0,
+                    nearness(at, asked.periods) if asked.periods else 0.0,
+                    asked.likeness.get(key, 0.0) / alike if asked.likeness else 0.0,
+                )
+            )
             score = sum(map(mul, _WEIGHTS, signals))
-            one = _ranked((turn, score, coverage, signals))
-            ranked.append((-score, -turn.at, turn.id, one))
+            ranked.append((-score, -at, id_, _ranked((turn, score, coverage, signals))))
     ranked.sort(key=itemgetter(0, 1, 2))
     return [one for *_, one in ranked]
 
@@ -227,17 +232,6 @@ def explained(one: Ranked, ranked: Sequence[Ranked]) -> dict[str, Added]:
         )
         if value
     }
-
-
-def _signs(asked: Asked, turn: Turn, told: int) -> tuple[float, float, float, float, float]:
-    """Return the signals from `speaker` to `period`."""
-    return (
-        1.0 if is_named(turn.speaker, asked.words) else 0.0,
-        min(1.0, math.log1p(told) / _LONG),
-        1.0 if turn.signs & ASKS else 0.0,
-        1.0 if asked.wants_time and turn.signs & DATED else 0.0,
-        nearness(turn.at, asked.periods) if asked.periods else 0.0,
-    )
 
 
 def _heard_in(
@@ -304,7 +298,7 @@ def _weighed(
 ) -> _Heard:
     """Score what was heard: how often each term, and how long all of it is, in tenths."""
     if not counts:
-        return _Heard(0.0, 0.0, told, has_words=False)
+        return 0.0, 0.0, told, False
     slowness = slowness_of(tenths / _TENTHS, sought.average)
     weights = sought.weights
     score = covered = 0.0
@@ -314,7 +308,7 @@ def _weighed(
         # What `saturated` returns: to call it would take as long as the rest.
         score += weight * (count * MOST / (count + slowness))
         covered += weight
-    return _Heard(score, covered / sought.whole if sought.whole > 0 else 0.0, told, has_words)
+    return score, covered / sought.whole if sought.whole > 0 else 0.0, told, has_words
 
 
 def _sessions(turns: Sequence[Turn], heard: Sequence[_Heard]) -> list[float]:
@@ -333,7 +327,7 @@ def _sessions(turns: Sequence[Turn], heard: Sequence[_Heard]) -> list[float]:
         before = at
     found = [0.0] * len(turns)
     for places in together:
-        best = sorted([heard[place].score for place in places], reverse=True)
+        best = sorted([heard[place][0] for place in places], reverse=True)
         most = sum(best[:_BEST_OF_A_SESSION])
         for place in places:
             found[place] = most

@@ -436,8 +436,8 @@ async def test_many_streams_are_held_at_once_and_each_ends_as_it_was_sent(
 async def test_a_recall_without_a_deadline_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def wait(_self: Recaller, asking: Coroutine[Any, Any, Any], _seconds: float) -> Any:
-        return await asking
+    async def wait(_self: Recaller, started: Any) -> Any:
+        return await started.task
 
     monkeypatch.setattr(Recaller, "_within", wait)
     # The client has a deadline of its own, under which this one would hide.
