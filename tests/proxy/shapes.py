@@ -72,7 +72,7 @@ def claude_code(messages: list[Json], *, version: str = "2.1.197.a1b", **more: o
     }
 
 
-def opus_like(*prompts: str, answered: bool = False) -> list[Json]:
+def opus_like(*prompts: str) -> list[Json]:
     """A `system` message follows the first prompt, and another one is last."""
     messages: list[Json] = []
     for at, prompt in enumerate(prompts):
@@ -80,10 +80,9 @@ def opus_like(*prompts: str, answered: bool = False) -> list[Json]:
         messages.append(user(text(prompt, **(MARK if is_last else {}))))
         if at == 0:
             messages.append({"role": "system", "content": REMINDER})
-        if not is_last or answered:
+        if not is_last:
             messages.append(assistant(text(f"Answer {at}.")))
-    if not answered:
-        messages.append({"role": "system", "content": "The date is 2026-11-16."})
+    messages.append({"role": "system", "content": "The date is 2026-11-16."})
     return messages
 
 

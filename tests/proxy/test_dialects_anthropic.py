@@ -151,9 +151,18 @@ def test_a_request_within_a_tool_loop_does_not_await() -> None:
     assert [prompt.text for prompt in conversation.prompts] == ["a"]
     assert not read(claude_code([*loop, {"role": "system", "content": "x"}])).awaits
     assert not read(claude_code([*loop[:2], tool_result(text(REMINDER))])).awaits
-    assert not read(claude_code([user(text("a")), assistant(text("par"))])).awaits
     assert not read(claude_code([user(text("a")), tool_result()])).awaits
-    assert not read(claude_code(opus_like("a", answered=True))).awaits
+
+
+@pytest.mark.parametrize("begun", ["{", [text("Dear")]], ids=["string", "parts"])
+def test_a_prompt_whose_answer_the_client_begins_awaits(begun: Any) -> None:
+    asked = [user(text("a")), {"role": "assistant", "content": begun}]
+
+    assert read(claude_code(asked)).awaits
+    assert read(claude_code([user(text("a"), text(BLOCK)), asked[1]])).injected
+    assert not read(claude_code([*asked, asked[1]])).awaits
+    assert not read(claude_code([user(text("a")), assistant(text("x"), tool_use())])).awaits
+    assert not read(claude_code([user(text("a")), assistant()])).awaits
 
 
 def test_words_beside_a_tools_answer_await() -> None:

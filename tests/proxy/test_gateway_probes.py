@@ -24,6 +24,7 @@ from tests.proxy.proxied import Answered, Proxied, proxied
 from tests.proxy.test_governed import (
     ASKED,
     CHAT,
+    HIDDEN,
     KEY,
     SAID,
     SECRET,
@@ -31,7 +32,7 @@ from tests.proxy.test_governed import (
     write_context,
     write_providers,
 )
-from tests.support.answers import chat_json, openai_error, streamed, whole
+from tests.support.answers import chat_events, chat_json, openai_error, streamed, whole
 from tests.support.upstream import Answer, Upstream, running_upstream
 
 BODY = json.dumps({"model": "openai/m", "messages": ASKED}).encode()
@@ -509,17 +510,52 @@ async def test_our_key_is_in_no_error(answer: Answer, tmp_path: Path) -> None:
             sent = b"".join(step for step in answer if isinstance(step, bytes))
             body = sent.partition(b"\r\n\r\n")[2]
             if b"chunked" not in sent:
-                assert answered.body == body.replace(KEY.encode(), b"[redacted]")
+                assert answered.body == masked(body)
             else:
                 message = json.loads(answered.body)["error"]["message"]
-                assert message == "Incorrect API key: [redacted], [redacted]."
+                assert message == f"Incorrect API key: {HIDDEN}, {HIDDEN}."
         assert KEY not in door.told.read_text()
+
+
+@pytest.mark.parametrize("at", [0, 1, 9, len(KEY) - 1, len(KEY)])
+async def test_our_key_is_in_no_stream(at: int, tmp_path: Path) -> None:
+    """A provider may fail after it began, and say with which key."""
+    failed = f'data: {{"error":{{"message":"Incorrect API key: {KEY}."}}}}\n\n'.encode()
+    cut_at = failed.index(KEY.encode()) + at
+    events = [*chat_events(SAID)[:2], failed[:cut_at], failed[cut_at:]]
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        own = await token_of(door, "ada", Scope.PROXY)
+        door.upstream.at(CHAT, streamed(events))
+        asked = {"model": "openai/m", "messages": ASKED, "stream": True}
+        answered = await door.post(CHAT, asked, agent="", headers=own)
+        sent = b"".join(events)
+        assert (answered.status, answered.body) == (200, masked(sent))
+        assert len(answered.body) == len(sent)
+        (entry,) = await door.recorded()
+        assert KEY not in json.dumps(entry)
+
+
+async def test_our_key_is_in_no_whole_answer_and_its_length_holds(tmp_path: Path) -> None:
+    body = json.dumps({"data": [], "note": f"asked with {KEY}"}).encode()
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        own = await token_of(door, "ada", Scope.PROXY)
+        door.upstream.at("/v1/embeddings", whole(body, headers={"X-Key": KEY}))
+        answered = await door.post("/v1/embeddings", BODY, agent="", headers=own)
+        assert (answered.status, answered.body) == (200, masked(body))
+        assert answered.headers["content-length"] == str(len(body))
+        assert answered.headers["x-key"] == HIDDEN
+
+
+def masked(text: bytes) -> bytes:
+    return text.replace(KEY.encode(), HIDDEN.encode())
 
 
 @pytest.mark.parametrize(
     ("encoding", "body", "expected"),
     [
-        ("gzip", gzip.compress(KEY.encode(), mtime=0), b"[redacted]"),
+        ("gzip", gzip.compress(KEY.encode(), mtime=0), HIDDEN.encode()),
         ("odd", KEY.encode(), None),
         ("gzip", gzip.compress(KEY.encode() * (1 << 17), mtime=0), None),
     ],

@@ -80,7 +80,17 @@ def test_conversations_that_begin_alike_are_told_apart(dialect: Dialect) -> None
 
 def test_what_the_newest_prompt_asks_is_not_answered_yet() -> None:
     assert here(CHAT, OPENING) == ()
-    assert here(CHAT, OPENING, "Fine.", NEXT, "Half an ans") == here(CHAT, OPENING, "Fine.", NEXT)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_an_answer_that_goes_on_stands_as_the_half_that_it_was_and_as_a_whole(
+    dialect: Dialect,
+) -> None:
+    half = place_of_answer(dialect, body(dialect, OPENING), replied(dialect, "Kim has"))
+    going_on = body(dialect, OPENING, "Kim has")
+    assert here(dialect, OPENING, "Kim has") == (half,)
+    rest = place_of_answer(dialect, going_on, replied(dialect, " repaired it."))
+    assert here(dialect, OPENING, "Kim has repaired it.", NEXT) == (rest,)
 
 
 CALLS: list[tuple[Dialect, list[Any]]] = [

@@ -308,6 +308,29 @@ async def test_a_conversation_is_not_told_what_stands_in_it(tmp_path: Path) -> N
         assert "behind the green door" in told
 
 
+async def test_a_prompt_whose_answer_is_begun_by_the_client_has_its_memories(
+    tmp_path: Path,
+) -> None:
+    key, asked = "The cellar key hangs behind the green door.", "Where is the cellar key?"
+    async with proxied(tmp_path) as door:
+        door.upstream.at(MESSAGES, anthropic_json(Said(" hangs behind the green")))
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat(key)
+        assert await door.remembered("ada", asked)
+        messages = [{"role": "user", "content": asked}, {"role": "assistant", "content": "It"}]
+        await door.post(MESSAGES, {**BODIES[MESSAGES], "messages": messages})
+        prompt, begun = door.upstream.asked(MESSAGES)[-1].json()["messages"]
+        assert "behind the green door" in prompt["content"][1]["text"]
+        assert begun == messages[1]
+        # The answer was cut short and goes on; it is not told to itself.
+        assert len(await door.remembered("ada", asked)) > 1
+        messages[1] = {"role": "assistant", "content": "It hangs behind the green"}
+        await door.post(MESSAGES, {**BODIES[MESSAGES], "messages": messages})
+        prompt, begun = door.upstream.asked(MESSAGES)[-1].json()["messages"]
+        assert prompt["content"][1]["text"].count("behind the green") == 1
+        assert begun == messages[1]
+
+
 async def test_who_always_begins_alike_remembers_what_was_said_before(tmp_path: Path) -> None:
     opening = "Do the daily check."
     async with proxied(tmp_path) as door:

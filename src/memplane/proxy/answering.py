@@ -10,11 +10,10 @@ import msgspec
 from memplane.errors import InvalidRequest, UpstreamError, UpstreamStalled
 from memplane.proxy.encodings import undone
 from memplane.proxy.headers import Headers, response_headers, value_of
+from memplane.proxy.hiding import Hiding
 from memplane.proxy.routing import Refused
 from memplane.proxy.upstream import Answer
-from memplane.secret import Secret
 
-_REDACTED: Final = b"[redacted]"
 _ENCODING: Final = b"content-encoding"
 _LONGEST_ERROR: Final = 1 << 20
 
@@ -52,10 +51,10 @@ async def refuse(client: Client, why: Refused) -> None:
 
 
 async def pass_answer(answer: Answer, client: Client) -> None:
-    """Pass an answer on as it comes; our own key, should an error show it, is taken out."""
-    key = answer.candidate.key
-    if key and answer.status >= HTTPStatus.BAD_REQUEST:
-        await _pass_scrubbed(answer, client, key)
+    """Pass an answer on as it comes."""
+    encoding = value_of(answer.headers, _ENCODING)
+    if encoding and answer.candidate.key and answer.status >= HTTPStatus.BAD_REQUEST:
+        await _pass_decoded(answer, client, encoding)  # it may show our key
         return
     await client.begin(answer.status, response_headers(answer.headers))
     async for chunk in answer.chunks():
@@ -63,42 +62,20 @@ async def pass_answer(answer: Answer, client: Client) -> None:
     await client.end()
 
 
-async def _pass_scrubbed(answer: Answer, client: Client, key: Secret) -> None:
-    hidden = key.reveal().encode()
-    headers = [
-        (name, value.replace(hidden, _REDACTED))
-        for name, value in response_headers(answer.headers, unchanged=False)
-    ]
-    if value_of(headers, _ENCODING):
-        await _pass_decoded(answer, client, headers, hidden)
-        return
-    await client.begin(answer.status, headers)
-    held = b""
-    async for chunk in answer.chunks():
-        # A key may be cut anywhere, so as much is held back as could be the beginning of one.
-        found = (held + chunk).replace(hidden, _REDACTED)
-        ready = max(0, len(found) - len(hidden) + 1)
-        held = found[ready:]
-        if ready:
-            await client.send(found[:ready])
-    if held:
-        await client.send(held)
-    await client.end()
-
-
-async def _pass_decoded(answer: Answer, client: Client, headers: Headers, hidden: bytes) -> None:
+async def _pass_decoded(answer: Answer, client: Client, encoding: str) -> None:
     """Pass an error on that came compressed, although nobody asked for that."""
     body = b""
     async for chunk in answer.chunks():
         body += chunk
         if len(body) > _LONGEST_ERROR:
             break
-    plain = _decoded(body, value_of(headers, _ENCODING))
+    plain = _decoded(body, encoding)
     if plain is None:
         await refuse(client, Refused(answer.status, "what the provider says cannot be read"))
         return
+    headers = response_headers(answer.headers, unchanged=False)
     await client.begin(answer.status, [one for one in headers if one[0].lower() != _ENCODING])
-    await client.send(plain.replace(hidden, _REDACTED))
+    await client.send(Hiding(answer.candidate.key, in_error=True).whole(plain))
     await client.end()
 
 

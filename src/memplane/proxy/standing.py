@@ -15,10 +15,14 @@ from memplane.ledger.entry import Reply, StreamReply
 from memplane.memory.conversation import answer_of
 from memplane.proxy.body import Body
 from memplane.proxy.dialects.contract import Conversation, Dialect
-from memplane.proxy.dialects.conversing import INSTRUCTING, answers_of, is_users
+from memplane.proxy.dialects.conversing import (
+    INSTRUCTING,
+    MODEL,
+    answers_of,
+    is_users,
+)
 from memplane.proxy.json_values import decoded_or_none
 
-_MODEL: Final = "assistant"
 _PLACE_BYTES: Final = 16
 
 
@@ -41,20 +45,22 @@ class _Place:
 
 
 def answers_before(conversation: Conversation) -> tuple[str, ...]:
-    """Return the places of what the model said before the newest prompt."""
-    newest = conversation.prompts[-1].index if conversation.prompts else 0
-    return tuple(_walked(conversation, newest)[1])
+    """Return the places of what the model said so far.
+
+    Where the client has the model go on with an answer, that answer is one of them.
+    """
+    return tuple(_walked(conversation)[1])
 
 
 def place_of_answer(dialect: Dialect, body: Body, reply: Reply) -> str:
     """Return the place of an answer in the conversation that asked for it."""
-    place, _ = _walked(dialect.conversation(body), None)
+    place, _ = _walked(dialect.conversation(body))
     place.answer(_words(reply))
     return str(place)
 
 
-def _walked(conversation: Conversation, end: int | None) -> tuple[_Place, list[str]]:
-    """Read a conversation up to a message; returns where it is then, and where answers were."""
+def _walked(conversation: Conversation) -> tuple[_Place, list[str]]:
+    """Read a conversation; returns where it is at its end, and where answers were."""
     place, answers = _Place(), dict[str, None]()
     prompts = {one.index: one.place for one in conversation.prompts}
     body = conversation.body
@@ -62,10 +68,10 @@ def _walked(conversation: Conversation, end: int | None) -> tuple[_Place, list[s
     if not messages:  # then the whole input is one text
         for prompt in prompts.values():
             place.ask(prompt)
-    for index, message in enumerate(messages[:end]):
+    for index, message in enumerate(messages):
         if index in prompts:
             place.ask(prompts[index])
-        elif message.role == _MODEL:
+        elif message.role == MODEL:
             place.answer("".join(answers_of(message)))
             answers[str(place)] = None
         elif not is_users(message) and message.role not in INSTRUCTING:

@@ -22,6 +22,7 @@ from yarl import URL
 from memplane.errors import UpstreamCut, UpstreamError, UpstreamStalled, UpstreamUnreachable
 from memplane.proxy.candidate import Candidate
 from memplane.proxy.headers import Header, Headers
+from memplane.proxy.hiding import Hiding
 from memplane.proxy.resolving import GuardedResolver
 from memplane.proxy.upstream_errors import why_of
 from memplane.proxy.upstream_line import CURRENT, Line, LineRequest
@@ -33,6 +34,7 @@ _KEEP_ALIVE_SECONDS: Final = 15.0
 _LONGEST_HEADER: Final = 64 << 10
 _MOST_HEADERS: Final = 512
 _LONG: Final = 1 << 20
+_ERRORS: Final = 400
 _FAULTS: Final = 500
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _STATUSES: Final = range(200, 600)
@@ -80,7 +82,8 @@ _PATIENCE: Final = Patience()
 class Answer:
     """What a provider answers: its head, and the body while it comes.
 
-    `headers` are as they were sent. The body is read once, by `chunks`.
+    `headers` are as they were sent. The body is read once, by `chunks`. Neither shows a key of
+    ours, except in a body that came compressed.
     """
 
     def __init__(
@@ -88,7 +91,10 @@ class Answer:
     ) -> None:
         self.candidate = candidate
         self.status = reply.status
-        self.headers: list[Header] = list(reply.raw_headers)
+        self._hiding = Hiding(candidate.key, in_error=reply.status >= _ERRORS)
+        self.headers: list[Header] = [
+            (name, self._hiding.whole(value)) for name, value in reply.raw_headers
+        ]
         self._content = reply.content
         self._line = line
         self._watch = watch
@@ -100,7 +106,7 @@ class Answer:
             UpstreamStalled: Nothing came for too long.
             UpstreamCut: It ended early; what came before was given.
         """
-        content = self._content
+        content, hiding = self._content, self._hiding
         watch = self._watch
         why = ""
         while True:
@@ -118,10 +124,12 @@ class Answer:
             if not piece:
                 why = "the connection was reset" if self._line.broken() else ""
                 break
-            yield piece
+            if shown := hiding.feed(piece):
+                yield shown
+        rest = hiding.feed(_rest(content)) if why else b""
+        if rest := rest + hiding.end():
+            yield rest
         if why:
-            if rest := _rest(content):
-                yield rest
             raise UpstreamCut(f"{_shown(self.candidate)} broke off: {why}")
 
 

@@ -34,7 +34,7 @@ class Conversation:
     Args:
         prompts: What users said, oldest first.
         awaits: The last prompt is what this request asks: nothing of the model's or of tools
-            follows it.
+            follows it, but for the beginning of an answer that the client gives the model.
         injected: Memory is beside the newest prompt already, put there by a hook of the client.
     """
 

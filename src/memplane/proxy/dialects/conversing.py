@@ -14,6 +14,7 @@ from memplane.proxy.dialects.contract import Conversation, Prompt
 from memplane.proxy.json_values import decoded_or_none, items, members, string
 
 USER: Final = "user"
+MODEL: Final = "assistant"
 INSTRUCTING: Final = frozenset({"system", "developer"})
 
 _SPOKEN: Final = frozenset({"", "text", "input_text"})
@@ -67,7 +68,8 @@ def conversation_in(body: Body, *, listed: str, told: str) -> Conversation:
             elif said.has_results:
                 awaits, latest = False, index + 1
         elif message.role not in INSTRUCTING:
-            awaits, latest = False, index + 1
+            awaits = awaits and index == len(messages) - 1 and _only_speaks(message)
+            latest = latest if awaits else index + 1
     injected = awaits and any(map(_has_memory, messages[latest:]))
     return Conversation(tuple(prompts), awaits, injected, body, told, listed)
 
@@ -134,6 +136,18 @@ def _words(texts: Iterable[str]) -> tuple[str, ...]:
     """Clean each text by itself, as it was put there by itself; what a program wrote goes."""
     cleaned = (without_wrappers(without_injected(text)).strip() for text in texts)
     return tuple(text for text in cleaned if text)
+
+
+def _only_speaks(message: Message) -> bool:
+    """Tell whether the model says something in a message, and calls no tool.
+
+    As the last message it is how the client wants the answer to begin.
+    """
+    content = bytes(message.content)
+    if message.role != MODEL or content[:1] == b'"':
+        return message.role == MODEL
+    parts = _parts(content)
+    return bool(parts) and all(part.type in _ANSWERED for part in parts)
 
 
 def _parts(content: bytes) -> list[_Part]:
