@@ -33,7 +33,7 @@ from memplane.objects.store import Absent, Anything, Matches, ObjectStore, Versi
 from memplane.persona.scanning import scan
 from memplane.persona.standing import standings
 from memplane.pod.contexts import agents_below, read_proxied_agent
-from memplane.proxy.providers import read_providers
+from memplane.proxy.providers import FILE, passed_over, read_providers
 from memplane.proxy.routing import upstreams
 from memplane.records.looking import check_database
 from memplane.settings import Settings, environment, unknown_names
@@ -287,17 +287,22 @@ def _check_pod(settings: Settings) -> list[Finding]:
 
 def _check_upstreams(settings: Settings) -> list[Finding]:
     """Look at where requests may go, and at the providers' keys."""
-    chosen = settings.proxy
-    keys = (chosen.auth_dir or settings.home) / "providers.json"
+    chosen, port = settings.proxy, settings.http.port
+    keys, environ = (chosen.auth_dir or settings.home) / FILE, environment()
     try:
-        upstreams(chosen.upstream_openai, chosen.upstream_anthropic)
-        providers = read_providers(keys, environment())
+        upstreams(chosen.upstream_openai, chosen.upstream_anthropic, own_port=port)
+        providers = read_providers(keys, environ, own_port=port)
+        doubts = list(passed_over(keys, environ, own_port=port))
     except MemplaneError as error:
-        return [Finding("providers", Verdict.FAILED, str(error), "correct what is named there")]
+        remedy = f"correct what is named there; the keys are in {keys}"
+        return [Finding("providers", Verdict.FAILED, str(error), remedy)]
     usable = sorted(name for name, one in providers.items() if one.usable)
     found = (
         f"keys for {', '.join(usable)}" if usable else "no keys of our own; clients bring theirs"
     )
+    if doubts:
+        said = "; ".join((found, *doubts))
+        return [Finding("providers", Verdict.WARNING, said, f"look at {keys} and the environment")]
     return [Finding("providers", Verdict.OK, found)]
 
 

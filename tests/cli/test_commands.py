@@ -218,6 +218,10 @@ def test_doctor_looks_at_providers_and_at_a_pods_agents(home: Path) -> None:
     ran = memplane_here(home, "doctor")
     assert ran.returncode == 1
     assert "failed  providers: " in ran.stdout
+    providers.write_text('{"openai": {"api_key": "k"}}')
+    ran = memplane_here(home, "doctor")
+    assert "warning providers: no keys of our own" in ran.stdout
+    assert 'has no member "providers"' in ran.stdout
 
 
 def test_doctor_refuses_a_home_that_others_can_read(home: Path) -> None:

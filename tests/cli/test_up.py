@@ -67,6 +67,20 @@ def test_standard_output_has_events_alone_where_they_are_wanted(home: Path) -> N
     assert "login#" not in err.read_text()
 
 
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ('{"providers": {"local": {"auth": "odd"}}}', "agents that hold tokens take no turns"),
+        ('{"providers": {"local": {"auth": "none", "baseurl": ""}}}', "Did you mean base_url?"),
+    ],
+)
+def test_it_says_what_is_wrong_with_the_providers(home: Path, written: str, told: str) -> None:
+    home.mkdir(mode=0o700)
+    (home / "providers.json").write_text(written)
+    with printing_events(home) as (_, _out, err):
+        assert told in err.read_text()
+
+
 def test_in_a_pod_it_says_what_works_there(home: Path, tmp_path: Path) -> None:
     context = tmp_path / "context" / "svc"
     context.mkdir(parents=True)

@@ -346,7 +346,6 @@ def test_without_a_list_there_is_no_place_for_context(document: Json) -> None:
     [
         (Event("message_stop", '{"type":"message_stop"}'), True),
         (Event("", '{"type": "message_stop"}'), True),
-        (Event("message_stop", '{"type":"message_stop"}', terminated=False), True),
         (Event("message_stop", '{"type":"mess'), False),
         (Event("message_stop", ""), False),
         (Event("content_block_delta", '{"type":"x","delta":{"text":"message_stop"}}'), False),

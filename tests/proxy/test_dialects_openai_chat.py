@@ -144,7 +144,7 @@ def test_without_a_list_there_is_no_place_for_context() -> None:
     ("event", "ends"),
     [
         (Event("", "[DONE]"), True),
-        (Event("", " [DONE]", terminated=False), True),
+        (Event("", " [DONE]"), True),
         (Event("", "[DON"), False),
         (Event("", '{"choices":[{"delta":{"content":"[DONE]"}}]}'), False),
     ],

@@ -112,7 +112,7 @@ async def test_an_agent_that_holds_a_token_is_not_served_without_it(tmp_path: Pa
         own = await token_of(door, "ada", Scope.PROXY)
         refused = await door.chat("hello", agent="ada")
         assert refused.status == 401
-        assert json.loads(refused.body)["error"]["message"] == "invalid bearer token"
+        assert "ada holds a token" in json.loads(refused.body)["error"]["message"]
         assert (await door.chat("hello", agent="bob", headers=own)).status == 403
         assert door.upstream.received == []
 

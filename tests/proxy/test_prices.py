@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 
@@ -9,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.proxy.prices import PRICES, Price, cost_of
+from memplane.proxy.dialects.openai_chat import OpenAIChat
+from memplane.proxy.prices import PRICES, Price, priced
+from memplane.proxy.reply import Assembling
 
 TABLE = {
     "openai/gpt-4o": Price(2.5, 10.0, 1.25),
@@ -20,8 +23,14 @@ TABLE = {
 MILLION = 1_000_000
 
 
-def cost(provider: str, model: str, usage: object) -> float | None:
-    return cost_of(provider, model, usage, prices=TABLE)
+def cost(
+    provider: str, model: str, usage: object, prices: Mapping[str, Price] = TABLE
+) -> float | None:
+    """What a turn cost, by the `usage` of its provider's answer."""
+    reply = Assembling(OpenAIChat(), stream=False)
+    reply.feed(json.dumps({"usage": usage}).encode())
+    ended = reply.ended()
+    return priced(provider, model, ended.usage, ended.cached, prices=prices).reported_cost_usd
 
 
 @pytest.mark.parametrize(
@@ -128,5 +137,6 @@ def test_whatever_a_provider_says_is_a_sum_or_nothing(
 def test_the_table_is_plausible() -> None:
     assert all(0 < one.cached <= one.prompt < one.completion for one in PRICES.values())
     assert all(name.count("/") == 1 and name == name.lower() for name in PRICES)
-    assert cost_of("anthropic", "claude-sonnet-4-5-20250929", {"input_tokens": MILLION}) == 3.0
-    assert cost_of("openai", "gpt-4o-mini", {"prompt_tokens": MILLION}) == 0.15
+    sonnet = cost("anthropic", "claude-sonnet-4-5-20250929", {"input_tokens": MILLION}, PRICES)
+    mini = cost("openai", "gpt-4o-mini", {"prompt_tokens": MILLION}, PRICES)
+    assert (sonnet, mini) == (3.0, 0.15)

@@ -12,7 +12,7 @@ import pytest
 
 from memplane.errors import SettingsError
 from memplane.proxy.candidate import Auth, Provider
-from memplane.proxy.providers import read_providers
+from memplane.proxy.providers import passed_over, read_providers
 from memplane.secret import Secret
 
 
@@ -244,3 +244,75 @@ def test_a_provider_shows_no_key(path: Path) -> None:
     found = read(path, {"openai": {"api_key": "hunter2"}})
     assert "hunter2" not in repr(found)
     assert "hunter2" not in str(found)
+
+
+OWN = "http://127.0.0.1:6367/agent/me/v1"
+
+
+@pytest.mark.parametrize(
+    ("address", "port"),
+    [
+        (OWN, 6367),
+        (OWN, 0),  # not known before it listens
+        (OWN, 6368),  # another memplane of this machine: still an agent's address
+        ("http://localhost:6367/v1", 6367),
+        ("http://[::1]:6367", 6367),
+        (f" {OWN} ", 6367),
+    ],
+)
+def test_an_address_that_agents_are_given_is_no_providers(address: str, port: int) -> None:
+    """Whoever exports it for an agent may start memplane in the same shell."""
+    environ = {"OPENAI_BASE_URL": address, "OPENAI_API_KEY": "k"}
+    found = read_providers(None, environ, own_port=port)
+    assert found["openai"].base_url == "https://api.openai.com/v1"
+    (doubt,) = passed_over(None, environ, own_port=port)
+    assert "OPENAI_BASE_URL is memplane itself" in doubt
+    assert read_providers(None, {"OPENAI_BASE_URL": address}, own_port=port) == {}
+
+
+@pytest.mark.parametrize(
+    ("address", "port"),
+    [
+        ("http://127.0.0.1:11434/v1", 6367),
+        ("http://10.0.0.1:6367/v1", 6367),
+        ("http://example.com:6367/agent/me/v1", 6367),
+        ("http://127.0.0.1/v1", 0),
+    ],
+)
+def test_every_other_address_counts(address: str, port: int) -> None:
+    environ = {"OPENAI_BASE_URL": address}
+    assert read_providers(None, environ, own_port=port)["openai"].base_url == address
+    assert list(passed_over(None, environ, own_port=port)) == []
+
+
+def test_a_file_cannot_name_memplane_itself(path: Path) -> None:
+    write(path, {"providers": {"a": {"base_url": "http://localhost:6367/v1", "auth": "none"}}})
+    with pytest.raises(SettingsError, match=r'provider "a": base_url is memplane itself'):
+        read_providers(path, {}, own_port=6367)
+    assert "a" in read_providers(path, {}, own_port=6368)
+
+
+@pytest.mark.parametrize(
+    ("body", "doubt"),
+    [
+        ({"openai": {"api_key": "hunter2"}}, 'no member "providers"'),
+        ({"providers": {"a": {"baseurl": "x"}}}, "baseurl. Did you mean base_url?"),
+        ({"providers": {"a": {"apikey": "hunter2"}}}, "apikey. Did you mean api_key?"),
+    ],
+)
+def test_what_does_not_count_is_told(path: Path, body: object, doubt: str) -> None:
+    (told,) = passed_over(write(path, body), {})
+    assert doubt in told
+    assert "hunter2" not in told
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"providers": {"a": {"base_url": "x", "cost_per_call": 1}}},
+        {"version": 2, "providers": {"a": {"active_key_id": "1", "keys": []}}},
+    ],
+)
+def test_what_others_write_there_is_no_mistake(path: Path, body: object) -> None:
+    assert list(passed_over(write(path, body), {})) == []

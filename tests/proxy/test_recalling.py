@@ -119,11 +119,8 @@ async def test_what_is_not_known_is_left_out(bench: Bench) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "messages", [msgspec.Raw(b'[ {"role":"user","content":"Which tea?"} ]'), "Which tea?"]
-)
-async def test_messages_may_be_raw_or_a_plain_text(messages: object, bench: Bench) -> None:
-    await bench.recall(messages=messages)
+async def test_messages_may_be_a_plain_text(bench: Bench) -> None:
+    await bench.recall(messages="Which tea?")
     assert bench.service.posts[0].body["messages"] == MESSAGES
 
 
@@ -344,9 +341,8 @@ async def test_memory_here_is_asked_with_the_conversation(
     came = await recaller.recall(at_home())
     assert (came.status, came.service) == (MemoryStatus.SUCCEEDED, "memplane")
     assert came.blocks == (block,)
-    await recaller.recall(at_home(messages=msgspec.Raw(json.dumps(MESSAGES).encode())))
-    asked = [(one.agent, one.messages) for one in memory.asks]
-    assert asked == [("analyst", MESSAGES), ("analyst", MESSAGES)]
+    (ask,) = memory.asks
+    assert (ask.agent, ask.messages) == ("analyst", MESSAGES)
 
 
 async def test_memory_is_asked_while_something_else_is_waited_for(

@@ -66,7 +66,7 @@ def test_characters_that_end_lines_elsewhere_do_not_here() -> None:
 def test_what_the_stream_ended_in_is_there_and_says_so(tail: bytes) -> None:
     assert read(b"data: 1\n\n" + tail) == [
         Event("", "1"),
-        Event("", "[DONE]", terminated=False),
+        Event("", "[DONE]"),
     ]
 
 

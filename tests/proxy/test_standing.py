@@ -24,9 +24,9 @@ from tests.support.answers import (
 
 CHAT, RESPONSES, ANTHROPIC = DIALECTS
 WRITTEN: dict[str, tuple[Any, Any, str]] = {
-    CHAT.name: (chat_json, chat_events, "text"),
-    RESPONSES.name: (responses_json, responses_events, "output_text"),
-    ANTHROPIC.name: (anthropic_json, anthropic_events, "text"),
+    CHAT.path: (chat_json, chat_events, "text"),
+    RESPONSES.path: (responses_json, responses_events, "output_text"),
+    ANTHROPIC.path: (anthropic_json, anthropic_events, "text"),
 }
 OPENING, NEXT = "Do the daily check.", "Who repaired the router?"
 
@@ -42,7 +42,7 @@ def body(dialect: Dialect, *messages: Any) -> Body:
 
 
 def replied(dialect: Dialect, text: str, *, streamed: bool = False) -> Reply:
-    in_one_piece, events, _ = WRITTEN[dialect.name]
+    in_one_piece, events, _ = WRITTEN[dialect.path]
     if streamed:
         return StreamReply(b"".join(events(Said(text))))
     (answer,) = in_one_piece(Said(text))
@@ -54,7 +54,7 @@ def here(dialect: Dialect, *messages: Any) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["in one piece", "streamed"])
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.path)
 def test_a_turn_stands_where_its_answer_does(dialect: Dialect, *, streamed: bool) -> None:
     answer = "Kim repaired it.\n\nAll is well. ☃"
     place = place_of_answer(
@@ -62,12 +62,12 @@ def test_a_turn_stands_where_its_answer_does(dialect: Dialect, *, streamed: bool
     )
     assert here(dialect, OPENING, answer, NEXT) == (place,)
     assert here(dialect, OPENING, answer + "\n", NEXT) == (place,)
-    kind = WRITTEN[dialect.name][2]
+    kind = WRITTEN[dialect.path][2]
     parts = [{"type": kind, "text": one} for one in answer.split("\n\n")]
     assert here(dialect, OPENING, parts, NEXT) == (place,)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.path)
 def test_conversations_that_begin_alike_are_told_apart(dialect: Dialect) -> None:
     other = place_of_answer(dialect, body(dialect, OPENING), replied(dialect, "Bo repaired it."))
     assert other not in here(dialect, OPENING, "Kim repaired it.", NEXT)
@@ -82,7 +82,7 @@ def test_what_the_newest_prompt_asks_is_not_answered_yet() -> None:
     assert here(CHAT, OPENING) == ()
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.path)
 def test_an_answer_that_goes_on_stands_as_the_half_that_it_was_and_as_a_whole(
     dialect: Dialect,
 ) -> None:
@@ -118,7 +118,7 @@ CALLS: list[tuple[Dialect, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("dialect", "calls"), CALLS, ids=[one.name for one, _ in CALLS])
+@pytest.mark.parametrize(("dialect", "calls"), CALLS, ids=[one.path for one, _ in CALLS])
 def test_every_turn_of_a_tool_loop_stands(dialect: Dialect, calls: list[Any]) -> None:
     only_a_call = place_of_answer(dialect, body(dialect, OPENING), replied(dialect, ""))
     last = place_of_answer(dialect, body(dialect, OPENING, *calls), replied(dialect, "It is up."))

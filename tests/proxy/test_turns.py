@@ -18,7 +18,7 @@ from memplane.ledger.entry import recomputed_id
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.reader import entries
 from memplane.memory.contract import Ask, ForgetAsked, Recalled
-from memplane.proxy.asking import LONGEST
+from memplane.proxy.body import LONGEST
 from tests.memory.remembering import entry
 from tests.proxy.proxied import proxied
 from tests.support.answers import (
@@ -898,7 +898,8 @@ async def test_a_client_with_a_wrong_base_url_is_told_the_right_one(
     async with proxied(tmp_path) as door:
         answered = await door.post(path, BODIES[CHAT], agent="")
         assert answered.status == 404
-        assert "ends with /v1" in json.loads(answered.body)["error"]["message"]
+        message = json.loads(answered.body)["error"]["message"]
+        assert f"ends with /v1, as in {door.address}/agent/NAME/v1" in message
         assert door.upstream.received == []
 
 

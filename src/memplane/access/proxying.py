@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from memplane.access.agents import is_agent_id
+from memplane.access.agents import AGENT_RULE, is_agent_id
 from memplane.access.contexts import PodContext
 from memplane.access.grants import Grant, Scope
 from memplane.access.history import claimed_agent
@@ -58,6 +58,7 @@ class Here(msgspec.Struct, frozen=True, kw_only=True):
     default: str
 
 
+_SHOWN: Final = 100
 _INVALID: Final = Refused(401, "invalid bearer token")
 _NO_CONTEXT: Final = Refused(403, "agent context not found")
 _WRONG_SECRET: Final = Refused(403, "invalid agent secret")
@@ -72,26 +73,40 @@ def caller_of(shown: Shown, here: Here, *, is_governed: bool) -> Caller | Refuse
         is_governed: The agent that would be served without a token has one that takes turns.
     """
     if shown.named and not is_agent_id(shown.named):
-        return _NO_CONTEXT
+        return _NO_CONTEXT if here.pod else _no_agent(shown.named)
     if shown.grant is not None:
         return _by_grant(shown, shown.grant, here)
     if here.pod:
         return _by_pod(shown)
-    if shown.is_ours or not shown.nearby or is_governed:
-        return _INVALID
-    return Caller(shown.named or here.default, governed=False)
+    agent = shown.named or here.default
+    if shown.is_ours:
+        return _because(_INVALID, "nobody was given it here, or it has expired")
+    if not shown.nearby:
+        return _because(_INVALID, "from another machine a turn needs a token of memplane's")
+    if is_governed:
+        return _because(_INVALID, f"{agent} holds a token of memplane's, and takes turns with it")
+    return Caller(agent, governed=False)
 
 
 def _by_grant(shown: Shown, grant: Grant, here: Here) -> Caller | Refused:
     agent = shown.named or grant.agent or here.default
     if not grant.reaches(agent):
-        return _WRONG_SECRET
+        return _because(_WRONG_SECRET, f"this token is not one of {agent}'s")
     if not grant.allows(Scope.PROXY):
         return _no_turns(agent, grant)
     # A pod's rules hold for its agents, whichever token they show.
     context = shown.context
     in_pod = here.pod and context is not None and context.agent == agent
     return Caller(agent, governed=True, in_pod=in_pod)
+
+
+def _because(refused: Refused, why: str) -> Refused:
+    """Say more than a pod's agents are told, whose contract fixes the words."""
+    return Refused(refused.status, f"{refused.text}: {why}")
+
+
+def _no_agent(named: str) -> Refused:
+    return Refused(_NO_CONTEXT.status, f"{named[:_SHOWN]!a} is no agent's id: {AGENT_RULE}")
 
 
 def _no_turns(agent: str, grant: Grant) -> Refused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -27,6 +28,7 @@ from memplane.proxy.delivering import Deliveries
 from memplane.proxy.injecting import Injecting
 from memplane.proxy.outgoing import Delivering
 from memplane.proxy.passing import Passing
+from memplane.proxy.providers import FILE, passed_over
 from memplane.proxy.recalling import OURSELVES, Recaller
 from memplane.proxy.recording import Recorded, Recorder, Spoken
 from memplane.proxy.routes import Providers, Routes
@@ -40,6 +42,8 @@ from memplane.services.client import ServiceClient, open_client
 from memplane.settings import Settings, environment
 from memplane.telemetry import MemoryOp, MemoryOperation, MemoryStatus, Telemetry
 from memplane.tracing import NoTraces, Traces, open_traces
+
+_log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -122,12 +126,19 @@ def _open_upstream(settings: Settings) -> AbstractAsyncContextManager[Upstream]:
 
 
 def _passing(settings: Settings, upstream: Upstream) -> Passing:
-    chosen = settings.proxy
-    keys = chosen.auth_dir or settings.home
+    chosen, port = settings.proxy, settings.http.port
+    path, environ = (chosen.auth_dir or settings.home) / FILE, environment()
+    providers = Providers(path, environ, port)
+    try:
+        for doubt in passed_over(path, environ, own_port=port):
+            _log.warning("%s", doubt)
+        providers.now()
+    except SettingsError as error:
+        _log.warning("%s: until it is put right, agents that hold tokens take no turns", error)
     return Passing(
         routes=Routes(
-            upstreams(chosen.upstream_openai, chosen.upstream_anthropic),
-            Providers(keys / "providers.json", environment()),
+            upstreams(chosen.upstream_openai, chosen.upstream_anthropic, own_port=port),
+            providers,
         ),
         upstream=upstream,
         agent_in_pod=partial(read_proxied_agent, settings.context_root or Path()),

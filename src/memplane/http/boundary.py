@@ -18,6 +18,10 @@ from memplane.http.principals import header_values
 from memplane.http.sending import send_answer
 
 _POLICY_VIOLATION: Final = 1008
+_OTHER_HOST: Final = (
+    "this server does not answer for that host. Whoever runs it lists names for it in "
+    "http.allowed_hosts"
+)
 
 
 def loopback_hosts(port: int) -> frozenset[str]:
@@ -75,7 +79,7 @@ class Boundary:
         hosts = header_values(scope, b"host")
         expected = self._by_port if _came_by_port(scope) else self._by_socket
         if len(hosts) != 1 or hosts[0].lower() not in expected.hosts:
-            return "host", refusal(421, "this server does not answer for that host")
+            return "host", refusal(421, _OTHER_HOST)
         if any(one not in expected.origins for one in header_values(scope, b"origin")):
             return "origin", refusal(403, "that origin may not ask this server")
         if not scope["path"].startswith("/"):

@@ -26,12 +26,13 @@ from memplane.http.bodies import check_head, counted, whole_body
 from memplane.http.endpoints import Endpoint, Open, OwnRules
 from memplane.http.principals import grant_if_any, token_given, tokens_shown
 from memplane.http.relaying import RELAYED, Relay, Upload
-from memplane.proxy.asking import LONGEST, Asked
+from memplane.proxy.asking import Asked
+from memplane.proxy.body import LONGEST
 from memplane.proxy.dialects.table import dialect_at
 from memplane.proxy.governing import use_of
 from memplane.proxy.passing import pass_on
-from memplane.proxy.routes import Target
 from memplane.proxy.routing import Refused as NotServed
+from memplane.proxy.routing import Target
 from memplane.proxy.turn import Proxy, take_turn, turn_away
 from memplane.proxy.withholding import withheld
 from memplane.secret import Secret
@@ -51,8 +52,7 @@ _UPGRADE_REQUIRED: Final = 426
 _TWICE: Final = "/v1/v1/"
 _BASE_URLS: Final = (
     "there is no such path. The base URL of OpenAI's clients ends with /v1, as in "
-    "http://127.0.0.1:6367/agent/NAME/v1, and that of Anthropic's does not: "
-    "http://127.0.0.1:6367/agent/NAME"
+    "{here}/agent/NAME/v1, and that of Anthropic's does not: {here}/agent/NAME"
 )
 
 
@@ -153,8 +153,9 @@ async def _here(_request: Request) -> Response:
     return Response()
 
 
-async def _misled(_request: Request) -> Response:
-    return refused(HTTPStatus.NOT_FOUND, _BASE_URLS)
+async def _misled(request: Request) -> Response:
+    here = f"{request.scope['scheme']}://{request.headers['host']}"
+    return refused(HTTPStatus.NOT_FOUND, _BASE_URLS.format(here=here))
 
 
 def _path_sent(request: Request) -> str | None:

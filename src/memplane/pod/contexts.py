@@ -17,6 +17,7 @@ from memplane.errors import PodError
 from memplane.pod.files import read_small
 from memplane.pod.manifest import MemoryManifest, Operation, read_manifest
 from memplane.pod.places import COMPOSE_FILE, CONTEXT, MOST_BYTES, POD_MANIFEST
+from memplane.pod.policy import ModelPolicy
 from memplane.pod.ports import DEFAULT_PORT, read_ports
 
 _T = TypeVar("_T")
@@ -43,20 +44,6 @@ class Contexts(msgspec.Struct, frozen=True):
     folder: Path
     agents: tuple[AgentContext, ...]
     warnings: tuple[str, ...] = ()
-
-
-class AllowedModel(msgspec.Struct, frozen=True):
-    """A model that an agent may use, and what for."""
-
-    slot: str = ""
-    ref: str = ""
-
-
-class ModelPolicy(msgspec.Struct, frozen=True):
-    """Which models an agent may use."""
-
-    mode: str = ""
-    allowed: tuple[AllowedModel, ...] = ()
 
 
 class ProxiedAgent(msgspec.Struct, frozen=True):

@@ -89,12 +89,28 @@ def is_private_name(host: str) -> bool:
     )
 
 
-def base_url(text: str, what: str) -> str:
+def port_here(address: str) -> int | None:
+    """Return which port of this machine an address names; None when it is elsewhere."""
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        return None
+    host = _plain(parts.hostname or "")
+    try:
+        nearby = ip_address(host).is_loopback
+    except ValueError:
+        nearby = host == "localhost"
+    return port if nearby else None
+
+
+def base_url(text: str, what: str, *, own_port: int = 0) -> str:
     """Check the address of an upstream as an operator wrote it; its last slash is taken off.
 
     Args:
         text: The address.
         what: What it is the address of, for the complaint.
+        own_port: Where memplane listens: whoever asks itself never comes to an end.
 
     Raises:
         SettingsError: It is no such address, or one that is never asked. The complaint does not
@@ -110,6 +126,8 @@ def base_url(text: str, what: str) -> str:
     complaint = _complaint(host)
     if complaint:
         raise SettingsError(f"{what}: {complaint}")
+    if port_here(text) == own_port:
+        raise SettingsError(f"{what} is memplane itself: write where the provider is")
     return text.rstrip("/")
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol
 
 from memplane.access.proxying import Caller
 from memplane.proxy.candidate import Candidate
 from memplane.proxy.headers import governed_headers, passed_headers, value_of
-from memplane.proxy.routes import Target
+from memplane.proxy.routing import Target
 from memplane.proxy.upstream import Attempt
 from memplane.secret import Secret
-
-LONGEST: Final = 64 << 20
-"""The bytes of a body that is read; what is only passed on may be longer."""
 
 
 class Uploading(Protocol):

@@ -13,6 +13,9 @@ from memplane.errors import InvalidRequest
 from memplane.proxy.json_values import decoded, encoded
 from memplane.proxy.splicing import Edit, Span, edited, item_spans, member_spans
 
+LONGEST: Final = 64 << 20
+"""The bytes of a body that is read; what is only passed on may be longer."""
+
 _INVALID: Final = "invalid JSON body"
 _TWICE: Final = "invalid JSON body: a key is there twice"
 _TRUE: Final = b"true"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from memplane.secret import Secret
+
+Family: TypeAlias = Literal["openai", "anthropic"]
+"""Whose API is spoken."""
 
 
 class Auth(StrEnum):

@@ -230,7 +230,7 @@ def _asked(wanted: Wanted, conversation: Conversation) -> Asked:
     common = Asked(
         context=wanted.context,
         broken=wanted.broken,
-        wire=wanted.dialect.wire,
+        wire=wanted.dialect.family,
         model=wanted.body.model,
         session=wanted.session,
     )

@@ -12,12 +12,13 @@ from memplane.access.proxying import Caller
 from memplane.errors import InvalidRequest, MemplaneError, UpstreamError
 from memplane.pod.contexts import AgentContext, ProxiedAgent
 from memplane.proxy.answering import Client, pass_answer, refuse, tell_failure
-from memplane.proxy.asking import LONGEST, Asked, attempt_of
-from memplane.proxy.body import Body, body_of
+from memplane.proxy.asking import Asked, attempt_of
+from memplane.proxy.body import LONGEST, Body, body_of
+from memplane.proxy.candidate import Family
 from memplane.proxy.encodings import undone
 from memplane.proxy.governing import Use, names_other_models, use_of
 from memplane.proxy.routes import Routes
-from memplane.proxy.routing import Allowed, Family, ModelPolicy, Refused, Routed
+from memplane.proxy.routing import Refused, Routed, family_of
 from memplane.proxy.upstream import Attempt, Upstream
 from memplane.proxy.withholding import withheld
 
@@ -39,6 +40,23 @@ class Passing(msgspec.Struct, frozen=True, kw_only=True):
         if caller.in_pod:
             return self.agent_in_pod(caller.agent)
         return ProxiedAgent(AgentContext(caller.agent, pod=self.pod))
+
+    def routed(
+        self, asked: Asked, body: Body, family: Family, *, clamps: bool = True
+    ) -> Routed | Refused:
+        """Choose whom to ask for what a body wants, by its model and the agent's policy.
+
+        A request that brings its own key goes by its path alone.
+
+        Raises:
+            MemplaneError: The providers' file or a pod's metadata cannot be used.
+        """
+        if not asked.caller.governed:
+            return self.routes.passed(asked.target)
+        policy = self.agent(asked.caller).policy
+        if policy is not None and (refused := names_other_models(body.members)):
+            return refused
+        return self.routes.governed(asked.target, body.model, family, policy, clamps=clamps)
 
 
 async def pass_on(passing: Passing, asked: Asked, client: Client) -> None:
@@ -88,12 +106,7 @@ async def _governed(passing: Passing, asked: Asked, use: Use) -> list[Attempt] |
 def _by_model(
     passing: Passing, asked: Asked, body: Body, *, clamps: bool
 ) -> list[Attempt] | Refused:
-    messages = asked.target.path.startswith("/v1/messages")
-    family: Family = "anthropic" if messages else "openai"
-    policy = policy_of(passing.agent(asked.caller))
-    if policy is not None and (refused := names_other_models(body.members)):
-        return refused
-    named = passing.routes.governed(asked.target, body.model, family, policy, clamps=clamps)
+    named = passing.routed(asked, body, family_of(asked.target.path, ()), clamps=clamps)
     if isinstance(named, Refused):
         return named
     first = named.candidates[0]
@@ -113,11 +126,3 @@ async def _whole(asked: Asked) -> bytes | None:
             if len(whole) > LONGEST:
                 return None
     return bytes(whole)
-
-
-def policy_of(agent: ProxiedAgent) -> ModelPolicy | None:
-    """Return which models an agent may use; None is any."""
-    if agent.policy is None:
-        return None
-    allowed = tuple(Allowed(one.slot, one.ref) for one in agent.policy.allowed)
-    return ModelPolicy(allowed, agent.policy.mode)

@@ -3,17 +3,20 @@
 An estimate. The table holds list prices as the vendors publish them on their pages about prices,
 for models that many use, as they were known when it was written; discounts, batches, tools, images
 and long prompts are not in it. A model that is not in it has no price: none is better than a
-wrong one. An operator's own table may be given instead.
+wrong one.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
-from typing import Final, cast
+from dataclasses import replace
+from typing import Final
 
 import msgspec
+
+from memplane.ledger.entry import Usage
+from memplane.proxy.reply import Cached
 
 _MILLION: Final = 1_000_000
 _REPORTS_COST: Final = "openrouter"
@@ -71,30 +74,31 @@ PRICES: Final[Mapping[str, Price]] = {
 }
 
 
-def cost_of(
+def priced(
     provider: str,
     model: str,
-    usage: object,
+    usage: Usage,
+    cached: Cached,
     *,
     prices: Mapping[str, Price] = PRICES,
-) -> float | None:
-    """Say what a turn cost; None when nobody knows.
+) -> Usage:
+    """Say what a turn cost beside what it used; nothing is said where nobody knows.
 
     What OpenRouter reports counts before the table, what others report counts after it.
 
     Args:
         provider: The name of who answered.
         model: As the provider calls it.
-        usage: The `usage` of its answer, as it was decoded, whatever that is.
+        usage: What the provider counted, and the cost that it reported.
+        cached: What its cache had to do with it.
         prices: By `<provider>/<model>`.
     """
-    told = _members(usage)
-    reported = _amount(told.get("cost"))
-    if provider == _REPORTS_COST and reported is not None:
-        return reported
+    if provider == _REPORTS_COST and usage.reported_cost_usd is not None:
+        return usage
     price = _price_of(provider, model, prices)
-    estimate = _estimate(price, told) if price is not None else None
-    return reported if estimate is None else estimate
+    if price is None or not (usage.prompt_tokens or usage.completion_tokens):
+        return usage
+    return replace(usage, reported_cost_usd=_estimate(price, usage, cached))
 
 
 def _price_of(provider: str, model: str, prices: Mapping[str, Price]) -> Price | None:
@@ -109,57 +113,13 @@ def _price_of(provider: str, model: str, prices: Mapping[str, Price]) -> Price |
     return prices[max(begun, key=len)] if begun else None
 
 
-def _estimate(price: Price, told: Mapping[object, object]) -> float | None:
-    prompt = _count(told, "prompt_tokens", "input_tokens")
-    completion = _count(told, "completion_tokens", "output_tokens")
-    if prompt is None and completion is None:
-        return None
-    asked, said = prompt or 0, completion or 0
+def _estimate(price: Price, usage: Usage, cached: Cached) -> float:
     # Anthropic counts the cached parts beside the prompt, the others count them into it.
-    beside = _count(told, "cache_read_input_tokens") or 0
-    kept = _count(told, "cache_creation_input_tokens") or 0
-    within = min(_cached_within(told), asked)
+    within = min(cached.within, usage.prompt_tokens)
     dollars = (
-        (asked - within) * price.prompt
-        + (within + beside) * price.cached
-        + kept * price.kept
-        + said * price.completion
+        (usage.prompt_tokens - within) * price.prompt
+        + (within + cached.beside) * price.cached
+        + cached.kept * price.kept
+        + usage.completion_tokens * price.completion
     )
     return dollars / _MILLION
-
-
-def _cached_within(told: Mapping[object, object]) -> int:
-    for name in ("prompt_tokens_details", "input_tokens_details"):
-        if cached := _count(_members(told.get(name)), "cached_tokens"):
-            return cached
-    return 0
-
-
-def _members(value: object) -> Mapping[object, object]:
-    return cast("Mapping[object, object]", value) if isinstance(value, Mapping) else {}
-
-
-def _count(told: Mapping[object, object], *names: str) -> int | None:
-    """Read a number of tokens; None when it says none that could be true."""
-    found = (told.get(name) for name in names)
-    return next(
-        (
-            one
-            for one in found
-            if isinstance(one, int)
-            and not isinstance(one, bool)
-            and 0 <= one <= _MILLION * _MILLION
-        ),
-        None,
-    )
-
-
-def _amount(value: object) -> float | None:
-    """Read a sum of money; None when it is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        amount = float(value)
-    except OverflowError:
-        return None
-    return amount if math.isfinite(amount) and amount >= 0 else None

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
 from memplane.errors import SettingsError
-from memplane.proxy.addresses import base_url
+from memplane.proxy.addresses import base_url, port_here
 from memplane.proxy.candidate import Auth, Provider
 from memplane.proxy.routing import with_version
 from memplane.secret import Secret
 
+FILE: Final = "providers.json"
+
+_T = TypeVar("_T")
 _MOST_BYTES: Final = 1 << 20
 _NEWEST: Final = 2
 _FORMATS: Final = frozenset({"openai", "anthropic"})
@@ -64,35 +69,68 @@ class _File(msgspec.Struct):
     providers: dict[str, _Entry] = {}
 
 
-def read_providers(path: Path | None, environ: Mapping[str, str]) -> Mapping[str, Provider]:
+def read_providers(
+    path: Path | None, environ: Mapping[str, str], *, own_port: int = 0
+) -> Mapping[str, Provider]:
     """Read the providers, by their names.
 
     What the file says of a provider beats the environment. One that the file names with neither an
     address nor a key has both from there; another one has nothing from there, so that a key only
-    goes where it was meant to go.
+    goes where it was meant to go. An address in the environment that is memplane's own was meant
+    for an agent, and does not count.
 
     Args:
         path: The file; it may be absent, in either sense.
         environ: Variables such as `OPENAI_API_KEY` and `OPENAI_BASE_URL`.
+        own_port: Where memplane listens; 0 where that is not known.
 
     Raises:
         SettingsError: The file cannot be used, or an address or a key cannot. No complaint repeats
             a key.
     """
-    found = {one.name: one for one in _of_environment(environ)}
-    for written, entry in _read(path).items():
+    found = {one.name: one for one in _of_environment(environ, own_port)}
+    for written, entry in _decoded(path, _File).providers.items():
         name = written.strip().lower()
         if not name or "/" in name:
-            raise SettingsError(f"{_what(path)}: a provider's name is empty or has a slash")
-        found[name] = _of_entry(name, entry, found.get(name))
+            raise SettingsError(f"{FILE}: a provider's name is empty or has a slash")
+        found[name] = _of_entry(name, entry, found.get(name), own_port)
     return found
 
 
-def _of_environment(environ: Mapping[str, str]) -> Iterator[Provider]:
+def passed_over(
+    path: Path | None, environ: Mapping[str, str], *, own_port: int = 0
+) -> Iterator[str]:
+    """Say what is written there and does not count, as where a name is misspelt.
+
+    Raises:
+        SettingsError: The file cannot be used.
+    """
+    for variable in dict.fromkeys(f"{prefix}_BASE_URL" for prefix in _VARIABLES.values()):
+        if _is_own(environ.get(variable, "").strip(), own_port):
+            yield f"{variable} is memplane itself, as agents need it; the vendor is asked instead"
+    file = _decoded(path, dict[str, object])
+    if file and "providers" not in file:
+        yield f'{FILE} has no member "providers", in which providers are looked for'
+    listed = file.get("providers")
+    for name, entry in listed.items() if isinstance(listed, dict) else ():
+        for member in entry if isinstance(entry, dict) else ():
+            near = get_close_matches(str(member), _Entry.__struct_fields__, n=1)
+            if near and near[0] != member:
+                yield f'{FILE}: provider "{name}" has {member}. Did you mean {near[0]}?'
+
+
+def _is_own(written: str, own_port: int) -> bool:
+    """Tell whether an address is one that agents are given: by its port, or by its path."""
+    port = port_here(written)
+    return port is not None and (port == own_port or urlsplit(written).path.startswith("/agent/"))
+
+
+def _of_environment(environ: Mapping[str, str], own_port: int) -> Iterator[Provider]:
     for name, prefix in _VARIABLES.items():
         key = _key(environ.get(f"{prefix}_API_KEY", ""), f"{prefix}_API_KEY")
         variable = f"{prefix}_BASE_URL"
         written = environ.get(variable, "").strip()
+        written = "" if _is_own(written, own_port) else written
         if key is None and not written:
             continue
         base = written or _BASE_URLS[name]
@@ -106,8 +144,8 @@ def _of_environment(environ: Mapping[str, str]) -> Iterator[Provider]:
         )
 
 
-def _of_entry(name: str, entry: _Entry, behind: Provider | None) -> Provider:
-    what = f'providers.json: provider "{name}"'
+def _of_entry(name: str, entry: _Entry, behind: Provider | None, own_port: int) -> Provider:
+    what = f'{FILE}: provider "{name}"'
     written = entry.base_url.strip()
     spoken = _format(entry.api_format, name, what)
     if behind is not None and not (written or entry.api_key or entry.keys):
@@ -116,7 +154,7 @@ def _of_entry(name: str, entry: _Entry, behind: Provider | None) -> Provider:
         base, key = written or _BASE_URLS.get(name, ""), _key(_chosen(entry), what)
     return Provider(
         name,
-        base_url(base, f"{what}: base_url"),
+        base_url(base, f"{what}: base_url", own_port=own_port),
         key,
         _auth(entry.auth, name, spoken, what),
         spoken,
@@ -156,30 +194,26 @@ def _key(text: str, what: str) -> Secret | None:
     return Secret(key) if key else None
 
 
-def _read(path: Path | None) -> Mapping[str, _Entry]:
+def _decoded(path: Path | None, of: type[_T]) -> _T:
+    """Read the file; one that is not there says nothing."""
     if path is None:
-        return {}
-    what = _what(path)
+        return of()
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode) or about.st_size > _MOST_BYTES:
-            raise SettingsError(f"{what} is no regular file of at most {_MOST_BYTES} bytes")
+            raise SettingsError(f"{FILE} is no regular file of at most {_MOST_BYTES} bytes")
         data = path.read_bytes()
     except FileNotFoundError:
-        return {}
+        return of()
     except OSError as error:
-        raise SettingsError(f"{what} cannot be read: {error.strerror}") from error
+        raise SettingsError(f"{FILE} cannot be read: {error.strerror}") from error
     try:
-        file = msgspec.json.decode(data, type=_File)
+        file = msgspec.json.decode(data, type=of)
     except (ValueError, RecursionError) as error:
         complaint = str(error)
     else:
-        if file.version > _NEWEST:
-            raise SettingsError(f"{what} has version {file.version}, which is not known here")
-        return file.providers
+        if isinstance(file, _File) and file.version > _NEWEST:
+            raise SettingsError(f"{FILE} has version {file.version}, which is not known here")
+        return file
     # Not raised from the library's error: that one may hold what the file says.
-    raise SettingsError(f"{what} is invalid: {complaint}")
-
-
-def _what(path: Path | None) -> str:
-    return str(path) if path is not None else "providers.json"
+    raise SettingsError(f"{FILE} is invalid: {complaint}")

@@ -53,8 +53,8 @@ class Asked:
     """A request that wants its memories.
 
     `context.memory` is the service to ask; without one the memory here is asked. `broken` says
-    why there is a manifest that cannot be used. `messages` and `system` are decoded or raw JSON.
-    What was said at the places `here` stands in the conversation, and need not be told.
+    why there is a manifest that cannot be used. What was said at the places `here` stands in the
+    conversation, and need not be told.
     """
 
     context: AgentContext
@@ -283,8 +283,7 @@ class Recaller:
         if manifest is not None and manifest.recall is not None:
             return await self._ask_service(asked, manifest, manifest.recall, seconds)
         assert self._memories is not None  # noqa: S101 - else nobody is asked
-        messages = None if asked.messages is None else _decoded(asked.messages)
-        ask = Ask(agent=asked.context.agent, messages=messages, here=asked.here)
+        ask = Ask(agent=asked.context.agent, messages=asked.messages, here=asked.here)
         return _Came(await self._memories.recall(ask))
 
     async def _ask_service(
@@ -359,10 +358,6 @@ def _invalid(why: str) -> str:
 
 def _late(seconds: float) -> str:
     return f"no answer within {seconds * 1000:g} ms"
-
-
-def _decoded(value: object) -> object:
-    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
 
 
 def _encoded(value: object) -> bytes:

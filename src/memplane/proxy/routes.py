@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
-from memplane.proxy.candidate import Candidate, Provider
-from memplane.proxy.headers import Header
+from memplane.pod.policy import ModelPolicy
+from memplane.proxy.candidate import Family, Provider
 from memplane.proxy.providers import read_providers
 from memplane.proxy.routing import (
-    Family,
-    ModelPolicy,
     Refused,
     Routed,
+    Target,
     Upstreams,
+    family_of,
     passed_through,
     route,
+    without_model,
 )
-
-_ANY_MODEL: Final = "any"
 
 
 @dataclass(slots=True)
@@ -32,6 +30,7 @@ class Providers:
 
     path: Path
     environ: Mapping[str, str] = field(repr=False)
+    own_port: int = 0
     _stamp: tuple[int, int, int] | None = None
     _read: Mapping[str, Provider] | None = field(default=None, repr=False)
 
@@ -43,7 +42,7 @@ class Providers:
         """
         stamp = _stamp_of(self.path)
         if self._read is None or stamp != self._stamp:
-            self._read = read_providers(self.path, self.environ)
+            self._read = read_providers(self.path, self.environ, own_port=self.own_port)
             self._stamp = stamp
         return self._read
 
@@ -54,15 +53,6 @@ def _stamp_of(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return there.st_mtime_ns, there.st_size, there.st_ino
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What a request names: its path and query as they were sent, and its headers."""
-
-    path: str
-    query: str
-    headers: Sequence[Header] = field(repr=False)
 
 
 class Routes(msgspec.Struct, frozen=True):
@@ -106,12 +96,6 @@ class Routes(msgspec.Struct, frozen=True):
         Raises:
             SettingsError: The providers' file cannot be used.
         """
-        usual = passed_through(target.path, target.query, target.headers, self.upstreams)
-        if isinstance(usual, Refused):
-            return usual
-        family: Family = "anthropic" if usual.provider == "anthropic" else "openai"
-        found = self.governed(target, _ANY_MODEL, family, None)
-        if isinstance(found, Refused):
-            return found
-        first = found.candidates[0]
-        return Routed((Candidate(first.provider, "", first.url, first.key, first.auth),))
+        family = family_of(target.path, target.headers)
+        found = without_model(family, target, self.providers.now())
+        return found if isinstance(found, Refused) else Routed((found,))

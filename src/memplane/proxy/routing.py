@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
+from memplane.pod.policy import ModelPolicy
 from memplane.proxy.addresses import base_url
-from memplane.proxy.candidate import Auth, Candidate, Provider
+from memplane.proxy.candidate import Auth, Candidate, Family, Provider
+from memplane.proxy.headers import Header
 from memplane.proxy.paths import plain
-
-Family: TypeAlias = Literal["openai", "anthropic"]
 
 OPENAI_UPSTREAM: Final = "https://api.openai.com/v1"
 ANTHROPIC_UPSTREAM: Final = "https://api.anthropic.com/v1"
 
 _VERSION: Final = "/v1"
-_ANTHROPIC: Final = "anthropic"
-_OPENAI: Final = "openai"
+_ANTHROPIC: Final[Family] = "anthropic"
+_OPENAI: Final[Family] = "openai"
 _BRIDGE: Final = "openrouter"
 _PRIMARY: Final = "primary"
 _FALLBACK: Final = "fallback"
@@ -33,28 +34,23 @@ _ANTHROPIC_HEADER: Final = b"anthropic-version"
 _BAD_REQUEST: Final = 400
 _FORBIDDEN: Final = 403
 _BAD_GATEWAY: Final = 502
+_REMEDY: Final = (
+    "Whoever runs memplane names providers in providers.json, or gives it a key as "
+    "OPENAI_API_KEY; a model is asked for as <provider>/<model>"
+)
 _LONGEST_SHOWN: Final = 100
 _MOST_ENCODINGS: Final = 8
 # What cannot stand in a request's first line, and the mark of a fragment; the rest is kept.
 _NOT_SENT: Final = re.compile(r"[^!-~]|#")
 
 
-class Allowed(msgspec.Struct, frozen=True):
-    """A model that an agent may use, and what for."""
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a request names: its path and query as they were sent, and its headers."""
 
-    slot: str
-    ref: str
-
-
-class ModelPolicy(msgspec.Struct, frozen=True):
-    """What an agent may use. Whatever else it asks for, it gets the primary model.
-
-    There is one mode, `clamp`. A mode that is not known is read as that: too strict is seen, and
-    too loose is not.
-    """
-
-    allowed: tuple[Allowed, ...]
-    mode: str = "clamp"
+    path: str
+    query: str
+    headers: Sequence[Header] = field(default=(), repr=False)
 
 
 class Routed(msgspec.Struct, frozen=True):
@@ -81,15 +77,19 @@ class Upstreams(msgspec.Struct, frozen=True):
     anthropic: str = ANTHROPIC_UPSTREAM
 
 
-def upstreams(openai: str = "", anthropic: str = "") -> Upstreams:
+def upstreams(openai: str = "", anthropic: str = "", *, own_port: int = 0) -> Upstreams:
     """Check the upstreams that an operator wrote; an empty one is the vendor's own.
 
     Raises:
         SettingsError: One of them is no address, or one that is never asked.
     """
+
+    def checked(written: str, what: str) -> str:
+        return with_version(base_url(written, what, own_port=own_port))
+
     return Upstreams(
-        with_version(base_url(openai or OPENAI_UPSTREAM, "the OpenAI upstream")),
-        with_version(base_url(anthropic or ANTHROPIC_UPSTREAM, "the Anthropic upstream")),
+        checked(openai or OPENAI_UPSTREAM, "the OpenAI upstream"),
+        checked(anthropic or ANTHROPIC_UPSTREAM, "the Anthropic upstream"),
     )
 
 
@@ -99,7 +99,7 @@ def with_version(base: str) -> str:
 
 
 def passed_through(
-    path: str, query: str, headers: Sequence[tuple[bytes, bytes]], upstreams: Upstreams
+    path: str, query: str, headers: Sequence[Header], upstreams: Upstreams
 ) -> Candidate | Refused:
     """Choose the upstream of a request that brings its own key.
 
@@ -109,14 +109,18 @@ def passed_through(
         headers: As they were sent.
         upstreams: Where requests may go.
     """
+    family = family_of(path, headers)
+    base = upstreams.anthropic if family == _ANTHROPIC else upstreams.openai
+    url = _url(base, path, query)
+    return url if isinstance(url, Refused) else Candidate(family, "", url)
+
+
+def family_of(path: str, headers: Sequence[Header]) -> Family:
+    """Say whose API a request speaks, by its path or by a header that only one vendor has."""
     named = f"{plain(path).lower()}/"
     below = any(named.startswith(f"{one}/") for one in _ANTHROPIC_PATHS)
-    if below or any(name.lower() == _ANTHROPIC_HEADER for name, _ in headers):
-        provider, base = _ANTHROPIC, upstreams.anthropic
-    else:
-        provider, base = _OPENAI, upstreams.openai
-    url = _url(base, path, query)
-    return url if isinstance(url, Refused) else Candidate(provider, "", url)
+    is_anthropic = below or any(name.lower() == _ANTHROPIC_HEADER for name, _ in headers)
+    return _ANTHROPIC if is_anthropic else _OPENAI
 
 
 def route(
@@ -146,18 +150,13 @@ def route(
         return wanted
     found: list[Candidate] = []
     for ref in dict.fromkeys(wanted):
-        candidate = _candidate(ref, family, _Target(path, query), providers)
+        candidate = _candidate(ref, family, Target(path, query), providers)
         if isinstance(candidate, Candidate):
             found.append(candidate)
         elif not found:
             # Only a fallback may be missing.
             return candidate
     return Routed(tuple(found), clamped=policy is not None and _is_clamped(model, policy))
-
-
-class _Target(msgspec.Struct, frozen=True):
-    path: str
-    query: str
 
 
 def _wanted(model: str, policy: ModelPolicy | None, *, clamps: bool) -> Sequence[str] | Refused:
@@ -204,13 +203,25 @@ def _short_names(ref: str) -> Iterator[str]:
         yield name.rpartition("/")[2]
 
 
+def without_model(
+    family: Family, target: Target, providers: Mapping[str, Provider]
+) -> Candidate | Refused:
+    """Choose the provider of a request that names no model, such as one for the list of them."""
+    bridge = providers.get(_BRIDGE) if family == _OPENAI else None
+    provider = providers.get(family) or bridge
+    if provider is None:
+        return Refused(_BAD_GATEWAY, f"no provider {family} is configured. {_REMEDY}")
+    return _at(provider, "", target)
+
+
 def _candidate(
-    ref: str, family: Family, target: _Target, providers: Mapping[str, Provider]
+    ref: str, family: Family, target: Target, providers: Mapping[str, Provider]
 ) -> Candidate | Refused:
     named = _named(ref, family, providers)
-    if isinstance(named, Refused):
-        return named
-    provider, model = named
+    return named if isinstance(named, Refused) else _at(*named, target)
+
+
+def _at(provider: Provider, model: str, target: Target) -> Candidate | Refused:
     if not provider.usable:
         return Refused(_BAD_GATEWAY, f"the provider {provider.name} has no key that can be used")
     url = _url(provider.base_url, target.path, target.query)
@@ -231,12 +242,12 @@ def _named(
     if family == _ANTHROPIC:
         return _named_anthropic(ref, known, providers.get(_ANTHROPIC))
     if not slash:
-        known, rest, ref = providers.get(_OPENAI), ref, f"{_OPENAI}/{ref}"
+        known, rest = providers.get(_OPENAI), ref
     if known is not None:
         return known, rest
     # The bridge knows models by the names of their makers.
     bridge = providers.get(_BRIDGE)
-    return (bridge, ref) if bridge is not None else _nobody(ref)
+    return (bridge, ref if slash else f"{_OPENAI}/{ref}") if bridge is not None else _nobody(ref)
 
 
 def _named_anthropic(
@@ -249,7 +260,9 @@ def _named_anthropic(
 
 
 def _nobody(ref: str) -> Refused:
-    return Refused(_BAD_GATEWAY, f"no provider is configured for the model {_shown(ref)}")
+    return Refused(
+        _BAD_GATEWAY, f"no provider is configured for the model {_shown(ref)}. {_REMEDY}"
+    )
 
 
 def _speechless(ref: str, provider: Provider) -> Refused:

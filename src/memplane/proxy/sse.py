@@ -19,8 +19,6 @@ class Event(msgspec.Struct, frozen=True):
 
     name: str
     data: str
-    terminated: bool = True
-    """An empty line followed it; else the stream ended first, and something may be missing."""
 
 
 class Events:
@@ -60,11 +58,11 @@ class Events:
         return events
 
     def end(self) -> list[Event]:
-        """Return what is left when the stream has ended: at most one event, and it says so."""
+        """Return what is left when the stream has ended: at most one event, perhaps cut."""
         if self._unfinished:
             self._take(b"".join(self._unfinished), [])
             self._unfinished.clear()
-        left = [self._event(terminated=False)] if self._name or self._data else []
+        left = [self._event()] if self._name or self._data else []
         self._name, self._data = b"", []
         return left
 
@@ -74,7 +72,7 @@ class Events:
             line = line.removeprefix(BYTE_ORDER_MARK)
         if not line:
             if self._name or self._data:
-                events.append(self._event(terminated=True))
+                events.append(self._event())
                 self._name, self._data = b"", []
             return
         field, _, value = line.partition(b":")
@@ -83,8 +81,6 @@ class Events:
         elif field == b"event":
             self._name = value.removeprefix(b" ")
 
-    def _event(self, *, terminated: bool) -> Event:
+    def _event(self) -> Event:
         data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-        return Event(
-            self._name.decode("utf-8", "replace"), data.decode("utf-8", "replace"), terminated
-        )
+        return Event(self._name.decode("utf-8", "replace"), data.decode("utf-8", "replace"))

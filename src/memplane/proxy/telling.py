@@ -61,11 +61,13 @@ class Story:
         agent: str,
         model: str,
         carrier: Mapping[str, str],
+        left_out: str = "",
     ) -> None:
         self._telling = telling
         self._began = began
         self._event = TurnEvent(ts=began.at, claw_id=agent, type="request", model=model)
         self._carrier = carrier
+        self._left_out = left_out
         self._recall: MemoryOp | None = None
         self._recall_seconds = 0.0
 
@@ -112,34 +114,34 @@ class Story:
                 latency_ms=_milliseconds(self.seconds),
                 status_code=status,
                 error=self._telling.redact(why).value,
+                auxiliary=self._left_out,
                 outcome=outcome,
             )
         )
 
-    def refused(self, answered: Answered, *, left_out: str) -> None:
+    def refused(self, answered: Answered) -> None:
         """Tell that the provider refused it."""
-        told = self._response(answered, left_out, outcome="refused")
-        self._over(told, answered.provider)
+        self._over(self._response(answered, outcome="refused"), answered.provider)
 
     def broke_off(self, answered: Answered, usage: Usage, why: str) -> None:
         """Tell that its answer was passed on and is no turn, because it was not whole."""
-        told = self._counted(self._response(answered, "", outcome=_CUT), usage, why)
+        told = self._counted(self._response(answered, outcome=_CUT), usage, why)
         self._over(msgspec.structs.replace(told, type="error"), answered.provider)
 
-    def answered(self, answered: Answered, usage: Usage, why: str, *, left_out: str) -> TurnEvent:
+    def answered(self, answered: Answered, usage: Usage, why: str) -> TurnEvent:
         """Return the event of its answer, which is told once the turn is recorded."""
-        told = self._counted(self._response(answered, left_out, outcome="recorded"), usage, why)
+        told = self._counted(self._response(answered, outcome="recorded"), usage, why)
         self._trace(told, answered.provider)
         return told
 
-    def _response(self, answered: Answered, left_out: str, *, outcome: str) -> TurnEvent:
+    def _response(self, answered: Answered, *, outcome: str) -> TurnEvent:
         return msgspec.structs.replace(
             self._event,
             type="response",
             latency_ms=_milliseconds(self.seconds),
             first_byte_ms=_milliseconds(answered.first_byte),
             status_code=answered.status,
-            auxiliary=left_out,
+            auxiliary=self._left_out,
             outcome=outcome,
         )
 

@@ -18,31 +18,30 @@ from typing import Final
 import msgspec
 
 from memplane.errors import InvalidRequest, MemplaneError, UpstreamError
-from memplane.ledger.entry import StreamReply, Turn, Usage
+from memplane.ledger.entry import StreamReply, Turn
 from memplane.ledger.note import Note
 from memplane.ledger.note import encoded as encoded_note
 from memplane.pod.contexts import ProxiedAgent
 from memplane.proxy.answering import Client, pass_answer, refuse, tell_failure
-from memplane.proxy.asking import LONGEST, Asked, attempt_of
+from memplane.proxy.asking import Asked, attempt_of
 from memplane.proxy.auxiliary import auxiliary
-from memplane.proxy.body import Body, body_of
+from memplane.proxy.body import LONGEST, Body, body_of
 from memplane.proxy.candidate import Candidate
 from memplane.proxy.delivering import Deliveries
 from memplane.proxy.dialects.contract import Dialect
 from memplane.proxy.encodings import undone
-from memplane.proxy.governing import names_other_models
 from memplane.proxy.headers import response_headers, value_of
 from memplane.proxy.injecting import Given, Injecting, Wanted
 from memplane.proxy.json_values import decoded_or_none, string
-from memplane.proxy.passing import Passing, pass_on, policy_of
-from memplane.proxy.prices import cost_of
+from memplane.proxy.passing import Passing, pass_on
+from memplane.proxy.prices import priced
 from memplane.proxy.recording import Recorder, Spoken
 from memplane.proxy.reply import Assembling, Ended, Kind
-from memplane.proxy.routing import Family, Refused, Routed
+from memplane.proxy.routing import Refused
 from memplane.proxy.standing import place_of_answer
 from memplane.proxy.telling import TRACED, Answered, Moment, Story, Telling
 from memplane.proxy.upstream import Answer
-from memplane.proxy.usage_chunk import WithoutUsage, asks_for_usage
+from memplane.proxy.usage_chunk import WithoutUsage, with_usage_asked
 
 _log = logging.getLogger(__name__)
 
@@ -140,16 +139,16 @@ def _read(
     try:
         body = body_of(undone(asked.raw, asked.header("content-encoding"), most=LONGEST))
     except InvalidRequest as error:
-        invalid = Refused(HTTPStatus.BAD_REQUEST, "invalid JSON body")
-        return invalid if asked.caller.governed else error
+        refused = Refused(HTTPStatus.BAD_REQUEST, str(error))
+        return refused if asked.caller.governed else error
     try:
         agent = proxy.passing.agent(asked.caller)
-        family: Family = "anthropic" if dialect.wire == "anthropic" else "openai"
-        routed = _routed(proxy, asked, family, body=body, agent=agent)
+        routed = proxy.passing.routed(asked, body, dialect.family)
     except MemplaneError as error:
         return Refused(HTTPStatus.BAD_GATEWAY, str(error))
     if isinstance(routed, Refused):
         return routed
+    left_out = _left_out(dialect, asked, body, proxy.auxiliary_phrases)
     return _Turn(
         asked=asked,
         dialect=dialect,
@@ -158,31 +157,23 @@ def _read(
         candidates=routed.candidates,
         clamped=routed.clamped,
         session=_session(asked, body),
-        left_out=_left_out(dialect, asked, body, proxy.auxiliary_phrases),
+        left_out=left_out,
         at=began.at,
-        story=_story(proxy, asked, began, model=body.model),
+        story=_story(proxy, asked, began, model=body.model, left_out=left_out),
     )
 
 
-def _story(proxy: Proxy, asked: Asked, began: Moment, *, model: str = "") -> Story:
+def _story(
+    proxy: Proxy, asked: Asked, began: Moment, *, model: str = "", left_out: str = ""
+) -> Story:
     return Story(
         proxy.telling,
         began,
         agent=asked.caller.agent,
         model=model,
         carrier={name: said for name in TRACED if (said := asked.header(name))},
+        left_out=left_out,
     )
-
-
-def _routed(
-    proxy: Proxy, asked: Asked, family: Family, *, body: Body, agent: ProxiedAgent
-) -> Routed | Refused:
-    if not asked.caller.governed:
-        return proxy.passing.routes.passed(asked.target)
-    policy = policy_of(agent)
-    if policy is not None and (refused := names_other_models(body.members)):
-        return refused
-    return proxy.passing.routes.governed(asked.target, body.model, family, policy)
 
 
 def _session(asked: Asked, body: Body) -> str:
@@ -305,7 +296,7 @@ class _Asking:
 def _asking(proxy: Proxy, turn: _Turn, given: Given) -> _Asking:
     body, replaced, asked_usage = given.body, given.replaced, False
     if proxy.ask_usage:
-        with_usage = asks_for_usage(turn.dialect, body_of(body) if replaced else turn.body)
+        with_usage = with_usage_asked(turn.dialect, body_of(body) if replaced else turn.body)
         if with_usage is not None:
             body, replaced, asked_usage = with_usage, True, True
     renamed = any(one.model not in {"", turn.body.model} for one in turn.candidates)
@@ -333,9 +324,10 @@ def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
         provider=candidate.provider, status=outcome.status, first_byte=outcome.first_byte
     )
     if ended is None:
-        story.refused(answered, left_out=turn.left_out)
+        story.refused(answered)
         return
-    usage = _priced(ended, candidate, turn.body.model)
+    model = candidate.model or turn.body.model
+    usage = priced(candidate.provider, model, ended.usage, ended.cached)
     if ended.kind is Kind.CUT:
         story.broke_off(answered, usage, ended.why)
         return
@@ -345,7 +337,7 @@ def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
         path=turn.dialect.path,
         requested_model=turn.body.model,
         effective_provider=candidate.provider,
-        effective_model=candidate.model or turn.body.model,
+        effective_model=model,
         status_code=outcome.status,
         stream=isinstance(ended.reply, StreamReply),
         request_original=turn.body.raw,
@@ -355,7 +347,7 @@ def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
         status="error" if ended.kind is Kind.FAILED else "",
         note=encoded_note(given.note),
     )
-    told = story.answered(answered, usage, ended.why, left_out=turn.left_out)
+    told = story.answered(answered, usage, ended.why)
     proxy.recorder.record(entry, told, spoken=_spoken(turn, given, ended))
 
 
@@ -365,19 +357,3 @@ def _spoken(turn: _Turn, given: Given, ended: Ended) -> Spoken | None:
         return None
     place = partial(place_of_answer, turn.dialect, turn.body, ended.reply)
     return Spoken(turn.session, given.place, place)
-
-
-def _priced(ended: Ended, candidate: Candidate, model: str) -> Usage:
-    usage, cached = ended.usage, ended.cached
-    if not (usage.prompt_tokens or usage.completion_tokens or usage.reported_cost_usd):
-        return usage
-    counted = {
-        "prompt_tokens": usage.prompt_tokens,
-        "prompt_tokens_details": {"cached_tokens": cached.within},
-        "cache_read_input_tokens": cached.beside,
-        "cache_creation_input_tokens": cached.kept,
-        "completion_tokens": usage.completion_tokens,
-        "cost": usage.reported_cost_usd,
-    }
-    cost = cost_of(candidate.provider, candidate.model or model, counted)
-    return Usage(usage.prompt_tokens, usage.completion_tokens, cost)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import Final
 
 import aiohttp
@@ -23,10 +25,15 @@ def why_of(error: BaseException) -> str:
         if isinstance(error, kind):
             return words
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    said = ""
-    if isinstance(cause, OSError):
-        # One that the resolver's guard raised has words only.
-        said = cause.strerror or str(cause)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return f"its name cannot be resolved: {said}"
-    return said or type(error).__name__
+        return f"its name cannot be resolved: {_words_of(cause)}"
+    return _words_of(cause) or type(error).__name__
+
+
+def _words_of(cause: BaseException) -> str:
+    if not isinstance(cause, OSError):
+        return ""
+    if cause.errno and not isinstance(cause, socket.gaierror):
+        # The loop's own words are about calls, with the address as a tuple.
+        return os.strerror(cause.errno).lower()
+    return cause.strerror or str(cause)  # the resolver's, or those of its guard

@@ -22,9 +22,9 @@ _LONGEST_END: Final = 3
 _DATA: Final = b"data:"
 
 
-def asks_for_usage(dialect: Dialect, body: Body) -> bytes | None:
+def with_usage_asked(dialect: Dialect, body: Body) -> bytes | None:
     """Return the body with the wish to be told the usage; None when it is not for us to add."""
-    if dialect.name != "openai_chat" or not body.stream:
+    if not dialect.counts_on_request or not body.stream:
         return None
     try:
         options = members(body.value(_OPTIONS))

@@ -7,10 +7,10 @@ from typing import Final
 from urllib.parse import unquote_plus
 
 from memplane.errors import InvalidRequest
-from memplane.proxy.asking import LONGEST
+from memplane.proxy.body import LONGEST
 from memplane.proxy.encodings import undone
 from memplane.proxy.headers import value_of
-from memplane.proxy.routes import Target
+from memplane.proxy.routing import Target
 from memplane.secret import Secret
 
 _REDACTED: Final = b"[redacted]"

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from memplane.proxy.body import Body
+from memplane.proxy.candidate import Family
 from memplane.proxy.dialects.contract import Conversation
 from memplane.proxy.dialects.conversing import conversation_in, last_of_user
 from memplane.proxy.dialects.failing import described, error_in, is_named
@@ -28,9 +29,9 @@ _ERROR: Final = "error"
 class Anthropic(msgspec.Struct, frozen=True):
     """Messages in, content blocks out; tools answer under the user's role."""
 
-    name: str = "anthropic"
     path: str = "/v1/messages"
-    wire: str = "anthropic"
+    family: Family = "anthropic"
+    counts_on_request: bool = False
     told: str = "system"
     listed: str = "messages"
     last: tuple[str, ...] = ("message_stop",)

@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from memplane.proxy.body import Body
+from memplane.proxy.candidate import Family
 from memplane.proxy.sse import Event
 
 
@@ -60,18 +61,18 @@ class Dialect(Protocol):
     """A provider's API."""
 
     @property
-    def name(self) -> str:
-        """How settings and logs name it."""
-        ...
-
-    @property
     def path(self) -> str:
         """Where its requests go."""
         ...
 
     @property
-    def wire(self) -> str:
-        """The family of providers that speak it: `openai` or `anthropic`."""
+    def family(self) -> Family:
+        """The family of providers that speak it."""
+        ...
+
+    @property
+    def counts_on_request(self) -> bool:
+        """Whether a stream tells what was used only to those who ask for it."""
         ...
 
     @property

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from memplane.proxy.body import Body
+from memplane.proxy.candidate import Family
 from memplane.proxy.dialects.contract import Conversation
 from memplane.proxy.dialects.conversing import conversation_in, last_of_user
 from memplane.proxy.dialects.failing import described, error_in
@@ -29,9 +30,9 @@ _FAILED: Final = "error"
 class OpenAIChat(msgspec.Struct, frozen=True):
     """Messages in, choices out."""
 
-    name: str = "openai_chat"
     path: str = "/v1/chat/completions"
-    wire: str = "openai"
+    family: Family = "openai"
+    counts_on_request: bool = True
     told: str = ""
     listed: str = "messages"
     last: tuple[str, ...] = ("[DONE]",)

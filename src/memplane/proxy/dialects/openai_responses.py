@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from memplane.proxy.body import Body
+from memplane.proxy.candidate import Family
 from memplane.proxy.dialects.contract import Conversation
 from memplane.proxy.dialects.conversing import conversation_in, last_of_user
 from memplane.proxy.dialects.failing import described, error_in, is_named
@@ -31,14 +32,15 @@ _WHOLE_INPUT: Final = -1
 class OpenAIResponses(msgspec.Struct, frozen=True):
     """Input items in, output items out; the input may also be one text."""
 
-    name: str = "openai_responses"
     path: str = "/v1/responses"
-    wire: str = "openai"
+    family: Family = "openai"
+    counts_on_request: bool = False
     told: str = "instructions"
     listed: str = "input"
     last: tuple[str, ...] = ("response.completed", "response.incomplete", "response.failed")
 
     def conversation(self, body: Body) -> Conversation:
+        # Services are sent Anthropic's instructions alone, as their contract has it.
         return conversation_in(body, listed=self.listed, told="")
 
     def with_blocks(self, body: Body, blocks: Mapping[int, str]) -> bytes:
