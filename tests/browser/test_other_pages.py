@@ -240,7 +240,7 @@ def test_the_overview_counts_what_the_pages_show(desk: Desk, homelab: Homelab) -
     stats = homelab.api.get("/stats")
     page = desk.open(f"/?agent={AGENT}")
     figures = page.locator(".figure")
-    expect(figures.filter(has_text="told to prompts")).to_contain_text(str(stats["injectable"]))
+    expect(figures.filter(has_text="to tell in prompts")).to_contain_text(str(stats["injectable"]))
     expect(figures.filter(has_text="conflict")).to_contain_text(str(stats["conflicts"]))
     expect(figures.filter(has_text="in quarantine")).to_contain_text(str(stats["quarantined"]))
     expect(figures.filter(has_text="not remembered")).to_contain_text(str(stats["rejects"]))

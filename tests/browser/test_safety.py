@@ -293,6 +293,15 @@ def test_who_is_signed_out_meanwhile_is_sent_to_sign_in(desk: Desk, homelab: Hom
     expect(page).to_have_url(re.compile("/login$"))
 
 
+def test_a_good_code_lets_in_after_a_stale_one(desk: Desk, homelab: Homelab) -> None:
+    desk.watch.allow("status of 40")
+    page = desk.context(signed_in=False).new_page()
+    page.goto("/login#stale")
+    expect(page.get_by_label("One-time code")).to_have_attribute("aria-invalid", "true")
+    page.goto(f"/login#{desk.code()}")
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+
+
 def test_every_page_is_closed_to_strangers(desk: Desk, homelab: Homelab) -> None:
     page = desk.context(signed_in=False).new_page()
     for path in ("/", "/memories", "/memories/1", "/conflicts", "/preview", "/lab", "/turns"):

@@ -163,7 +163,9 @@ def _instead(agent: str, known: Sequence[str], received: Path) -> str:
     from memplane.ledger.folder import agents_in
 
     if agent in agents_in(received):
-        return ". What it was given to remember is no turn; the dashboard shows it"
+        return (
+            ". What it was given to remember is no turn of its own; the dashboard's turns show it"
+        )
     return f". There are: {', '.join(known)}" if known else ""
 
 

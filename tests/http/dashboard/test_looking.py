@@ -58,7 +58,7 @@ def test_the_overview_counts_and_shows_the_newest_first(person: Person, api: Api
     api.add("A new and doubtful one", confidence=0.4)
     text = parsed(person.page(f"/?agent={api.agent}")).text
     assert text.index("A new and doubtful one") < text.index("An old and certain one")
-    assert "2 told to prompts" in text
+    assert "2 to tell in prompts" in text
     assert "Ledger" in text
     assert "2 of 2 memories" in text
     assert "active 2" in text
@@ -101,6 +101,7 @@ def test_turns_are_listed_newest_first_and_shown_whole(person: Person, api: Api)
     said = "[MEMORY:timing:jellyfin] Takes 60s to start after a restart"
     second = entry(api, 2, "The second question", f"Noted.\n{said}")
     page = person.page(f"/turns?agent={api.agent}")
+    assert f'<option value="{api.agent}"' in person.page("/turns")
     assert page.index("The second question") < page.index("The first question")
     assert "The first question" not in person.page(f"/turns?agent={api.agent}&count=1")
     whole = parsed(person.page(f"/turns/{api.agent}/{second}")).text

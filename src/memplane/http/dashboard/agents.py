@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 
 from memplane.ledger.folder import agents_in
@@ -10,9 +11,11 @@ from memplane.observations.contract import ListAsked
 from memplane.plane.contract import Plane
 
 
-async def agents_known(plane: Plane, ledgers: Path) -> list[str]:
-    """Name the agents that have a ledger or have learned something, in order."""
+async def agents_known(plane: Plane, ledgers: Iterable[Path]) -> list[str]:
+    """Name the agents that have turns, recorded or received, or have learned something."""
     memories = await plane.memories()
     learned = (await memories.facets(None, ListAsked(state="any"))).agent
-    recorded = await asyncio.to_thread(agents_in, ledgers)
-    return sorted({*recorded, *(one.value for one in learned)})
+    found = {one.value for one in learned}
+    for folder in ledgers:
+        found.update(await asyncio.to_thread(agents_in, folder))
+    return sorted(found)

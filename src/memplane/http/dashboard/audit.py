@@ -50,7 +50,7 @@ class AuditPage(msgspec.Struct, frozen=True):
 
     plane: Plane
     clock: Clock
-    ledgers: Path
+    ledgers: tuple[Path, ...]
     logs: Sequence[Path]
 
     async def audit(self, visit: Visit) -> Response:
@@ -120,7 +120,12 @@ def noted(event: Event) -> Noted:
 
 
 def audit_pages(
-    plane: Plane, browsers: Browsers, clock: Clock, *, ledgers: Path, logs: Sequence[Path]
+    plane: Plane,
+    browsers: Browsers,
+    clock: Clock,
+    *,
+    ledgers: tuple[Path, ...],
+    logs: Sequence[Path],
 ) -> list[Endpoint]:
     """Make the endpoint of the page."""
     page = AuditPage(plane, clock, ledgers, logs)

@@ -48,7 +48,7 @@ class LabPage(msgspec.Struct, frozen=True):
 
     plane: Plane
     clock: Clock
-    ledgers: Path
+    ledgers: tuple[Path, ...]
 
     async def lab(self, visit: Visit) -> Response:
         """Show the form, and the answer when something was asked."""
@@ -84,7 +84,9 @@ def explained(block: Block) -> Told:
     )
 
 
-def lab_pages(plane: Plane, browsers: Browsers, clock: Clock, ledgers: Path) -> list[Endpoint]:
+def lab_pages(
+    plane: Plane, browsers: Browsers, clock: Clock, ledgers: tuple[Path, ...]
+) -> list[Endpoint]:
     """Make the endpoint of the page."""
     page = LabPage(plane, clock, ledgers)
     return [page_endpoint("GET", "/lab", guarded(browsers, page.lab), "The Recall lab")]

@@ -84,7 +84,7 @@ class MovingPage(msgspec.Struct, frozen=True):
         return visit.page(
             "import.html",
             code,
-            agents=await agents_known(self.plane, self.places.ledgers[0]),
+            agents=await agents_known(self.plane, self.places.ledgers),
             draft=draft,
             errors=errors or {},
             receipt=receipt,

@@ -49,7 +49,7 @@ class OverviewPage(msgspec.Struct, frozen=True):
 
     plane: Plane
     clock: Clock
-    ledgers: Path
+    ledgers: tuple[Path, ...]
     _previews: dict[str, tuple[int, datetime, PromptView]] = msgspec.field(
         default_factory=dict[str, tuple[int, datetime, PromptView]]
     )
@@ -113,7 +113,7 @@ def _states(days: Sequence[DayView]) -> Layers:
 
 
 def overview_pages(
-    plane: Plane, browsers: Browsers, clock: Clock, ledgers: Path
+    plane: Plane, browsers: Browsers, clock: Clock, ledgers: tuple[Path, ...]
 ) -> list[Endpoint]:
     """Make the endpoint of the page."""
     page = OverviewPage(plane, clock, ledgers)

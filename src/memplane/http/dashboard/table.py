@@ -56,7 +56,7 @@ class Dashboard(msgspec.Struct, frozen=True, kw_only=True):
 def dashboard_endpoints(parts: Dashboard) -> list[Endpoint]:
     """Make the endpoints of all pages."""
     plane, browsers, clock = parts.plane, parts.browsers, parts.clock
-    ledgers = parts.turns.ledgers[0]
+    ledgers = parts.turns.ledgers
     return [
         *asset_endpoints(),
         *signing_in_endpoints(browsers),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -35,6 +35,7 @@ from memplane.observations.recalling import observations_in
 from memplane.plane.contract import Plane
 
 _PAGE: Final = 50
+_CITED: Final = 5
 _MOST: Final = 1000
 _LONGEST_ID: Final = 128
 _LONGEST_RAW: Final = 200_000
@@ -89,7 +90,7 @@ class TurnsPage(msgspec.Struct, frozen=True):
 
     async def turns(self, visit: Visit) -> Response:
         """Show the last turns of an agent, the newest first."""
-        agents = await agents_known(self.plane, self.places.ledgers[0])
+        agents = await agents_known(self.plane, self.places.ledgers)
         agent = visit.query.get("agent") or next(iter(agents), "")
         count = _count(visit.query.get("count", ""))
         listed: list[Listed] = []
@@ -116,11 +117,14 @@ class TurnsPage(msgspec.Struct, frozen=True):
         memories = await self.plane.memories()
         learned = await memories.page(agent, ListAsked(entry=entry, state="any", sort="id"))
         blocks = [block for one in whole.listed.note.injected for block in one.blocks]
+        cited = {entry for block in blocks for entry in block.entry_ids[:_CITED]}
         return visit.page(
             "turn.html",
             agent=agent,
             turn=whole,
             learned=learned.memories,
+            cited=_CITED,
+            said_in=await asyncio.to_thread(said_in, self.places, agent, cited),
             observation_of={one.id: next(iter(observations_in([one.id])), 0) for one in blocks},
             now=self.clock(),
         )
@@ -155,6 +159,12 @@ def one_turn(places: Places, agent: str, entry: str) -> Whole | None:
             answer = capped(reply_of(body.get("response")).text)
             return Whole(Listed(entry, summary_of(line), note), episode_of(body), answer, raw)
     return None
+
+
+def said_in(places: Places, agent: str, entries: Iterable[str]) -> dict[str, str]:
+    """Return what was asked in turns, or answered where nobody asked anything."""
+    turns = {entry: one_turn(places, agent, entry) for entry in entries}
+    return {entry: turn.episode.question or turn.answer for entry, turn in turns.items() if turn}
 
 
 def _notes(folder: AgentFolder, wanted: Collection[str]) -> Mapping[str, Note]:

@@ -15,7 +15,9 @@ function signIn() {
   if (!form || !code) return;
   history.replaceState(null, "", location.pathname);
   form.elements.code.value = code;
-  if (!form.elements.code.hasAttribute("aria-invalid")) form.submit();
+  if (sessionStorage.tried === code) return; // it was refused
+  sessionStorage.tried = code;
+  form.submit();
 }
 
 function switchTheme() {
