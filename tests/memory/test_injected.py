@@ -29,6 +29,15 @@ def test_a_block_goes_and_the_rest_stays() -> None:
     assert without_injected(f"Before.\n\n{BLOCK}\nAfter.") == "Before.\n\nAfter."
 
 
+def test_more_marks_than_anybody_writes_are_one_block() -> None:
+    """Reading each of them would hold everybody up for seconds."""
+    mark = "--- BEGIN MEMORY (from x) ---\n"
+    assert without_injected("Before.\n" + mark * 5_000 + "After.") == "Before.\n"
+
+
+CLARIFY = "or stop and ask for clarification if you are unsure how to proceed."
+
+
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\n    "])
 def test_a_block_with_a_nonce_goes_whole(ending: str) -> None:
     block = STICKY.replace("\n", ending)
@@ -183,6 +192,8 @@ def test_nothing_raises_and_nothing_is_added(text: str) -> None:
         ("<bash-input>df</bash-input><bash-stdout>10 %</bash-stdout>", "df"),
         ("<local-command-stdout>ok</local-command-stdout>", ""),
         ("[Request interrupted by user for tool use]", ""),
+        ("Another language model started to solve this problem and produced a summary: a", ""),
+        (f"Continue if you have next steps, {CLARIFY}", ""),
         ("[Your previous response had no visible output. Please continue.]", ""),
     ],
 )

@@ -74,6 +74,34 @@ async def test_forgetting_an_entry_takes_the_texts_that_cite_it(tmp_path: Path) 
         assert await memory.injected("analyst", ["p1"]) == []
 
 
+async def test_forgetting_takes_texts_that_say_nothing_of_where_they_come_from(
+    tmp_path: Path,
+) -> None:
+    """So does a service whose memories name no entries: any of them may be the forgotten one."""
+    unnamed = replace(injection("p1", entries=()), blocks=())
+    nothing = replace(unnamed, place="p3", text="")
+    other = injection("p2", entries=("hist1_b",))
+    async with memory_in(tmp_path) as memory:
+        await memory.keep_injected([unnamed, nothing, other, replace(unnamed, agent="two")])
+        await memory.forget("analyst", ["hist1_a"])
+        left = await memory.injected("analyst", ["p1", "p2", "p3"])
+        assert {one.place for one in left} == {"p2", "p3"}
+        assert len(await memory.injected("two", ["p1"])) == 1
+
+
+async def test_a_conversation_may_be_as_long_as_it_likes(tmp_path: Path) -> None:
+    first = injection("p0")
+    places = [f"p{number}" for number in range(5_000)]
+    async with memory_in(tmp_path) as memory:
+        told = entry("I like green tea")
+        await memory.retain("analyst", raw(told))
+        await memory.keep_injected([first])
+        await memory.keep_said([Said("analyst", "p0", told["id"], NOW)])
+        assert await memory.injected("analyst", places) == [first]
+        ask = Ask(agent="analyst", text="green tea", here=tuple(places))
+        assert (await memory.recall(ask)).memories == ()
+
+
 async def test_forgetting_takes_a_text_that_does_not_name_all_it_was_made_of(
     tmp_path: Path,
 ) -> None:
@@ -155,6 +183,26 @@ async def test_a_turn_that_was_said_here_is_not_told_until_it_is_said_elsewhere(
         # Another agent's conversation has the same places.
         elsewhere = msgspec.structs.replace(here, agent="two")
         assert (await memory.recall(elsewhere)).memories == ()
+
+
+async def test_what_was_said_before_stands_under_a_new_name_too(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        told = [entry(f"Green tea number {number}") for number in range(4)]
+        for number, one in enumerate(told[:3]):
+            await memory.retain("analyst", raw(one))
+            after = (f"response {number - 1}",) if number else ()
+            said = Said("analyst", f"response {number}", one["id"], NOW, after)
+            await memory.keep_said([said])
+        await memory.retain("analyst", raw(told[3]))
+        ask = Ask(agent="analyst", text="green tea", limit=9, here=("response 2",))
+        cited = [one.id for one in (await memory.recall(ask)).memories]
+        assert cited == [told[3]["id"]]
+        without = msgspec.structs.replace(ask, without=(told[3]["id"],))
+        assert (await memory.recall(without)).memories == ()
+        # What goes on from an earlier answer does not know the later ones.
+        earlier = msgspec.structs.replace(ask, here=("response 0",))
+        assert told[0]["id"] not in {one.id for one in (await memory.recall(earlier)).memories}
+        assert len((await memory.recall(earlier)).memories) == 3
 
 
 async def test_where_a_forgotten_turn_was_said_is_forgotten_too(tmp_path: Path) -> None:

@@ -151,8 +151,14 @@ def test_opencodes_title_in_each_dialect() -> None:
     assert of(OpenAIChat(), {**in_chat, "tools": [{"type": "function"}] * 9}) == ""
 
 
-def test_opencodes_compaction() -> None:
-    told = "You are a helpful AI assistant tasked with summarizing conversations."
+@pytest.mark.parametrize(
+    "told",
+    [
+        "You are a helpful AI assistant tasked with summarizing conversations.",
+        "You are a context summarization agent. You are given a conversation between a user and",
+    ],
+)
+def test_opencodes_compaction(told: str) -> None:
     messages: list[Json] = [
         {"role": "system", "content": told},
         {"role": "user", "content": "a"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 import socket
@@ -409,6 +410,10 @@ async def test_an_agent_with_a_token_is_never_passed_through(tmp_path: Path) -> 
         case("basic-beside", ("Authorization: Basic x", "x-api-key: {}")),
         case("azure", ("api-key: {}",)),
         case("google", ("x-goog-api-key: {}",)),
+        case("quoted", ('Authorization: Bearer "{}"',)),
+        case("listed", ("X-Keys: {}, sk-own",)),
+        case("gateway", ("Helicone-Auth: Bearer {}",)),
+        case("named", ("X-Auth: token:{}",)),
         case("address", ()),
     ],
 )
@@ -425,6 +430,41 @@ async def test_a_token_that_is_shown_elsewhere_does_not_go_on_as_a_providers_key
                 answer = await ask(door, line, *(one.format(token) for one in shown), body=BODY)
                 assert status_of(answer) == 401
                 assert b"as Authorization: Bearer" in answer
+        assert door.upstream.connections == []
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "POST /agent/bob/v1/files?{0}",
+        "POST /agent/bob/v1/files?a=1;key={0}",
+        "POST /agent/bob/v1/files?authorization=Bearer%20{0}",
+        "GET /agent/bob/v1/models/{0}",
+    ],
+)
+async def test_a_token_in_the_address_does_not_go_on(form: str, tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        own = (await token_of(door, "bob", Scope.PROXY))["Authorization"]
+        other = await token_of(door, "ada", Scope.READ)
+        token = other["Authorization"].removeprefix("Bearer ")
+        assert status_of(await ask(door, form.format(token), body=BODY)) == 401
+        # Nor does another token go on with the operator's key, or the agent's own in the path.
+        governed = await ask(door, form.format(token), f"Authorization: {own}", body=BODY)
+        assert status_of(governed) == 401
+        mine = f"GET /agent/bob/v1/models/{own.removeprefix('Bearer ')}"
+        assert status_of(await ask(door, mine, f"Authorization: {own}")) == 401
+        assert door.upstream.connections == []
+
+
+async def test_a_token_as_a_password_in_an_address_does_not_go_on(tmp_path: Path) -> None:
+    """So do clients whose base URL is http://ada:secret@127.0.0.1."""
+    async with proxied(tmp_path) as door:
+        given = await token_of(door, "ada", Scope.READ)
+        encoded = base64.b64encode(given["Authorization"].removeprefix("Bearer ").encode())
+        line = f"Authorization: Basic {encoded.decode()}"
+        answer = await ask(door, f"POST /agent/bob{CHAT}", line, body=BODY)
+        assert status_of(answer) == 401
         assert door.upstream.connections == []
 
 

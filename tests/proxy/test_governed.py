@@ -373,7 +373,7 @@ async def test_a_model_policy_holds_for_a_pods_agent_whichever_token_it_shows(
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
-@pytest.mark.parametrize("member", ["models", "fallbacks"])
+@pytest.mark.parametrize("member", ["models", "fallbacks", "MODEL", "Models"])
 async def test_further_models_in_a_body_do_not_get_around_a_model_policy(
     member: str, path: str, tmp_path: Path
 ) -> None:

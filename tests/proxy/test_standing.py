@@ -11,7 +11,7 @@ from memplane.ledger.entry import JsonReply, Reply, StreamReply
 from memplane.proxy.body import Body, body_of
 from memplane.proxy.dialects.contract import Dialect
 from memplane.proxy.dialects.table import DIALECTS
-from memplane.proxy.standing import answers_before, place_of_answer
+from memplane.proxy.standing import Stood, answers_before, stood_of
 from tests.support.answers import (
     Said,
     anthropic_events,
@@ -47,6 +47,10 @@ def replied(dialect: Dialect, text: str, *, streamed: bool = False) -> Reply:
         return StreamReply(b"".join(events(Said(text))))
     (answer,) = in_one_piece(Said(text))
     return JsonReply(answer.partition(b"\r\n\r\n")[2])
+
+
+def place_of_answer(dialect: Dialect, asked: Body, reply: Reply) -> str:
+    return stood_of(dialect, asked, reply).place
 
 
 def here(dialect: Dialect, *messages: Any) -> tuple[str, ...]:
@@ -131,3 +135,29 @@ def test_an_input_of_one_text_is_a_conversation_too() -> None:
     asked = body_of(json.dumps({"model": "m", "input": OPENING}).encode())
     place = place_of_answer(RESPONSES, asked, replied(RESPONSES, "Fine."))
     assert here(RESPONSES, OPENING, "Fine.", NEXT) == (place,)
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["in one piece", "streamed"])
+def test_what_a_provider_keeps_stands_by_its_name(*, streamed: bool) -> None:
+    def asked(**more: object) -> Body:
+        return body_of(json.dumps({"model": "m", "input": OPENING, **more}).encode())
+
+    def stood(**more: object) -> Stood:
+        return stood_of(RESPONSES, asked(**more), replied(RESPONSES, "Fine.", streamed=streamed))
+
+    def before(**more: object) -> tuple[str, ...]:
+        return answers_before(RESPONSES.conversation(asked(**more)))
+
+    (named,) = stood().names
+    assert named.startswith("response ")
+    assert stood().after == ()
+    gone_on = {"previous_response_id": named.removeprefix("response ")}
+    assert before(**gone_on) == (named,)
+    assert stood(**gone_on).after == (named,)
+    for thread in ("conv_1", {"id": "conv_1"}):
+        assert before(conversation=thread) == ("conversation conv_1",)
+        assert stood(conversation=thread).names == ("conversation conv_1", named)
+    # What is not kept there has no name, nor has what other providers answer.
+    assert stood(store=False).names == ()
+    assert before(previous_response_id=None, conversation=7) == ()
+    assert stood_of(CHAT, body(CHAT, OPENING), replied(CHAT, "Fine.")).names == ()

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pytest
 
 from memplane.errors import RecordsError
+from memplane.ledger.entry import JsonReply
 from memplane.memory.injections import Injection, Said
+from memplane.proxy.body import body_of
+from memplane.proxy.dialects.contract import Conversation
+from memplane.proxy.dialects.openai_chat import OpenAIChat
+from memplane.proxy.dialects.openai_responses import OpenAIResponses
+from memplane.proxy.standing import Stood, stood_of
 from memplane.proxy.sticky import Answered, Sticky
 
 MINUTE = 60_000_000
@@ -22,7 +29,7 @@ def text(place: str, session: str = "s", at: int = 0, said: str = "memory") -> I
 def answered(
     session: str = "s", prompt: str = "p", *, agent: str = "ada", entry: str = "hist1_1", at: int
 ) -> Answered:
-    return Answered(agent, session, prompt, entry, at, lambda: f"after {prompt}")
+    return Answered(agent, session, prompt, entry, at, lambda: Stood(f"after {prompt}"))
 
 
 class Slow:
@@ -34,7 +41,7 @@ class Slow:
         self.told: list[Said] = []
         self.go_on = asyncio.Event()
         self.tried = asyncio.Event()
-        self.fails = False
+        self.fails: Exception | None = None
         self.forgotten: set[str] = set()
 
     async def injected(self, agent: str, places: Sequence[str]) -> list[Injection]:
@@ -49,7 +56,7 @@ class Slow:
         await self.go_on.wait()
         self.tried.set()
         if self.fails:
-            raise RecordsError("the disk is full")
+            raise self.fails
         self.kept += texts
         self.written.append(list(texts))
 
@@ -123,11 +130,15 @@ async def test_that_nothing_stands_there_counts_for_its_own_session_only() -> No
     assert (await sticky.find("ada", ["p"], "third"))["p"].text == "other"
 
 
+@pytest.mark.parametrize(
+    "error",
+    [RecordsError("the disk is full"), UnicodeError("nobody thought that the disk is full")],
+)
 async def test_what_cannot_be_written_is_given_up_and_others_go_on(
-    caplog: pytest.LogCaptureFixture,
+    error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = Slow()
-    kept.fails = True
+    kept.fails = error
     kept.go_on.set()
     sticky = Sticky(kept)
     running = asyncio.create_task(sticky.run())
@@ -136,7 +147,7 @@ async def test_what_cannot_be_written_is_given_up_and_others_go_on(
     await asyncio.sleep(0)
     assert await sticky.find("ada", ["p"], "s") == {}
     assert "the disk is full" in caplog.text
-    kept.fails = False
+    kept.fails = None
     sticky.keep(text("q"))
     sticky.end()
     await running
@@ -197,3 +208,70 @@ def test_only_what_was_answered_lately_is_held() -> None:
     for minute in range(100):
         sticky.answered(answered(f"s{minute}", at=minute * MINUTE))
     assert len(sticky._latest) == 12
+
+
+CHAT, RESPONSES = OpenAIChat(), OpenAIResponses()
+ASKED = {"role": "user", "content": "Where is the key?"}
+ANSWER = {"role": "assistant", "content": "By the oven."}
+FINE = JsonReply(json.dumps({"choices": [{"message": ANSWER}]}).encode())
+NEXT = {"role": "user", "content": "And the lamp?"}
+
+
+def chat(*messages: object) -> Conversation:
+    return CHAT.conversation(body_of(json.dumps({"messages": messages}).encode()))
+
+
+def turn(entry: str = "hist1_1", agent: str = "ada") -> Answered:
+    asked = body_of(json.dumps({"messages": [ASKED]}).encode())
+    prompt = CHAT.conversation(asked).prompts[-1].place
+    return Answered(agent, "", prompt, entry, 1, lambda: stood_of(CHAT, asked, FINE))
+
+
+def test_a_turn_stands_in_its_conversation_before_that_is_written() -> None:
+    """Programs go on within milliseconds, and memory may have taken the turn in by then."""
+    sticky = Sticky(Slow())
+    sticky.answered(turn())
+    sticky.answered(turn("hist1_2", agent="bob"))
+    entries, places = sticky.standing(chat(ASKED, ANSWER, NEXT), "ada")
+    assert entries == ["hist1_1"]
+    assert len(places) == 1
+    other = {"role": "assistant", "content": "By the door."}
+    assert sticky.standing(chat(ASKED, other, NEXT), "ada")[0] == []
+    assert sticky.standing(chat(ASKED), "ada")[0] == []
+
+
+def test_where_other_turns_stand_is_not_worked_out() -> None:
+    sticky = Sticky(Slow())
+
+    def stood() -> Stood:
+        raise AssertionError("that takes a while, and a turn waits for it")
+
+    sticky.answered(Answered("ada", "", "elsewhere", "hist1_1", 1, stood))
+    sticky.answered(Answered("bob", "", chat(ASKED).prompts[-1].place, "hist1_2", 1, stood))
+    assert sticky.standing(chat(ASKED, ANSWER, NEXT), "ada")[0] == []
+
+
+def test_what_a_provider_keeps_stands_before_that_is_written() -> None:
+    sticky = Sticky(Slow())
+    first, second = Stood("a", ("response 1",)), Stood("b", ("response 2",), ("response 1",))
+    sticky.answered(Answered("ada", "", "p", "hist1_1", 1, lambda: first))
+    sticky.answered(Answered("ada", "", "q", "hist1_2", 2, lambda: second))
+    asked = {"input": "And now?", "previous_response_id": "2"}
+    conversation = RESPONSES.conversation(body_of(json.dumps(asked).encode()))
+    entries, places = sticky.standing(conversation, "ada")
+    assert entries == ["hist1_2", "hist1_1"]
+    assert places == ["response 2", "response 1"]
+
+
+async def test_the_names_of_what_a_provider_keeps_are_written() -> None:
+    kept = Slow()
+    sticky = Sticky(kept, later=0)
+    running = asyncio.create_task(sticky.run())
+    stood = Stood("b", ("response 2",), ("response 1",))
+    sticky.answered(Answered("ada", "", "q", "hist1_2", 2, lambda: stood))
+    sticky.end()
+    await running
+    assert kept.told == [
+        Said("ada", "b", "hist1_2", 2),
+        Said("ada", "response 2", "hist1_2", 2, ("response 1",)),
+    ]

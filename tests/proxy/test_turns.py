@@ -286,6 +286,21 @@ async def test_a_line_about_several_turns_leaves_with_any_of_them(tmp_path: Path
         assert b"osprey" not in door.upstream.asked(CHAT)[-1].body
 
 
+async def test_a_prompt_that_has_no_place_for_memory_is_not_said_to_have_any(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat("My sister Ada is allergic to peanuts.")
+        asked = "What is my sister Ada allergic to?"
+        assert await door.remembered("ada", asked)
+        body = b'{"model":"m","messages":[{"role":"user","content":"x","content":"%b"}]}'
+        await door.post(CHAT, body % asked.encode())
+        assert door.upstream.asked(CHAT)[-1].body == body % asked.encode()
+        assert [one["memory_bytes"] for one in door.recalls()] == [0, 0]
+        assert door.note((await door.recorded())[-1]).injected == ()
+
+
 async def test_a_conversation_is_not_told_what_stands_in_it(tmp_path: Path) -> None:
     async with proxied(tmp_path) as door:
         key, asked = "The cellar key hangs behind the green door.", "Where is the cellar key?"
@@ -306,6 +321,26 @@ async def test_a_conversation_is_not_told_what_stands_in_it(tmp_path: Path) -> N
         told = door.upstream.asked(CHAT)[-1].json()["messages"][-1]["content"]
         assert "by the oven" in told
         assert "behind the green door" in told
+
+
+async def test_a_conversation_that_its_provider_keeps_is_not_told_what_stands_in_it(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as door:
+        before = ""
+        for number, said in enumerate(
+            ("My zebra Otto eats hay.", "Otto is four years old.", "What does my zebra Otto eat?")
+        ):
+            answer = Said(f"Noted {number}.", id=f"answer{number}")
+            door.upstream.at(RESPONSES, responses_json(answer))
+            body = {"model": "gpt-4o", "input": said, "previous_response_id": before or None}
+            answered = await door.post(RESPONSES, body)
+            before = json.loads(answered.body)["id"]
+            assert b"MEMORY" not in door.upstream.asked(RESPONSES)[-1].body
+            assert await door.remembered("ada", "What about the zebra Otto?")
+        # Who begins anew is told.
+        await door.post(RESPONSES, {"model": "gpt-4o", "input": "What does my zebra Otto eat?"})
+        assert b"eats hay" in door.upstream.asked(RESPONSES)[-1].body
 
 
 async def test_a_prompt_whose_answer_is_begun_by_the_client_has_its_memories(
@@ -718,6 +753,39 @@ async def test_an_upload_of_any_length_is_passed_on_as_it_comes(
         assert hashlib.sha256(received.body).digest() == hashlib.sha256(piece * times).digest()
 
 
+async def test_a_provider_that_reads_no_upload_is_left_with_its_client(tmp_path: Path) -> None:
+    """It answers at once, and nobody would notice by reading that the client has left."""
+    closed = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        try:
+            while not writer.is_closing():
+                writer.write(b"data: {}\n\n")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        except ConnectionError:
+            pass
+        closed.set()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, limit=1 << 16)
+    port = server.sockets[0].getsockname()[1]
+    async with (
+        server,
+        proxied(tmp_path, proxy__upstream_openai=f"http://127.0.0.1:{port}") as door,
+    ):
+        where = URL(door.address)
+        reader, writer = await asyncio.open_connection(where.host, where.port)
+        head = f"POST /agent/ada/v1/files HTTP/1.1\r\nHost: {where.authority}\r\n"
+        writer.write(f"{head}Content-Length: {50 << 20}\r\n\r\n".encode() + bytes(20 << 20))
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+        writer.transport.abort()
+        async with asyncio.timeout(30):
+            await closed.wait()
+
+
 async def test_a_client_that_leaves_before_its_answer_begins_is_no_failure_of_the_server(
     tmp_path: Path,
 ) -> None:
@@ -834,6 +902,43 @@ async def test_a_websocket_is_told_to_fall_back(
         assert door.upstream.received == []
         assert "uvicorn" not in caplog.text
         assert "WebSocket" not in caplog.text
+
+
+@pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/1.0"])
+async def test_a_client_that_would_rather_speak_http2_may_say_that_it_leaves(
+    version: str, tmp_path: Path
+) -> None:
+    body = json.dumps(BODIES[CHAT]).encode()
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(SAID))
+        where = URL(door.address)
+        reader, writer = await asyncio.open_connection(where.host, where.port)
+        lines = [
+            f"POST {CHAT} {version}",
+            f"Host: {where.authority}",
+            "Connection: Upgrade, close",
+            "Upgrade: h2c",
+            f"Content-Length: {len(body)}",
+        ]
+        writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+        async with asyncio.timeout(30):
+            answered = await reader.read()
+        writer.close()
+        assert answered.startswith(b"HTTP/1.1 200 ")
+        assert answered.endswith(body_of(chat_json(SAID)))
+
+
+async def test_what_follows_a_wish_for_another_protocol_is_answered(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        where = URL(door.address)
+        reader, writer = await asyncio.open_connection(where.host, where.port)
+        head = f"GET /health HTTP/1.1\r\nHost: {where.authority}\r\n"
+        wish = f"{head}Connection: Upgrade\r\nUpgrade: odd\r\n\r\n"
+        writer.write(f"{wish}{head}Connection: close\r\n\r\n".encode())
+        async with asyncio.timeout(30):
+            answered = await reader.read()
+        writer.close()
+        assert answered.count(b"HTTP/1.1 200 ") == 2
 
 
 @pytest.mark.parametrize("cut", [1, 40, 230, 300, 400, 100_000])

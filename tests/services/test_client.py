@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from memplane.secret import Secret
@@ -12,6 +14,7 @@ from memplane.services.client import (
     asked_pause,
     explained,
     is_same_host,
+    open_client,
 )
 from tests.support.turns import NOON
 
@@ -50,3 +53,18 @@ def test_addresses_and_answers_show_no_secret() -> None:
     assert TOKEN not in repr(address)
     assert explained("retain", Answered(599)) == "retain returned status 599: no reason given"
     assert TOKEN not in explained("retain", Unanswered(f"x {TOKEN}"), Secret(TOKEN))
+
+
+async def test_what_a_service_says_that_speaks_no_http_is_not_repeated() -> None:
+    """It may be a memory."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b'{"memories":[{"text":"Ada takes pills"}]}\r\n\r\n')
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, open_client() as client:
+        outcome = await client.post(Address(f"http://127.0.0.1:{port}/recall", None), b"{}")
+    assert outcome == Unanswered("its answer is not HTTP, or ended early")

@@ -69,6 +69,14 @@ def test_an_answer_of_another_type_fails_as_a_whole(answer: bytes, why: str) -> 
     assert recalled_in(answer) == Unreadable(f"parse recall response: {why}")
 
 
+def test_ids_that_cannot_be_written_down_are_none() -> None:
+    found = recalled_in(
+        rb'{"memories":[{"text":"a","id":"\ud83d","entry_ids":["\ud83d","hist1_a","b\n"]}]}'
+    )
+    assert isinstance(found, Recalled)
+    assert [(one.id, one.entry_ids) for one in found.memories] == [("", ("hist1_a",))]
+
+
 def test_an_answer_that_is_too_long_is_not_read() -> None:
     said = recalled_in(b'{"memories":[]' + b" " * (16385 - 15) + b"}")
     assert said == Unreadable("recall response exceeds 16384 bytes")

@@ -111,7 +111,7 @@ def _answered(turn: Recorded, spoken: Spoken) -> Answered:
         prompt=spoken.prompt,
         entry=turn.entry_id,
         at=microseconds(system_clock()),
-        place=spoken.place,
+        stood=spoken.stood,
     )
 
 

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Iterator
 from typing import Final, cast
-from urllib.parse import parse_qsl
+from urllib.parse import unquote_plus
 
 from starlette.requests import Request
 from starlette.types import Scope as Asgi
@@ -16,7 +18,8 @@ from memplane.access.grants import Grant
 from memplane.http.errors import absent, unauthorised
 
 _GRANT: Final = "memplane.grant"
-_KEYS: Final = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
+_WORDS: Final = re.compile(r"[A-Za-z0-9._:-]{20,}", re.ASCII)
+"""Whatever is as long as a token, and has no other characters."""
 
 
 def header_values(scope: Asgi, name: bytes) -> list[str]:
@@ -38,12 +41,27 @@ def token_given(scope: Asgi) -> str:
 
 
 def tokens_shown(scope: Asgi) -> Iterator[str]:
-    """Yield what could be a token wherever clients write one: in headers, and in the address."""
-    for name, value in scope["headers"]:
-        if name in _KEYS:
-            yield value.decode("latin-1").strip().rpartition(" ")[2]
-    for _, value in parse_qsl(scope["query_string"].decode("latin-1")):
-        yield value
+    """Yield what could be a token, wherever it stands in the head of a request."""
+    texts = [value.decode("latin-1") for _, value in scope["headers"]]
+    texts += (_basic(text) for text in header_values(scope, b"authorization"))
+    texts += (scope["path"], unquote_plus(scope["query_string"].decode("latin-1")))
+    for text in texts:
+        for word in _WORDS.findall(text):
+            yield word
+            while ":" in word:  # what stands before a colon may be a name for it
+                word = word.partition(":")[2]  # noqa: PLW2901
+                yield word
+
+
+def _basic(header: str) -> str:
+    """Return what a client made of a name and a password in an address."""
+    scheme, _, encoded = header.strip().partition(" ")
+    if scheme.lower() != "basic":
+        return ""
+    try:
+        return base64.b64decode(encoded).decode("latin-1")
+    except ValueError:
+        return ""
 
 
 def remember_grant(scope: Asgi, grant: Grant | None) -> None:

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from memplane.http.relaying import HANG_UP, STOPPING, Headers
+from memplane.http.relaying import GONE, HANG_UP, STOPPING, Headers
 from memplane.http.sending import SAFE_HEADERS, WHOLE
 
 LONGEST_HEAD: Final = 64 * 1024
@@ -47,11 +47,13 @@ class StrictProtocol(HttpToolsProtocol):
         """Give the first head its time; later ones have the server's own for idle connections."""
         super().connection_made(transport)
         self._stopping = asyncio.Event()
+        self._gone = asyncio.Event()
         self._head_timer = self.loop.call_later(_HEAD_SECONDS, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clock."""
+        """Stop the clock, and tell whoever does not read."""
         self._stop_timer()
+        self._gone.set()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -93,7 +95,8 @@ class StrictProtocol(HttpToolsProtocol):
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as wish:
                 head, self._head_again = self._head_again, b""
-                data = head + data[wish.args[0] :] if head else b""
+                data = head + data[wish.args[0] :]
+                self.parser = _new_parser(self)  # the other one is done with the connection
             else:
                 return
 
@@ -120,6 +123,7 @@ class StrictProtocol(HttpToolsProtocol):
             return
         cast("Scope", self.scope)[HANG_UP] = self.transport.close
         cast("Scope", self.scope)[STOPPING] = self._stopping
+        cast("Scope", self.scope)[GONE] = self._gone
         super().on_headers_complete()
         cast("Scope", self.scope)[WHOLE] = partial(write_whole, self.cycle)
 
@@ -149,6 +153,13 @@ class StrictProtocol(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(_LINGER, self.transport.close)
+
+
+def _new_parser(protocol: StrictProtocol) -> httptools.HttpRequestParser:
+    parser = httptools.HttpRequestParser(protocol)
+    # As the server's own: an answer may still be due when the client has said that it leaves.
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
 
 
 def write_whole(cycle: RequestResponseCycle, status: int, headers: Headers, body: bytes) -> bool:

@@ -105,9 +105,10 @@ class ProxyDoor(msgspec.Struct, frozen=True, kw_only=True):
         now = self.clock()
         is_governed = self.tokens.governs(named or here.default, now)
         caller = caller_of(shown, here, is_governed=is_governed)
-        if isinstance(caller, Caller) and not caller.governed:
+        if isinstance(caller, Caller):
             others = {*tokens_shown(request.scope)} - {token}
-            if any(self.tokens.find(one, now) for one in others):
+            in_path = caller.governed and token in request.scope["path"]
+            if in_path or any(self.tokens.find(one, now) for one in others):
                 return _MISPLACED
         return caller
 

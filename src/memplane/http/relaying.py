@@ -16,6 +16,8 @@ from starlette.types import Receive, Scope, Send
 
 HANG_UP: Final = "memplane.hang_up"
 """The function by which a request's connection is closed, in its scope."""
+GONE: Final = "memplane.gone"
+"""The event in a request's scope that is set when its connection is lost."""
 STOPPING: Final = "memplane.stopping"
 """The event in a request's scope that is set when the server stops."""
 STRAIGHT: Final = "memplane.straight"
@@ -81,7 +83,7 @@ class Relay(Response):
         """Pass the answer on."""
         client = Client(send, scope.get(STRAIGHT))
         work = asyncio.ensure_future(self._work(client))
-        leaving = asyncio.create_task(self._left(receive))
+        leaving = asyncio.create_task(self._left(receive, scope.get(GONE)))
         try:
             await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
             if not work.done() and client.ended:
@@ -101,10 +103,10 @@ class Relay(Response):
             work.cancel()
             leaving.cancel()
 
-    async def _left(self, receive: Receive) -> None:
+    async def _left(self, receive: Receive, gone: asyncio.Event | None) -> None:
         """Return when the client has left; what it still sends is read by others until then."""
-        if self._upload is not None:
-            await self._upload.ended.wait()
+        if self._upload is not None and await self._upload.is_lost(gone):
+            return
         while (await receive())["type"] != "http.disconnect":
             pass
 
@@ -122,6 +124,17 @@ class Upload:
     def __init__(self, request: Request) -> None:
         self._request = request
         self.ended = asyncio.Event()
+
+    async def is_lost(self, gone: asyncio.Event | None) -> bool:
+        """Wait for its end, or say that the connection was lost before: nobody may be reading."""
+        ends = [self.ended] if gone is None else [self.ended, gone]
+        waiting = [asyncio.ensure_future(one.wait()) for one in ends]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
+        return not self.ended.is_set()
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield it piece by piece."""

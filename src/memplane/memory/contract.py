@@ -36,13 +36,15 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """A question to an agent's memory: in words, or as the messages of a conversation.
 
     With `limit` only what matches is answered, one block for each turn. `here` are the places of
-    answers in the conversation that asks; the turns that stand there are not told again.
+    answers in the conversation that asks; the turns that stand there are not told again, and
+    neither are the entries that the answer is to be `without`.
     """
 
     agent: str
     text: str = ""
     messages: Any = None
     here: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_ASKED)] | None = None
     max_bytes: Annotated[int, msgspec.Meta(ge=1, le=MOST_BYTES_ASKED)] = MOST_BYTES
     explain: bool = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -29,6 +30,8 @@ _HEADER_NEXT: Final = (
 _REST_OF_LINE: Final = r"[ \t]*\r?\n"
 _BESIDE_A_BLOCK: Final = r"\s*(?:\[[^\n\[\]]*\])?\s*(?:Current time: \d{4}-\d\d-\d\d [^\n]*)?\s*"
 """The notice and the time that a proxy may put around a block, with nothing else there."""
+
+_MOST_MARKS: Final = 1_000
 
 _WRAPPERS: Final = (
     ("<system-reminder>", "</system-reminder>"),
@@ -61,6 +64,8 @@ _NOT_SAID: Final = (
     "[Request interrupted by user",
     "[Your previous response had no visible output",
     "This session is being continued from a previous conversation",
+    "Another language model started to solve this problem and produced a summary",
+    "Continue if you have next steps, or stop and ask for clarification if you are unsure",
 )
 """How texts begin that clients write in a user's name."""
 
@@ -117,7 +122,11 @@ def without_wrappers(text: str) -> str:
 
 def _blocks(data: bytes) -> Iterator[tuple[int, int]]:
     """Yield where the blocks start and end, in order and apart from one another."""
-    marks = list(_marks(data))
+    marks = list(islice(_marks(data), _MOST_MARKS + 1))
+    if len(marks) > _MOST_MARKS:
+        # Nobody writes that; whoever sends it does not hold everybody else up with it.
+        yield marks[0].start, len(data)
+        return
     ends = [mark for mark in marks if not mark.begins]
     leading_ends = [mark for mark in ends if mark.leads]
     position = 0

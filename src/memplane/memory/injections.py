@@ -18,7 +18,8 @@ from memplane.records.store import Connection
 KEPT_FOR: Final = 90 * 24 * 3600 * 1_000_000
 """Microseconds; no provider remembers a conversation for so long."""
 
-_MOST_PLACES: Final = 500
+_AMONG: Final = "IN (SELECT value FROM json_each(?))"
+"""A conversation may have thousands of places."""
 _END: Final = 16
 """By so much of its end an id is told from others; who shares it only loses a text too soon."""
 _blocks: Final = msgspec.json.Decoder(tuple[InjectedBlock, ...])
@@ -50,33 +51,38 @@ class Injection:
 class Said(msgspec.Struct, frozen=True):
     """A turn that was recorded, the place of its answer in its conversation, and when.
 
-    The place is over all that was said until then: where it is found again, the turn stands.
+    The place is over all that was said until then: where it is found again, the turn stands. So
+    does what stands at the places `after` which it was said.
     """
 
     agent: str
     place: str
     entry: str
     at: int
+    after: tuple[str, ...] = ()
 
 
 def keep_said(rows: Connection, turns: Iterable[Said]) -> None:
     """Keep where turns were said; nothing is kept of one that was forgotten meanwhile."""
-    rows.run_each(
-        "INSERT INTO said (agent, place, entry, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        [
-            (one.agent, one.place, one.entry, one.at)
-            for one in turns
-            if not any_forgotten(rows, one.agent, (one.entry,))
-        ],
-    )
+    for one in turns:
+        if not any_forgotten(rows, one.agent, (one.entry,)):
+            rows.run(
+                "INSERT INTO said (agent, place, entry, at) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT DO NOTHING",
+                (one.agent, one.place, one.entry, one.at),
+            )
+        for before in one.after:
+            rows.run(
+                "INSERT INTO said (agent, place, entry, at) SELECT agent, ?, entry, ? FROM said "
+                "WHERE agent = ? AND place = ? ON CONFLICT DO NOTHING",
+                (one.place, one.at, one.agent, before),
+            )
 
 
 def said_at(rows: Connection, agent: str, places: Sequence[str]) -> frozenset[str]:
     """Return the turns whose answers stand at places of an agent's conversations."""
-    wanted = list(dict.fromkeys(places))[-_MOST_PLACES:]
-    marks = ", ".join("?" * len(wanted))
-    sql = f"SELECT entry FROM said WHERE agent = ? AND place IN ({marks})"  # noqa: S608 - marks
-    return frozenset(entry for (entry,) in rows.rows(sql, (agent, *wanted)))
+    sql = f"SELECT entry FROM said WHERE agent = ? AND place {_AMONG}"  # noqa: S608 - ours
+    return frozenset(entry for (entry,) in rows.rows(sql, (agent, _listed(places))))
 
 
 def keep(rows: Connection, injections: Iterable[Injection]) -> None:
@@ -107,13 +113,11 @@ def keep(rows: Connection, injections: Iterable[Injection]) -> None:
 
 def found(rows: Connection, agent: str, places: Sequence[str]) -> list[Injection]:
     """Return what stands at places of an agent's conversations, the newest first."""
-    wanted = list(dict.fromkeys(places))[-_MOST_PLACES:]
-    marks = ", ".join("?" * len(wanted))
     sql = (
-        "SELECT place, session, at, service, text, blocks FROM injections "  # noqa: S608 - marks
-        f"WHERE agent = ? AND place IN ({marks}) ORDER BY at DESC, key DESC"
+        "SELECT place, session, at, service, text, blocks FROM injections "  # noqa: S608 - ours
+        f"WHERE agent = ? AND place {_AMONG} ORDER BY at DESC, key DESC"
     )
-    held = rows.rows(sql, (agent, *wanted))
+    held = rows.rows(sql, (agent, _listed(places)))
     return [
         Injection(agent, place, session, at, service, text, _blocks.decode(blocks))
         for place, session, at, service, text, blocks in held
@@ -121,7 +125,15 @@ def found(rows: Connection, agent: str, places: Sequence[str]) -> list[Injection
 
 
 def drop_citing(rows: Connection, agent: str, entries: Collection[str]) -> None:
-    """Drop what says something of entries, which are being forgotten."""
+    """Drop what says something of entries, which are being forgotten, or may say it.
+
+    Another service need not name what its memories come from.
+    """
+    rows.run(
+        "DELETE FROM injections WHERE agent = ? AND text <> '' "
+        "AND key NOT IN (SELECT injection FROM injected_from WHERE agent = ?)",
+        (agent, agent),
+    )
     rows.run_each(
         "DELETE FROM injections WHERE key = ?", [(one,) for one in _citing(rows, agent, entries)]
     )
@@ -152,6 +164,10 @@ def _citing(rows: Connection, agent: str, entries: Iterable[str]) -> list[int]:
     wanted = _ends(entries)
     held = rows.rows("SELECT injection, entries FROM injected_from WHERE agent = ?", (agent,))
     return [injection for injection, cited in held if not wanted.isdisjoint(cited.split("\n"))]
+
+
+def _listed(places: Iterable[str]) -> str:
+    return msgspec.json.encode(list(dict.fromkeys(places))).decode()
 
 
 def _ends(entries: Iterable[str]) -> set[str]:

@@ -79,7 +79,9 @@ def recalled(
         return Recalled()
     reach = _FOR_A_PROMPT if ask.limit is None else _FOR_A_SEARCH
     likely = max(reach.turns, ask.limit or 0)
-    here = said_at(rows, ask.agent, ask.here) if ask.here else frozenset[str]()
+    here = frozenset(ask.without)
+    if ask.here:
+        here |= said_at(rows, ask.agent, ask.here)
     sought = _sought(_Searching(rows, index, tails, known, likely, here), terms)
     asked = _asked(question, sought, now.at)
     ranking = _Ranking(rows, known, sought, reach.with_neighbours, now.meant, here)

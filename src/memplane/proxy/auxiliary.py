@@ -33,7 +33,10 @@ _CLAUDE_CODE_AGENT: Final = "claude-cli/"
 _NO_OUTPUT: Final = "[Your previous response had no visible output"
 _TEXT_ONLY: Final = "CRITICAL: Respond with TEXT ONLY"
 _SUMMARY: Final = "create a detailed summary"
-_SUMMARISER: Final = "tasked with summarizing conversations"
+_SUMMARISERS: Final = (
+    "tasked with summarizing conversations",
+    "You are a context summarization agent",
+)
 _LONGEST_ASKING: Final = 8192
 """Instructions for a title or a summary alone are never that long."""
 _FEW_BYTES: Final = 64
@@ -66,7 +69,7 @@ def auxiliary(
     if _has_tools(body):
         return ""
     told = _instructions(dialect, body)
-    if _SUMMARISER in told:
+    if any(words in told for words in _SUMMARISERS):
         return COMPACTION
     if any(phrase.lower() in told.lower() for phrase in phrases):
         return LISTED

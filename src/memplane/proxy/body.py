@@ -15,6 +15,8 @@ from memplane.proxy.splicing import Edit, Span, edited, item_spans, member_spans
 
 LONGEST: Final = 64 << 20
 """The bytes of a body that is read; what is only passed on may be longer."""
+LONG: Final = 256 << 10
+"""Bytes that take so long to read that it is done in a thread."""
 
 _INVALID: Final = "invalid JSON body"
 _TWICE: Final = "invalid JSON body: a key is there twice"
@@ -60,6 +62,11 @@ class Body:
     _listed: dict[str, tuple[Message, ...]] = field(
         default_factory=dict[str, tuple[Message, ...]], repr=False, compare=False
     )
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it takes a while to do something with it."""
+        return len(self.raw) > LONG
 
     def value(self, name: str) -> object:
         """Decode a member, once; None when it is not there.

@@ -16,6 +16,8 @@ import msgspec
 from memplane.errors import InvalidRequest
 
 _PIECE: Final = 1024
+_MOST_MEMBERS: Final = 16
+"""Each is a copy of all that follows it."""
 _PLAIN: Final = frozenset({"", "identity"})
 _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
 _RAW: Final = -zlib.MAX_WBITS
@@ -69,7 +71,9 @@ def _undone(body: bytes, name: str, most: int) -> bytes:
 def _inflated(body: bytes, window: int, most: int) -> bytes:
     parts: list[bytes] = []
     left = most
-    while body:  # gzip may have several members
+    while body:  # gzip may have several members, and zeros behind them
+        if len(parts) == _MOST_MEMBERS:
+            raise InvalidRequest("the encoded body has too many members")
         inflating = zlib.decompressobj(window)
         try:
             parts.append(inflating.decompress(body, left + 1))
@@ -78,7 +82,7 @@ def _inflated(body: bytes, window: int, most: int) -> bytes:
         left -= len(parts[-1])
         if left < 0:
             raise _too_long(most)
-        body = inflating.unused_data
+        body = inflating.unused_data.lstrip(b"\0")
     return b"".join(parts)
 
 

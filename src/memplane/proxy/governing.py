@@ -42,8 +42,8 @@ _AT_ONCE: Final = frozenset(
     }
 )
 _MODELS: Final = "/v1/models"
-_OTHER_MODELS: Final = ("models", "fallbacks")
-"""Members in which some gateways are told whom to ask instead."""
+_MODELS_NAMED: Final = frozenset({"model", "models", "fallbacks"})
+"""Members in which providers and gateways are told whom to ask, some in any letter case."""
 _SERVED: Final = ", ".join(
     (*(f"POST {one}" for one in sorted(_TURNS | _BESIDE_TURNS | _AT_ONCE)), f"GET {_MODELS}")
 )
@@ -80,7 +80,7 @@ def use_of(method: str, path: str) -> Use | Refused:
 
 def names_other_models(members: Collection[str]) -> Refused | None:
     """Refuse a request that lets its provider choose among models, which no policy has seen."""
-    named = [one for one in _OTHER_MODELS if one in members]
+    named = [one for one in members if one != "model" and one.lower() in _MODELS_NAMED]
     if not named:
         return None
     return Refused(

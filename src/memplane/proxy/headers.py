@@ -36,7 +36,17 @@ _HOP_BY_HOP: Final = frozenset(
 # Written anew for the provider, or answered by whoever received them.
 _OURS: Final = frozenset({b"host", b"content-length", b"accept-encoding", b"expect", b"cookie"})
 _OUR_PREFIXES: Final = (b"proxy-", b"x-claw-", b"x-memplane-")
-_CREDENTIALS: Final = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
+_CREDENTIALS: Final = frozenset(
+    {
+        b"authorization",
+        b"x-api-key",
+        b"api-key",
+        b"x-goog-api-key",
+        # On whose account a request is: with the operator's key, that is the operator's to say.
+        b"openai-organization",
+        b"openai-project",
+    }
+)
 _OF_ITS_ADDRESS: Final = frozenset(
     {
         b"date",

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -31,7 +31,6 @@ from memplane.proxy.body import Body
 from memplane.proxy.breaker import Breakers
 from memplane.proxy.dialects.contract import Conversation, Dialect, Prompt
 from memplane.proxy.recalling import SECONDS, Asked, Recaller, Recollection
-from memplane.proxy.standing import answers_before
 from memplane.proxy.sticky import Sticky
 
 _CONTEXT: Final = 3
@@ -98,11 +97,11 @@ class Injecting:
         """Give a request its memories; whatever fails, it goes on without."""
         if wanted.left_out:
             note = Note(session=wanted.session, left_out=wanted.left_out)
-            skipped = self._recaller.skipped(_asked(wanted, Conversation()), wanted.left_out)
+            skipped = self._recaller.skipped(self._asked(wanted, Conversation()), wanted.left_out)
             return Given(wanted.body.raw, note, skipped)
         if wanted.forgetful:
             return Given(wanted.body.raw, Note(session=wanted.session))
-        conversation = wanted.dialect.conversation(wanted.body)
+        conversation = await _read(wanted)
         if not wanted.beside:
             given = await self._sticking(wanted, conversation)
         elif conversation.injected:
@@ -119,7 +118,10 @@ class Injecting:
         came: Recollection | None = None
         added: Injection | None = None
         now = microseconds(self._clock())  # what is recorded after it may be missing in a recall
-        with self._recaller.recalling(partial(_asked, wanted, conversation)) as recall:
+        ask = cache(partial(self._asked, wanted, conversation))
+        if is_asked and wanted.body.is_long:
+            await asyncio.to_thread(ask)
+        with self._recaller.recalling(ask) as recall:
             if is_asked and not conversation.injected and wanted.context.memory is None:
                 # In vain where a turn is sent again, which a service would not be asked.
                 await recall.begin()
@@ -137,7 +139,9 @@ class Injecting:
                     held[added.place] = added
         texts = {one.index: text for one in prompts if (text := held.get(one.place)) and text.text}
         blocks = {index: text.text for index, text in texts.items()}
-        body = wanted.dialect.with_blocks(wanted.body, blocks) if blocks else wanted.body.raw
+        body = await _spliced(wanted, blocks) if blocks else wanted.body.raw
+        if body is wanted.body.raw:
+            texts, added = {}, None  # there was no place for it
         injected = tuple(
             Injected(
                 message=index,
@@ -150,7 +154,7 @@ class Injecting:
         )
         own = len(added.text.encode()) if added is not None else 0
         note = _note(wanted, came, injected)
-        return Given(body, note, came, own, replaced=bool(blocks))
+        return Given(body, note, came, own, replaced=body is not wanted.body.raw)
 
     async def _held(
         self, wanted: Wanted, prompts: Sequence[Prompt]
@@ -207,7 +211,7 @@ class Injecting:
         return replace(nothing, service=came.service, text=text, blocks=named, made_of=made_of)
 
     async def _beside(self, wanted: Wanted, conversation: Conversation) -> Given:
-        came = await self._recaller.recall(_asked(wanted, conversation))
+        came = await self._recaller.recall(self._asked(wanted, conversation))
         said = time_line(self._now_at(wanted.context.timezone)) if self._tells_time else ""
         text = contextual(came.kept, service=came.service, time_line=said)
         body = wanted.dialect.with_context(wanted.body, text) if text else None
@@ -221,23 +225,38 @@ class Injecting:
         note = _note(wanted, came, (injected,) if memory else ())
         return Given(body, note, came, size, replaced=True)
 
+    def _asked(self, wanted: Wanted, conversation: Conversation) -> Asked:
+        """Ask a service with the whole conversation, as its contract says; here its end does."""
+        common = Asked(
+            context=wanted.context,
+            broken=wanted.broken,
+            wire=wanted.dialect.family,
+            model=wanted.body.model,
+            session=wanted.session,
+        )
+        if wanted.context.memory is not None:
+            return replace(common, messages=conversation.messages, system=conversation.system)
+        said = [{"role": "user", "content": one.text} for one in conversation.prompts[-_CONTEXT:]]
+        entries, places = self._sticky.standing(conversation, wanted.context.agent)
+        return replace(common, messages=said, here=tuple(places), without=tuple(entries))
+
     def _now_at(self, timezone: str) -> datetime:
         return self._clock().astimezone(ZoneInfo(timezone or "UTC"))
 
 
-def _asked(wanted: Wanted, conversation: Conversation) -> Asked:
-    """Ask a service with the whole conversation, as its contract says; here its end suffices."""
-    common = Asked(
-        context=wanted.context,
-        broken=wanted.broken,
-        wire=wanted.dialect.family,
-        model=wanted.body.model,
-        session=wanted.session,
-    )
-    if wanted.context.memory is not None:
-        return replace(common, messages=conversation.messages, system=conversation.system)
-    said = [{"role": "user", "content": one.text} for one in conversation.prompts[-_CONTEXT:]]
-    return replace(common, messages=said, here=answers_before(conversation))
+# A long body is read and written in a thread, so that nobody else has to wait for it.
+
+
+async def _read(wanted: Wanted) -> Conversation:
+    if wanted.body.is_long:
+        return await asyncio.to_thread(wanted.dialect.conversation, wanted.body)
+    return wanted.dialect.conversation(wanted.body)
+
+
+async def _spliced(wanted: Wanted, blocks: Mapping[int, str]) -> bytes:
+    if wanted.body.is_long:
+        return await asyncio.to_thread(wanted.dialect.with_blocks, wanted.body, blocks)
+    return wanted.dialect.with_blocks(wanted.body, blocks)
 
 
 def _note(wanted: Wanted, came: Recollection | None, injected: tuple[Injected, ...]) -> Note:

@@ -54,7 +54,7 @@ class Asked:
 
     `context.memory` is the service to ask; without one the memory here is asked. `broken` says
     why there is a manifest that cannot be used. What was said at the places `here` stands in the
-    conversation, and need not be told.
+    conversation, and need not be told; nor do the entries that it is `without`.
     """
 
     context: AgentContext
@@ -65,6 +65,7 @@ class Asked:
     system: object = None
     session: str = ""
     here: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +284,12 @@ class Recaller:
         if manifest is not None and manifest.recall is not None:
             return await self._ask_service(asked, manifest, manifest.recall, seconds)
         assert self._memories is not None  # noqa: S101 - else nobody is asked
-        ask = Ask(agent=asked.context.agent, messages=asked.messages, here=asked.here)
+        ask = Ask(
+            agent=asked.context.agent,
+            messages=asked.messages,
+            here=asked.here,
+            without=asked.without,
+        )
         return _Came(await self._memories.recall(ask))
 
     async def _ask_service(

@@ -11,6 +11,7 @@ import msgspec
 
 from memplane.errors import EntryTooLarge, InvalidEntry, MemplaneError
 from memplane.ledger.entry import Entry, Turn
+from memplane.proxy.standing import Stood
 from memplane.telemetry import Telemetry, TurnEvent
 
 _log = logging.getLogger(__name__)
@@ -33,12 +34,12 @@ class Spoken(msgspec.Struct, frozen=True):
     Args:
         session: The conversation's; empty where clients do not tell.
         prompt: The place of the prompt that it answers.
-        place: Works out the place of its answer, which takes a while.
+        stood: Works out where it stands, which takes a while.
     """
 
     session: str
     prompt: str
-    place: Callable[[], str]
+    stood: Callable[[], Stood]
 
 
 class Recorded(msgspec.Struct, frozen=True):

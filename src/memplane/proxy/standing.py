@@ -4,26 +4,44 @@ A prompt's place is over what users said, so that nothing a client changes of th
 moves the memory that stands there; conversations that begin alike share it. Whether a turn stands
 in this one, its answer tells: the place of an answer is over all that users and the model said
 before it, and over itself. Blanks do not count in it, nor how it was cut into messages and parts.
+
+Some providers keep what was said, and a request only names it. Such a name is a place too.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Final
+
+import msgspec
 
 from memplane.ledger.entry import Reply, StreamReply
 from memplane.memory.conversation import answer_of
 from memplane.proxy.body import Body
-from memplane.proxy.dialects.contract import Conversation, Dialect
-from memplane.proxy.dialects.conversing import (
-    INSTRUCTING,
-    MODEL,
-    answers_of,
-    is_users,
-)
-from memplane.proxy.json_values import decoded_or_none
+from memplane.proxy.dialects.contract import ANSWER, THREAD, Conversation, Dialect
+from memplane.proxy.dialects.conversing import INSTRUCTING, MODEL, answers_of, is_users
+from memplane.proxy.json_values import decoded_or_none, members, string
+from memplane.proxy.sse import Events
 
 _PLACE_BYTES: Final = 16
+_FIRST_EVENTS: Final = 64 << 10
+"""Bytes of a stream in which its answer is named; it is in the first event."""
+_NOT_KEPT: Final = b"false"
+
+
+class Stood(msgspec.Struct, frozen=True):
+    """Where a turn stands, now that it is answered.
+
+    Args:
+        place: Of its answer.
+        names: Under which the provider keeps the answer.
+        after: Under which it kept what was said before; that stands under the new names too.
+    """
+
+    place: str
+    names: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
 
 
 class _Place:
@@ -49,14 +67,32 @@ def answers_before(conversation: Conversation) -> tuple[str, ...]:
 
     Where the client has the model go on with an answer, that answer is one of them.
     """
-    return tuple(_walked(conversation)[1])
+    return (*conversation.after, *_walked(conversation)[1])
 
 
-def place_of_answer(dialect: Dialect, body: Body, reply: Reply) -> str:
-    """Return the place of an answer in the conversation that asked for it."""
-    place, _ = _walked(dialect.conversation(body))
+def stood_of(dialect: Dialect, body: Body, reply: Reply) -> Stood:
+    """Return where a turn stands in the conversation that asked for it."""
+    conversation = dialect.conversation(body)
+    place, _ = _walked(conversation)
     place.answer(_words(reply))
-    return str(place)
+    names = _names(conversation, body, reply) if dialect.keeps_answers else ()
+    return Stood(str(place), tuple(names), conversation.after)
+
+
+def _names(conversation: Conversation, body: Body, reply: Reply) -> Iterator[str]:
+    yield from (one for one in conversation.after if one.startswith(THREAD))
+    if bytes(body.members.get("store", b"")) != _NOT_KEPT and (name := _id_of(reply)):
+        yield f"{ANSWER} {name}"
+
+
+def _id_of(reply: Reply) -> str:
+    if not isinstance(reply, StreamReply):
+        return string(members(decoded_or_none(reply.body)).get("id"))
+    for event in Events().feed(reply.body[:_FIRST_EVENTS]):
+        named = members(members(decoded_or_none(event.data)).get("response")).get("id")
+        if named:
+            return string(named)
+    return ""
 
 
 def _walked(conversation: Conversation) -> tuple[_Place, list[str]]:

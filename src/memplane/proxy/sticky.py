@@ -16,6 +16,8 @@ from typing import Final, Protocol
 
 from memplane.errors import MemplaneError
 from memplane.memory.injections import Injection, Said
+from memplane.proxy.dialects.contract import Conversation
+from memplane.proxy.standing import Stood, answers_before
 
 _SAME_TURN: Final = 600 * 1_000_000
 """Microseconds within which a prompt that comes again can be the same turn."""
@@ -33,7 +35,7 @@ class Answered:
         prompt: The place of the prompt that it answers.
         entry: Its id.
         at: When it was recorded, in microseconds.
-        place: Works out the place of its answer, which takes a while.
+        stood: Works out where it stands, which takes a while, once.
     """
 
     agent: str
@@ -41,7 +43,7 @@ class Answered:
     prompt: str
     entry: str
     at: int
-    place: Callable[[], str]
+    stood: Callable[[], Stood]
 
 
 class Kept(Protocol):
@@ -111,6 +113,24 @@ class Sticky:
             self._latest[key] = turn.at
         self._forget_before(turn.at - _SAME_TURN)
 
+    def standing(self, conversation: Conversation, agent: str) -> tuple[list[str], list[str]]:
+        """Say which turns stand in a conversation that are not written down yet.
+
+        Returns their entries, and all places of answers in it.
+        """
+        places = list(answers_before(conversation))
+        entries: list[str] = []
+        prompts = {one.place for one in conversation.prompts}
+        for one in reversed(self._answered):
+            # Where a turn stands is worked out only if it may stand here.
+            if one.agent != agent or not (one.prompt in prompts or conversation.after):
+                continue
+            stood = one.stood()
+            if not {stood.place, *stood.names}.isdisjoint(places):
+                entries.append(one.entry)
+                places += stood.after
+        return entries, places
+
     def is_same_turn(self, text: Injection, session: str, now: int) -> bool:
         """Say whether a prompt at which this text stands is being sent again, and not said anew.
 
@@ -146,6 +166,9 @@ class Sticky:
             except MemplaneError as error:
                 # The provider's cache misses once: no turn is worth less for it.
                 _log.warning("what was put into %d prompts is not kept: %s", len(written), error)
+            except Exception:  # noqa: BLE001 - see below
+                # What nobody thought of must not end this for everybody.
+                _log.exception("what was put into %d prompts is not kept", len(written))
             del self._answered[: len(answered)]
             for key, text in written.items():
                 if self._unwritten.get(key) is text:
@@ -167,7 +190,12 @@ def _anywhere(agent: str) -> tuple[str, str, str]:
 
 
 def _said(turns: Iterable[Answered]) -> list[Said]:
-    return [Said(one.agent, one.place(), one.entry, one.at) for one in turns]
+    said: list[Said] = []
+    for one in turns:
+        stood = one.stood()
+        said.append(Said(one.agent, stood.place, one.entry, one.at))
+        said += (Said(one.agent, name, one.entry, one.at, stood.after) for name in stood.names)
+    return said
 
 
 def _nearest(texts: Iterable[Injection], session: str) -> dict[str, Injection]:

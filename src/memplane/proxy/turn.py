@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
 from typing import Final
 
@@ -25,7 +25,7 @@ from memplane.pod.contexts import ProxiedAgent
 from memplane.proxy.answering import Client, pass_answer, refuse, tell_failure
 from memplane.proxy.asking import Asked, attempt_of
 from memplane.proxy.auxiliary import auxiliary
-from memplane.proxy.body import LONGEST, Body, body_of
+from memplane.proxy.body import LONG, LONGEST, Body, body_of
 from memplane.proxy.candidate import Candidate
 from memplane.proxy.delivering import Deliveries
 from memplane.proxy.dialects.contract import Dialect
@@ -38,7 +38,7 @@ from memplane.proxy.prices import priced
 from memplane.proxy.recording import Recorder, Spoken
 from memplane.proxy.reply import Assembling, Ended, Kind
 from memplane.proxy.routing import Refused
-from memplane.proxy.standing import place_of_answer
+from memplane.proxy.standing import stood_of
 from memplane.proxy.telling import TRACED, Answered, Moment, Story, Telling
 from memplane.proxy.upstream import Answer
 from memplane.proxy.usage_chunk import WithoutUsage, with_usage_asked
@@ -51,7 +51,6 @@ _LONGEST_SESSION: Final = 200
 _MEMORY: Final = "x-memplane-memory"
 _OFF: Final = "memory off"
 _STREAM: Final = "text/event-stream"
-_LONG: Final = 1 << 20
 _LEFT: Final = "the client left"
 
 
@@ -86,7 +85,7 @@ class _Turn(msgspec.Struct, frozen=True, kw_only=True):
 async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client) -> None:
     """Answer a turn, give it memories and record it."""
     began = proxy.telling.begin()
-    turn = _read(proxy, dialect, asked, began)
+    turn = await _read_in_time(proxy, dialect, asked, began)
     if isinstance(turn, Refused):
         _story(proxy, asked, began).turned_away(turn.status, turn.text)
         await refuse(client, turn)
@@ -130,6 +129,15 @@ def _ref(candidate: Candidate) -> str:
 
 
 # Before the answer.
+
+
+async def _read_in_time(
+    proxy: Proxy, dialect: Dialect, asked: Asked, began: Moment
+) -> _Turn | Refused | InvalidRequest:
+    """Read a turn; a long one in a thread, and one that may become long."""
+    if len(asked.raw) > LONG or asked.header("content-encoding"):
+        return await asyncio.to_thread(_read, proxy, dialect, asked, began)
+    return _read(proxy, dialect, asked, began)
 
 
 def _read(
@@ -242,7 +250,7 @@ async def _relay(proxy: Proxy, turn: _Turn, given: Given, client: Client) -> _Ou
         )
         left = await _passed(answer, client, assembling, without)
     # It takes a while to read much, and nobody else should wait for it.
-    is_long = assembling.length > _LONG
+    is_long = assembling.length > LONG
     ended = await asyncio.to_thread(assembling.ended) if is_long else assembling.ended()
     if left and ended.kind is not Kind.WHOLE:
         ended = replace(ended, kind=Kind.CUT, why=left)
@@ -355,5 +363,5 @@ def _spoken(turn: _Turn, given: Given, ended: Ended) -> Spoken | None:
     """Say what a turn is in its conversation; nothing where it failed or nobody asked."""
     if not given.place or ended.kind is not Kind.WHOLE:
         return None
-    place = partial(place_of_answer, turn.dialect, turn.body, ended.reply)
-    return Spoken(turn.session, given.place, place)
+    stood = cache(partial(stood_of, turn.dialect, turn.body, ended.reply))
+    return Spoken(turn.session, given.place, stood)

@@ -101,7 +101,7 @@ class ServiceClient:
         except TimeoutError:
             return Unanswered(f"no answer within {address.seconds:g} s", late=True)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return Unanswered(str(error) or type(error).__name__)
+            return Unanswered(_why(error))
 
     async def _followed(self, address: Address, body: bytes, keep: int) -> Outcome:
         url = address.url
@@ -135,6 +135,13 @@ async def open_client() -> AsyncGenerator[ServiceClient]:
         trust_env=False,
     ) as session:
         yield ServiceClient(session)
+
+
+def _why(error: Exception) -> str:
+    """Say what happened; of an answer that is no HTTP, the library repeats what it says."""
+    if isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientPayloadError):
+        return "its answer is not HTTP, or ended early"
+    return str(error) or type(error).__name__
 
 
 def _redirected(reply: aiohttp.ClientResponse) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from typing import Final, TypeGuard, cast
 
 import msgspec
 
@@ -121,9 +121,14 @@ def _recalled(memory: object, at: int) -> contract.Block:
         kind=_text(members, "kind", where),
         source=_text(members, "source", where),
         ts=_text(members, "ts", where),
-        id=named if isinstance(named, str) else "",
-        entry_ids=tuple(one for one in ids if isinstance(one, str)),
+        id=named if _is_id(named) else "",
+        entry_ids=tuple(one for one in ids if _is_id(one)),
     )
+
+
+def _is_id(value: object) -> TypeGuard[str]:
+    """Tell whether a value can be kept as an id; half a surrogate pair cannot be written."""
+    return isinstance(value, str) and value.isprintable()
 
 
 def _text(members: Mapping[str, object], name: str, where: str) -> str:

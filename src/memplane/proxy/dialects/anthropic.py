@@ -32,6 +32,7 @@ class Anthropic(msgspec.Struct, frozen=True):
     path: str = "/v1/messages"
     family: Family = "anthropic"
     counts_on_request: bool = False
+    keeps_answers: bool = False
     told: str = "system"
     listed: str = "messages"
     last: tuple[str, ...] = ("message_stop",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -28,6 +28,11 @@ class Prompt(msgspec.Struct, frozen=True):
     text: str
 
 
+ANSWER: Final = "response"
+THREAD: Final = "conversation"
+"""What providers keep: an answer with all before it, and a conversation that grows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """What a request says of the conversation so far.
@@ -37,11 +42,14 @@ class Conversation:
         awaits: The last prompt is what this request asks: nothing of the model's or of tools
             follows it, but for the beginning of an answer that the client gives the model.
         injected: Memory is beside the newest prompt already, put there by a hook of the client.
+        after: The names under which the provider keeps what was said before; the request need
+            not repeat that.
     """
 
     prompts: tuple[Prompt, ...] = ()
     awaits: bool = False
     injected: bool = False
+    after: tuple[str, ...] = ()
     body: Body | None = field(default=None, repr=False, compare=False)
     told: str = field(default="", repr=False, compare=False)
     listed: str = field(default="messages", repr=False, compare=False)
@@ -73,6 +81,11 @@ class Dialect(Protocol):
     @property
     def counts_on_request(self) -> bool:
         """Whether a stream tells what was used only to those who ask for it."""
+        ...
+
+    @property
+    def keeps_answers(self) -> bool:
+        """Whether a provider keeps answers, for requests that go on with them by their ids."""
         ...
 
     @property

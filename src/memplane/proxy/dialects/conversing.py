@@ -71,7 +71,9 @@ def conversation_in(body: Body, *, listed: str, told: str) -> Conversation:
             awaits = awaits and index == len(messages) - 1 and _only_speaks(message)
             latest = latest if awaits else index + 1
     injected = awaits and any(map(_has_memory, messages[latest:]))
-    return Conversation(tuple(prompts), awaits, injected, body, told, listed)
+    return Conversation(
+        tuple(prompts), awaits, injected=injected, body=body, told=told, listed=listed
+    )
 
 
 def is_users(message: Message) -> bool:

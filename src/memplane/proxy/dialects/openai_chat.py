@@ -33,6 +33,7 @@ class OpenAIChat(msgspec.Struct, frozen=True):
     path: str = "/v1/chat/completions"
     family: Family = "openai"
     counts_on_request: bool = True
+    keeps_answers: bool = False
     told: str = ""
     listed: str = "messages"
     last: tuple[str, ...] = ("[DONE]",)

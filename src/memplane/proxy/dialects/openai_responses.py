@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 
 from memplane.proxy.body import Body
 from memplane.proxy.candidate import Family
-from memplane.proxy.dialects.contract import Conversation
+from memplane.proxy.dialects.contract import ANSWER, THREAD, Conversation
 from memplane.proxy.dialects.conversing import conversation_in, last_of_user
 from memplane.proxy.dialects.failing import described, error_in, is_named
 from memplane.proxy.dialects.placing import (
@@ -20,13 +21,14 @@ from memplane.proxy.dialects.placing import (
     text_part,
     with_blocks_in,
 )
-from memplane.proxy.json_values import encoded, members, string
+from memplane.proxy.json_values import decoded_or_none, encoded, members, string
 from memplane.proxy.splicing import Edit, Span, appended
 from memplane.proxy.sse import Event
 
 _ERRORS: Final = frozenset({"error", "response.error"})
 _FAILED: Final = frozenset({"failed", "cancelled"})
 _WHOLE_INPUT: Final = -1
+_KEPT: Final = (("previous_response_id", ANSWER), ("conversation", THREAD))
 
 
 class OpenAIResponses(msgspec.Struct, frozen=True):
@@ -35,13 +37,16 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
     path: str = "/v1/responses"
     family: Family = "openai"
     counts_on_request: bool = False
+    keeps_answers: bool = True
     told: str = "instructions"
     listed: str = "input"
     last: tuple[str, ...] = ("response.completed", "response.incomplete", "response.failed")
 
     def conversation(self, body: Body) -> Conversation:
         # Services are sent Anthropic's instructions alone, as their contract has it.
-        return conversation_in(body, listed=self.listed, told="")
+        conversation = conversation_in(body, listed=self.listed, told="")
+        after = tuple(_kept(body))
+        return replace(conversation, after=after) if after else conversation
 
     def with_blocks(self, body: Body, blocks: Mapping[int, str]) -> bytes:
         span = body.span(self.listed)
@@ -79,6 +84,15 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
             return failure
         status = string(response.get("status"))
         return f"the response is {status}" if status in _FAILED else ""
+
+
+def _kept(body: Body) -> Iterator[str]:
+    """Name what the provider keeps of the conversation that a request goes on with."""
+    for member, kind in _KEPT:
+        if member in body.members:
+            value = decoded_or_none(bytes(body.members[member]))
+            if name := string(value) or string(members(value).get("id")):
+                yield f"{kind} {name}"
 
 
 def _ending(body: Body, content: Span, text: str) -> list[Edit]:
