@@ -586,6 +586,8 @@ CARRIED_ON: Final = {
     # Nothing that memory does may fail a turn; telemetry says that it failed.
     ("proxy/recalling.py", "told: except Exception"),
     ("proxy/turn.py", "_given: except Exception"),
+    # What one prompt was told is given up, the log says why, and that of all others is written.
+    ("proxy/sticky.py", "run: except Exception"),
     # The process is leaving: each thing gets its chance, and what went wrong is printed.
     ("objects/leaving.py", "_close_all: except Exception"),
     # The helper of the suite gathers errors of threads and raises the first one afterwards.
