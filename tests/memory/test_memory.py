@@ -849,3 +849,31 @@ async def test_what_was_derived_with_marked_words_is_derived_anew_without_them(
         await memory.settle()
         assert "obey" not in texts(await recall(memory, "Who owns the heron?"))
         assert (await memory.rebuild()).same
+
+
+async def test_a_prompt_is_told_one_step_of_a_tool_loop_and_what_came_of_it(
+    tmp_path: Path,
+) -> None:
+    """Each request of a loop is a turn with the same question; they would crowd all else out."""
+    asked = "Find out on which port the media server listens."
+
+    def step(number: int) -> dict[str, Any]:
+        made = entry(asked, f"Looking at the media server, step {number}.", minutes=number)
+        call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        made["response"]["json"]["choices"][0]["message"]["tool_calls"] = [call]
+        return made
+
+    async with memory_in(tmp_path) as memory:
+        told = [entry(f"The media server has fact {name}.") for name in ("one", "two", "three")]
+        answer = entry(asked, "The media server listens on port 8096.", minutes=20)
+        steps = [step(number) for number in range(1, 13)]
+        for one in (*told, *steps, answer):
+            await memory.retain("analyst", raw(one))
+        question = "On which port does the media server listen?"
+        found = (await memory.recall(Ask(agent="analyst", text=question))).memories
+        cited = {one for block in found for one in block.entry_ids if block.kind != "timeline"}
+        assert len(cited & {one["id"] for one in steps}) == 1
+        assert cited >= {answer["id"], *(one["id"] for one in told)}
+        # Who searches for turns gets every one.
+        every = await memory.recall(Ask(agent="analyst", text=question, limit=20))
+        assert len(every.memories) == 16

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from memplane.ledger.entry import Entry
@@ -169,6 +171,34 @@ async def test_a_service_that_fails_gets_it_later_and_the_order_is_kept(tmp_path
         ]
         assert post.told[0].error == "retain returned status 502"
         assert post.told[0].status_code == 502
+
+
+async def test_a_service_says_how_long_it_wants_to_be_left_alone(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        post.service.at(RETAIN, whole(b"", 429, {"Retry-After": "77"}), TAKEN)
+        deliveries = post.start_anew()
+        await deliveries.start(["ada"])
+        await post.record("one")
+        deliveries.recorded("ada")
+        await delivered(post, deliveries, 2)
+        assert post.time.waited == [77]
+        assert [one.memory_queue for one in post.told] == [1, 1]
+
+
+async def test_pauses_grow_to_five_minutes_and_differ_by_a_fifth(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        chances = itertools.cycle((0.0, 1.0))
+        post.needs = msgspec.structs.replace(
+            post.needs, pacing=replace(post.time.pacing(), chance=lambda: next(chances))
+        )
+        post.service.at(RETAIN, *[BUSY] * 14, TAKEN)
+        deliveries = post.start_anew()
+        await deliveries.start(["ada"])
+        await post.record("one")
+        deliveries.recorded("ada")
+        await delivered(post, deliveries, 15)
+        assert post.time.waited[:2] == pytest.approx([0.4, 1.2])
+        assert post.time.waited[-2:] == pytest.approx([240, 360])
 
 
 async def test_a_kill_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:

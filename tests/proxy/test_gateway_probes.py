@@ -18,6 +18,7 @@ from starlette.requests import Request
 from memplane.access.grants import Scope
 from memplane.errors import SettingsError
 from memplane.home import Home
+from memplane.http import proxy_api
 from memplane.http.proxy_api import _is_nearby
 from memplane.proxy import resolving
 from tests.http.test_probes import HOSTS, case
@@ -383,6 +384,17 @@ def test_only_who_is_on_this_machine_may_bring_a_key_of_his_own(
 ) -> None:
     scope = {"type": "http", "client": client, "headers": [(b"x-forwarded-for", b"127.0.0.1")]}
     assert _is_nearby(Request(scope)) is nearby
+
+
+async def test_who_comes_from_elsewhere_is_not_passed_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy_api, "_is_nearby", lambda _: False)
+    async with proxied(tmp_path) as door:
+        headers = {"Authorization": "Bearer sk-own"}
+        for route in (CHAT, "/v1/models"):
+            assert (await door.post(route, BODY, agent="bob", headers=headers)).status == 401
+        assert door.upstream.connections == []
 
 
 async def test_an_agent_with_a_token_is_never_passed_through(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from yarl import URL
 
@@ -18,6 +20,7 @@ from tests.support.answers import (
     chat_events,
     chat_json,
     chat_stream,
+    cut,
     openai_error,
     whole,
 )
@@ -129,6 +132,16 @@ async def test_a_token_that_reads_changes_nothing_for_an_agents_turns(tmp_path: 
         assert "needs the scope proxy" in said
         assert "memplane token create --agent bob --scope proxy" in said
         assert len(door.upstream.received) == 1
+
+
+async def test_a_service_is_not_asked_for_a_model_that_nobody_has(tmp_path: Path) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(door.settings.home, door)
+        own = write_context(root, memory=manifest(door))
+        body = {"model": "nobody/x", "messages": ASKED}
+        assert (await door.post(CHAT, body, agent="", headers=own)).status == 502
+        assert door.upstream.received == []
 
 
 async def test_an_unroutable_model_is_refused_before_anything_is_recalled(tmp_path: Path) -> None:
@@ -247,6 +260,78 @@ async def test_a_pods_agent_is_given_its_services_memories(tmp_path: Path) -> No
         assert told["memory_bytes"] == len(block.encode())
 
 
+async def test_a_service_learns_the_session_and_what_was_taken_out(tmp_path: Path) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(door.settings.home, door)
+        own = write_context(root, memory=manifest(door))
+        door.upstream.at(CHAT, chat_json(SAID))
+        door.upstream.at("/recall", memories("Ada is allergic to peanuts."))
+        door.upstream.at("/retain", whole(b"", 202))
+        said = [{"role": "user", "content": "My key is sk-live-123456789"}]
+        headers = {**own, "X-Claude-Code-Session-Id": "s-1"}
+        body = {"model": "openai/m", "messages": said}
+        await door.post(CHAT, body, agent="", headers=headers)
+        assert door.upstream.asked("/recall")[0].json()["metadata"]["session_id"] == "s-1"
+        (entry,) = await door.recorded()
+        assert "sk-live" not in json.dumps(entry)
+        # As it came, and as it went on.
+        assert door.note(entry).removed == 2
+        await door.upstream.until_asked("/retain", 1)
+        retained = door.upstream.asked("/retain")[0].json()
+        assert retained["metadata"]["policy_removed"] == 2
+    (told,) = [one for one in door.events("memory_op") if one["memory_op"] == "retain"]
+    assert told["memory_removed"] == 2
+
+
+async def test_a_receipt_says_what_was_left_out_and_how_the_recall_went(tmp_path: Path) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(door.settings.home, door)
+        own = write_context(root, memory=manifest(door))
+        door.upstream.at(CHAT, chat_json(SAID))
+        found = {"memories": [{"text": "a", "id": "m1", "source": "session_tail"}, {"text": "b"}]}
+        door.upstream.at("/recall", whole(json.dumps(found).encode()))
+        body = {"model": "openai/m", "messages": ASKED}
+        await door.post(CHAT, body, agent="", headers=own)
+        await door.post(CHAT, {"model": "openai/m"}, agent="", headers=own)
+        first, without = [door.note(entry) for entry in await door.recorded()]
+        assert [(one.id, one.why) for one in first.dropped] == [("m1", "blocked source")]
+        assert (first.recall, len(first.injected)) == ("succeeded", 1)
+        assert (without.recall, without.injected) == ("succeeded", ())
+
+
+async def test_where_a_hook_was_first_nothing_stands_beside_it_either(tmp_path: Path) -> None:
+    root = tmp_path / "context"
+    async with proxied(tmp_path, context_root=str(root)) as door:
+        write_providers(door.settings.home, door)
+        own = write_context(root, memory=manifest(door))
+        door.upstream.at(CHAT, chat_json(SAID))
+        block = "--- BEGIN MEMORY (from hook) ---\nAda is allergic.\n--- END MEMORY ---"
+        said = [{"role": "user", "content": f"What is Ada allergic to?\n\n{block}"}]
+        body = {"model": "openai/m", "messages": said}
+        await door.post(CHAT, body, agent="", headers=own)
+        assert door.upstream.asked("/recall") == []
+        assert door.upstream.asked(CHAT)[0].json()["messages"] == said
+
+
+async def test_a_service_is_asked_once_for_a_turn_that_is_sent_again(tmp_path: Path) -> None:
+    root = tmp_path / "context"
+    settings = {"context_root": str(root), "proxy__injection": "sticky"}
+    async with proxied(tmp_path, **settings) as door:
+        write_providers(door.settings.home, door)
+        own = {**write_context(root, memory=manifest(door)), "X-Session-Id": "s"}
+        door.upstream.at("/recall", memories("Ada is allergic to peanuts."))
+        door.upstream.at(CHAT, cut(chat_stream(SAID), 3), chat_json(SAID))
+        body = {"model": "openai/m", "messages": ASKED}
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await door.post(CHAT, {**body, "stream": True}, agent="", headers=own)
+        assert (await door.post(CHAT, body, agent="", headers=own)).status == 200
+        assert len(door.upstream.asked("/recall")) == 1
+        first, second = (one.json()["messages"] for one in door.upstream.asked(CHAT))
+        assert first == second != ASKED
+
+
 async def test_without_messages_nothing_is_injected_and_telemetry_says_so(tmp_path: Path) -> None:
     root = tmp_path / "context"
     async with proxied(tmp_path, context_root=str(root)) as door:
@@ -355,6 +440,24 @@ async def test_a_model_policy_clamps_and_falls_back(tmp_path: Path) -> None:
             ("response", None),
         ]
         assert {one["model"] for one in door.events()} == {"openai/huge"}
+
+
+async def test_a_candidate_that_says_nothing_is_left_for_the_next_one(tmp_path: Path) -> None:
+    root = tmp_path / "context"
+    settings = {"context_root": str(root), "proxy__candidate_timeout_ms": "80"}
+    async with proxied(tmp_path, **settings) as door:
+        spare = {"base_url": f"{door.upstream.address}/other/v1", "api_key": KEY}
+        write_providers(door.settings.home, door, other=spare)
+        allowed = [
+            {"slot": "primary", "ref": "openai/small"},
+            {"slot": "fallback", "ref": "other/spare"},
+        ]
+        own = write_context(root, metadata={"model_policy": {"mode": "clamp", "allowed": allowed}})
+        door.upstream.at(CHAT, (End.STALL,))
+        door.upstream.at("/other/v1/chat/completions", chat_json(SAID))
+        async with asyncio.timeout(30):
+            body = {"model": "openai/small", "messages": ASKED}
+            assert (await door.post(CHAT, body, agent="", headers=own)).status == 200
 
 
 async def test_a_model_policy_holds_for_a_pods_agent_whichever_token_it_shows(

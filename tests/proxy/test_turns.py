@@ -59,6 +59,10 @@ def body_of(answer: Answer) -> bytes:
     return sent.partition(b"\r\n\r\n")[2]
 
 
+def prompts_in(messages: list[dict[str, Any]]) -> list[str]:
+    return [str(one["content"]) for one in messages if one["role"] == "user"]
+
+
 @pytest.mark.parametrize("path", BODIES)
 async def test_an_answer_in_one_piece_is_passed_on_and_recorded(path: str, tmp_path: Path) -> None:
     async with proxied(tmp_path) as door:
@@ -117,6 +121,26 @@ async def test_the_ids_of_recorded_turns_can_be_computed_again(tmp_path: Path) -
         assert all(recomputed_id(line) == entry_id for entry_id, line in lines.items())
 
 
+@pytest.mark.parametrize(
+    ("headers", "member"),
+    [
+        ({"X-Claude-Code-Session-Id": "s-1"}, {}),
+        ({"session-id": "s-1"}, {}),
+        ({"x-session-id": "s-1"}, {}),
+        ({}, {"prompt_cache_key": "s-1"}),
+    ],
+    ids=["Claude Code", "Codex", "opencode", "prompt_cache_key"],
+)
+async def test_a_turn_knows_its_session(
+    headers: dict[str, str], member: dict[str, str], tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(SAID))
+        await door.post(CHAT, {**BODIES[CHAT], **member}, headers=headers)
+        (entry,) = await door.recorded()
+        assert door.note(entry).session == "s-1"
+
+
 async def test_what_was_said_is_remembered_in_the_next_conversation(tmp_path: Path) -> None:
     async with proxied(tmp_path) as door:
         door.upstream.at(CHAT, chat_json(Said("Noted.")))
@@ -164,6 +188,8 @@ async def test_a_block_stays_where_it_stood_and_only_new_prompts_are_recalled_fo
         await door.post(CHAT, {"model": "gpt-4o", "messages": messages})
         third = door.upstream.asked(CHAT)[-1].json()["messages"]
         assert third[:3] == looped
+        nonces = [content.rpartition("--- END MEMORY ")[2] for content in prompts_in(third)]
+        assert nonces[0] != nonces[1]
         assert "green door" in third[-1]["content"]
         recalls = door.recalls()
         assert len(recalls) == 4  # two notes, two questions; none for the tool loop
@@ -1073,6 +1099,22 @@ async def test_a_status_that_is_none_is_said_plainly(tmp_path: Path) -> None:
         answered = await door.chat("hello")
         assert answered.status == 502
         assert "answered 999" in json.loads(answered.body)["error"]["message"]
+
+
+async def test_each_silence_has_its_own_patience(tmp_path: Path) -> None:
+    """Were they mixed up, this would wait for two minutes."""
+    long, short = "120000", "80"
+    first_byte, idle = "proxy__first_byte_timeout_ms", "proxy__idle_timeout_ms"
+    async with proxied(tmp_path / "a", **{first_byte: short, idle: long}) as door:
+        door.upstream.at(CHAT, (*chat_stream(SAID)[:1], End.STALL))
+        async with asyncio.timeout(30):
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await door.chat("hello", stream=True)
+    async with proxied(tmp_path / "b", **{first_byte: long, idle: short}) as door:
+        door.upstream.at(CHAT, (*chat_stream(SAID)[:3], End.STALL))
+        async with asyncio.timeout(30):
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await door.chat("hello", stream=True)
 
 
 async def test_a_silent_upstream_is_not_waited_for_for_ever(tmp_path: Path) -> None:

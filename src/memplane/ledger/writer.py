@@ -109,6 +109,8 @@ class _Waiting(msgspec.Struct):
     size: int
     future: asyncio.Future[Entry]
     entry: Entry = _NO_ENTRY
+    note: bytes = b""
+    """What is said about the turn, and how much was taken out of it."""
     settled: bool = False
 
 
@@ -298,7 +300,7 @@ class Ledger:
         ready: list[_Waiting] = []
         for one in waiting:
             try:
-                one.entry = self._entry(log, one.turn)
+                self._make_entry(log, one)
             except ValueError as error:
                 why = f"a turn of {one.turn.agent} was not recorded: {error}"
                 self._lose([one], InvalidEntry(why))
@@ -311,12 +313,13 @@ class Ledger:
             ready.append(one)
         return ready
 
-    def _entry(self, log: AgentLog, turn: Turn | Received) -> Entry:
-        match turn:
+    def _make_entry(self, log: AgentLog, waiting: _Waiting) -> None:
+        match waiting.turn:
             case Turn():
-                return log.recent.entry_for(self._scrub(turn))
+                scrubbed = self._scrub(waiting.turn)
+                waiting.entry, waiting.note = log.recent.entry_for(scrubbed), scrubbed.note
             case Received(_, entry):
-                return entry
+                waiting.entry = entry
 
     def _write(self, log: AgentLog, ready: list[_Waiting]) -> list[_Waiting]:
         """Write turns, sealing segments that are full; returns those still to be made durable."""
@@ -334,11 +337,7 @@ class Ledger:
 
     def _write_lines(self, log: AgentLog, ready: Sequence[_Waiting]) -> None:
         """Write turns, and before them what is said about them."""
-        notes = [
-            line_of(one.entry.id, one.turn.note)
-            for one in ready
-            if isinstance(one.turn, Turn) and one.turn.note
-        ]
+        notes = [line_of(one.entry.id, one.note) for one in ready if one.note]
         if notes:
             log.write_notes(notes, durably=self._options.syncing is Syncing.GROUP)
         log.write([one.entry.line for one in ready])

@@ -21,7 +21,7 @@ from memplane.memory.rows import About
 from memplane.memory.tails import Tails
 from memplane.records.store import Connection
 from memplane.retrieval.index import TextIndex
-from memplane.retrieval.ranking import Asked, answers, explained, rank_turns
+from memplane.retrieval.ranking import Asked, Ranked, answers, explained, rank_turns
 from memplane.retrieval.scoring import (
     Scored,
     Statistics,
@@ -94,7 +94,9 @@ def recalled(
     weighty = [one for one in weighty if not here.issuperset(one.artefact.sources)]
     if not matches and not weighty:
         return Recalled()
-    recent = table.newest(rows, known.number, _RECENT)
+    steps: set[str] = set()
+    newest_turns = table.newest(rows, known.number, _RECENT)
+    recent = [one for one in newest_turns if not _is_another_step(one, steps)]
     newest = table.timeline(rows, known.number, _LINES)
     lines = dict.fromkeys((*newest, *(line for one in matched for line in one.lines)))
     said = {question.text, *question.context}
@@ -283,12 +285,10 @@ def _matches(where: _Ranking, asked: Asked, ask: Ask) -> list[_Matched]:
         ranked = [one for one in ranked if one.turn.id not in where.here]
     if not ranked or not answers(asked, ranked, sought.statistics):
         return []
-    shown = ranked[: ask.limit or _MATCHES]
     best = relative(sought.matching[0], mass_of(sought.weights))
-    episodes = table.episodes_by_key(rows, known.number, [one.turn.key for one in shown])
     worth = sought.worth()
     found: list[_Matched] = []
-    for place, (one, episode) in enumerate(zip(shown, episodes, strict=True)):
+    for place, (one, episode) in enumerate(_shown(where, ranked, ask.limit)):
         derived: list[Artefact] = []
         if place < _LOOKED_INTO and ask.limit is None:
             derived = table.derived_from(rows, known.number, (episode.at, episode.id))
@@ -302,6 +302,33 @@ def _matches(where: _Ranking, asked: Asked, ask: Ask) -> list[_Matched]:
         )
         found.append(_Matched(match, [one for one in derived if one.kind is Kind.TIMELINE]))
     return found
+
+
+def _shown(
+    where: _Ranking, ranked: Sequence[Ranked], limit: int | None
+) -> list[tuple[Ranked, Episode]]:
+    """Choose the turns that are told; a prompt's memories are few, and are not all of one loop."""
+    shown: list[tuple[Ranked, Episode]] = []
+    wanted, at = limit or _MATCHES, 0
+    steps: set[str] = set()
+    while at < len(ranked) and (missing := wanted - len(shown)):
+        batch = ranked[at : at + missing]
+        keys = [one.turn.key for one in batch]
+        episodes = table.episodes_by_key(where.rows, where.known.number, keys)
+        for one, episode in zip(batch, episodes, strict=True):
+            if limit is not None or not _is_another_step(episode, steps):
+                shown.append((one, episode))
+        at += missing
+    return shown
+
+
+def _is_another_step(turn: Episode, steps: set[str]) -> bool:
+    """Say whether a step of the same tool loop is told already; all of them have its question."""
+    if not turn.calls or not turn.question:
+        return False
+    is_told = turn.question in steps
+    steps.add(turn.question)
+    return is_told
 
 
 def _salience(derived: Iterable[Artefact], turn: Episode) -> int:
