@@ -224,7 +224,8 @@ async def test_many_agents_need_few_open_files(tmp_path: Path) -> None:
             turns = [turn(f"hello {n}", agent=f"a{n}", ts=NOON) for n in range(count)]
             await asyncio.gather(*map(ledger.append, turns))
         opened = _open_files() - before
-    assert opened < 3 * 128 + 50
+    # Three each of 128 agents, and of 64 more until a moment after these are acknowledged.
+    assert opened < 3 * (128 + 64) + 50
     assert len(agents_in(tmp_path)) == count
     assert all(len(ids_of(tmp_path, agent)) == 2 for agent in agents_in(tmp_path))
 
