@@ -37,6 +37,18 @@ def test_show_lists_the_last_turns(home: Path) -> None:
     assert len(memplane_here(home, "history", "show").stdout.splitlines()) == 20
 
 
+def test_show_marks_what_is_no_turn_of_a_users(home: Path) -> None:
+    title = turn("Hello", note=encoded(Note(left_out="title")))
+    own = turn("Hello", ts=NOON + timedelta(seconds=1), note=encoded(Note(session="s")))
+    asyncio.run(record(home / "ledger", [title, own]))
+    first, second = memplane_here(home, "history", "show").stdout.splitlines()
+    assert first.endswith("  (title) Hello")
+    assert second.endswith("  Hello")
+    ran = memplane_here(home, "history", "show", "--receipt")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "Name a turn by its id" in ran.stderr
+
+
 def test_show_prints_one_turn_whole(home: Path) -> None:
     entry = filled(home)[4]
     ran = memplane_here(home, "history", "show", entry.id[:16], "--agent", "analyst")

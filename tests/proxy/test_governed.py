@@ -436,7 +436,7 @@ async def test_a_model_policy_clamps_and_falls_back(tmp_path: Path) -> None:
         assert told == [
             ("request", None),
             ("intervention", "not allowed; openai/small is asked instead"),
-            ("failover", "openai/small did not answer; other/spare did"),
+            ("failover", "openai/small did not answer; other/spare was asked"),
             ("response", None),
         ]
         assert {one["model"] for one in door.events()} == {"openai/huge"}

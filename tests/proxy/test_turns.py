@@ -367,6 +367,8 @@ async def test_a_conversation_that_its_provider_keeps_is_not_told_what_stands_in
         # Who begins anew is told.
         await door.post(RESPONSES, {"model": "gpt-4o", "input": "What does my zebra Otto eat?"})
         assert b"eats hay" in door.upstream.asked(RESPONSES)[-1].body
+        (injected,) = door.note((await door.recorded())[-1]).injected
+        assert injected.message == 0  # the whole input is one text, and not beside one
 
 
 async def test_a_prompt_whose_answer_is_begun_by_the_client_has_its_memories(

@@ -9,12 +9,13 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
     from pathlib import Path
 
     from memplane.ledger.checking import LedgerReport
     from memplane.ledger.folder import AgentFolder
+    from memplane.ledger.summary import Summary
     from memplane.ledger.verify import FileReport
     from memplane.settings import Settings
 
@@ -101,18 +102,13 @@ def _show(arguments: argparse.Namespace, settings: Settings) -> int:
     from memplane.errors import LedgerError
     from memplane.home import Home
     from memplane.ledger.folder import AgentFolder
-    from memplane.ledger.reader import open_entry, open_last
+    from memplane.ledger.reader import open_entry
 
     home = Home(settings.home)
     agent = arguments.agent or settings.agent
     folder = _folder_of(agent, _ledgers(arguments, settings), home.received)
     if arguments.id is None:
-        with open_last(folder, arguments.limit) as page:
-            for line in page.lines():
-                if arguments.json:
-                    sys.stdout.buffer.write(line + b"\n")
-                else:
-                    print(_summary(line))
+        _list(folder, arguments)
         return OK
     start = arguments.id if arguments.id.startswith("hist1_") else f"hist1_{arguments.id}"
     with open_entry(folder, start) as page:
@@ -169,19 +165,46 @@ def _instead(agent: str, known: Sequence[str], received: Path) -> str:
     return f". There are: {', '.join(known)}" if known else ""
 
 
-def _summary(line: bytes) -> str:
-    """Put a turn into one line: when, which, what model, what was asked."""
-    from memplane.cli.show import coloured, harmless
+def _list(folder: AgentFolder, arguments: argparse.Namespace) -> None:
+    """Print the last turns, a line each."""
+    import sys
+
+    from memplane.errors import InvalidRequest
+    from memplane.ledger.reader import open_last
+
+    if arguments.receipt:
+        raise InvalidRequest("whose receipt? Name a turn by its id; without one they are listed")
+    with open_last(folder, arguments.limit) as page:
+        if arguments.json:
+            sys.stdout.buffer.writelines(line + b"\n" for line in page.lines())
+        else:
+            _print_list(folder, page.lines())
+
+
+def _print_list(folder: AgentFolder, lines: Iterable[bytes]) -> None:
+    """List turns; those that are none of a user's say so."""
+    from memplane.ledger.notes import Notes
     from memplane.ledger.summary import summary_of
 
-    turn = summary_of(line)
+    turns = [summary_of(line) for line in lines]
+    wanted = {one.id for one in turns}
+    left_out = {one.id: one.left_out for one in Notes(folder).new_lines() if one.id in wanted}
+    for turn in turns:
+        print(_summary(turn, left_out.get(turn.id, "")))
+
+
+def _summary(turn: Summary, left_out: str) -> str:
+    """Put a turn into one line: when, which, what model, what was asked."""
+    from memplane.cli.show import coloured, harmless
+
     tokens = f"{turn.usage.prompt_tokens}→{turn.usage.completion_tokens}"
     status = coloured(" error", "red") if turn.status == "error" else ""
     asked = turn.question[:_QUESTION] + ("…" if len(turn.question) > _QUESTION else "")
     when, model = harmless(turn.ts), harmless(turn.effective_model)
+    marked = coloured(f"({harmless(left_out)}) ", "dim") if left_out else ""
     return (
         f"{when:20}  {coloured(harmless(turn.id[:_ID_SHOWN]), 'dim')}  {model:24.24}  "
-        f"{tokens:>12}{status}  {harmless(asked)}"
+        f"{tokens:>12}{status}  {marked}{harmless(asked)}"
     )
 
 

@@ -144,7 +144,7 @@ class Injecting:
             texts, added = {}, None  # there was no place for it
         injected = tuple(
             Injected(
-                message=index,
+                message=max(index, 0),
                 service=text.service,
                 bytes=len(text.text.encode()),
                 blocks=text.blocks,

@@ -326,7 +326,7 @@ def _body_for(turn: _Turn, candidate: Candidate, body: bytes) -> bytes:
 def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
     ended, candidate, story = outcome.ended, outcome.candidate, turn.story
     if candidate is not turn.candidates[0]:
-        why = f"{_ref(turn.candidates[0])} did not answer; {_ref(candidate)} did"
+        why = f"{_ref(turn.candidates[0])} did not answer; {_ref(candidate)} was asked"
         story.intervened("failover", why)
     answered = Answered(
         provider=candidate.provider, status=outcome.status, first_byte=outcome.first_byte

@@ -200,7 +200,9 @@ def _text_of(path: Path) -> str:
         return path.read_text("utf-8")
     except FileNotFoundError:
         return ""
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
         raise SettingsError(f"{path} cannot be read: {error}") from error
 
 
