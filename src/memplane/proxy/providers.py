@@ -14,6 +14,7 @@ import msgspec
 from memplane.errors import SettingsError
 from memplane.proxy.addresses import base_url, port_here
 from memplane.proxy.candidate import Auth, Provider
+from memplane.proxy.json_values import members
 from memplane.proxy.routing import with_version
 from memplane.secret import Secret
 
@@ -111,10 +112,9 @@ def passed_over(
     file = _decoded(path, dict[str, object])
     if file and "providers" not in file:
         yield f'{FILE} has no member "providers", in which providers are looked for'
-    listed = file.get("providers")
-    for name, entry in listed.items() if isinstance(listed, dict) else ():
-        for member in entry if isinstance(entry, dict) else ():
-            near = get_close_matches(str(member), _Entry.__struct_fields__, n=1)
+    for name, entry in members(file.get("providers")).items():
+        for member in members(entry):
+            near = get_close_matches(member, _Entry.__struct_fields__, n=1)
             if near and near[0] != member:
                 yield f'{FILE}: provider "{name}" has {member}. Did you mean {near[0]}?'
 
