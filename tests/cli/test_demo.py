@@ -22,7 +22,7 @@ def test_a_newcomer_sees_a_conversation_captured_and_recalled(home: Path) -> Non
         shown = re.search(r"history show --agent demo --receipt (\w+)", asked)
         assert shown is not None
         receipt = memplane_here(home, "history", "show", "--agent", "demo", "--receipt", shown[1])
-        assert f"at message 0, from memplane, {put[1]} bytes" in receipt.stdout
+        assert f"in message 1, from memplane, {put[1]} bytes" in receipt.stdout
         assert "My sister Ada comes on Friday" in receipt.stdout
         turns = memplane_here(home, "history", "show", "--agent", "demo", "--json")
         assert len(turns.stdout.splitlines()) == 2

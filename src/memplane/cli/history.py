@@ -247,7 +247,7 @@ def _print_receipt(folders: Sequence[AgentFolder], line: bytes, *, as_json: bool
         print("  none" + (f" (recall {note.recall})" if note.recall else ""))
     for one in note.injected:
         since = ", since an earlier turn" if one.replayed else ""
-        where = f"at message {one.message}" if one.message >= 0 else "beside the last message"
+        where = f"in message {one.message + 1}" if one.message >= 0 else "beside the last message"
         print(f"  {where}, from {harmless(one.service)}, {one.bytes:,} bytes{since}")
         for block in one.blocks:
             score = "" if block.score is None else f" {block.score:.2f}"
