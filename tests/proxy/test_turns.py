@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import itertools
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from yarl import URL
 
@@ -37,6 +40,7 @@ from tests.support.answers import (
     streamed,
     whole,
 )
+from tests.support.turns import NOON
 from tests.support.upstream import Answer, End
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
@@ -139,6 +143,16 @@ async def test_a_turn_knows_its_session(
         await door.post(CHAT, {**BODIES[CHAT], **member}, headers=headers)
         (entry,) = await door.recorded()
         assert door.note(entry).session == "s-1"
+
+
+async def test_an_entry_tells_when_its_request_came(tmp_path: Path) -> None:
+    hours = (NOON + timedelta(hours=hour) for hour in itertools.count())
+    async with proxied(tmp_path) as door:
+        msgspec.structs.force_setattr(door.proxy.telling, "clock", lambda: next(hours))
+        door.upstream.at(CHAT, chat_json(SAID))
+        await door.chat("hello")
+        (entry,) = await door.recorded()
+        assert entry["ts"] == "2026-03-01T12:00:00Z"
 
 
 async def test_what_was_said_is_remembered_in_the_next_conversation(tmp_path: Path) -> None:
