@@ -19,6 +19,7 @@ from memplane.access.grants import Scope
 from memplane.errors import SettingsError
 from memplane.home import Home
 from memplane.http import proxy_api
+from memplane.http.principals import tokens_shown
 from memplane.http.proxy_api import _is_nearby
 from memplane.proxy import resolving
 from tests.http.test_probes import HOSTS, case
@@ -467,6 +468,12 @@ async def test_a_token_in_the_address_does_not_go_on(form: str, tmp_path: Path) 
         mine = f"GET /agent/bob/v1/models/{own.removeprefix('Bearer ')}"
         assert status_of(await ask(door, mine, f"Authorization: {own}")) == 401
         assert door.upstream.connections == []
+
+
+def test_a_header_full_of_colons_is_not_looked_at_from_each_of_them() -> None:
+    """Each word is hashed on the loop, so that all of them together must stay as long as it is."""
+    scope = {"headers": [(b"x", b"a:" * 30_000)], "path": "/v1/files", "query_string": b""}
+    assert sum(map(len, tokens_shown(scope))) < 3 * 60_000
 
 
 async def test_a_token_as_a_password_in_an_address_does_not_go_on(tmp_path: Path) -> None:

@@ -47,10 +47,11 @@ def tokens_shown(scope: Asgi) -> Iterator[str]:
     texts += (scope["path"], unquote_plus(scope["query_string"].decode("latin-1")))
     for text in texts:
         for word in _WORDS.findall(text):
+            *named, last = word.split(":")
             yield word
-            while ":" in word:  # what stands before a colon may be a name for it
-                word = word.partition(":")[2]  # noqa: PLW2901
-                yield word
+            if named:  # what stands before a token and a colon may be a name for it
+                yield f"{named[-1]}:{last}"
+                yield last
 
 
 def _basic(header: str) -> str:
