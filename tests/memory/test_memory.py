@@ -721,6 +721,32 @@ async def test_deriving_leaves_most_of_the_time_to_those_who_retain(
         assert not (await memory.status()).underived
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["waits for quiet", "waits to retry"])
+async def test_closing_does_not_wait_for_a_pause_of_the_background_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    paused = asyncio.Event()
+    real_timeout = asyncio.timeout
+
+    def note_long_timeout(seconds: float | None) -> asyncio.Timeout:
+        if seconds is not None and seconds >= 900.0:
+            paused.set()
+        return real_timeout(seconds)
+
+    async def fail(self: upkeep.Upkeep, *, politely: bool = False) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(upkeep, "_RETRY_SECONDS", 3600.0)
+    if fails:
+        monkeypatch.setattr(upkeep.Upkeep, "work", fail)
+    else:
+        monkeypatch.setattr(upkeep, "_QUIET", 3600.0)
+    async with memory_in(tmp_path) as memory:
+        monkeypatch.setattr(asyncio, "timeout", note_long_timeout)
+        await give(memory, entry("Where is the heron?"))
+        await paused.wait()  # the work sleeps for a quarter of an hour; closing ends it
+
+
 async def test_what_was_recorded_is_followed_in_small_steps_while_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,7 @@ class Upkeep:
         self._since_indexed = 0
         self._busy_at = 0.0
         self._followed_at = 0.0
-        self._closing = False
+        self._closed = asyncio.Event()
         self._woken = asyncio.Event()
         self._to_embed = asyncio.Event()
 
@@ -84,7 +84,7 @@ class Upkeep:
 
     def end(self) -> None:
         """Let `run` and `run_embedding` return; what is left is done after the next start."""
-        self._closing = True
+        self._closed.set()
         self._woken.set()
         self._to_embed.set()
 
@@ -122,7 +122,7 @@ class Upkeep:
 
     async def run(self) -> None:
         """Follow, derive and index, until the end."""
-        while not self._closing:
+        while not self._closed.is_set():
             await self._woken.wait()
             self._woken.clear()
             try:
@@ -132,7 +132,7 @@ class Upkeep:
             except Exception as error:  # noqa: BLE001 - the work is kept, and tried again
                 self._underived = f"what was retained is not derived: {error}"
                 _log.warning("%s", self._underived, exc_info=True)
-                await asyncio.sleep(_RETRY_SECONDS)
+                await self._pause(_RETRY_SECONDS)
                 self._woken.set()
                 continue
             self._underived = ""
@@ -145,14 +145,20 @@ class Upkeep:
         """
         loop = asyncio.get_running_loop()
         latest = loop.time() + _LONGEST_DELAY
-        while not self._closing and loop.time() < min(self._busy_at + _QUIET, latest):
+        while not self._closed.is_set() and loop.time() < min(self._busy_at + _QUIET, latest):
             if self._to_follow and loop.time() >= self._followed_at + _FOLLOWED_EVERY:
                 async with self.working:
                     await self.follow_all(politely=True)
                     await self._index_all()
             if self._since_indexed >= _INDEXED_AFTER:
                 await self._index_all()
-            await asyncio.sleep(_QUIET / 4)
+            await self._pause(_QUIET / 4)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but no longer than until `end`: closing never waits for a pause."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closed.wait()
 
     async def work(self, *, politely: bool = False) -> None:
         """Do all that is left now. Whoever calls it holds `working`.
@@ -163,7 +169,7 @@ class Upkeep:
         await self._index_all()
         loop = asyncio.get_running_loop()
         began = loop.time()
-        while not self._closing and await self._records.write(derive_some):
+        while not self._closed.is_set() and await self._records.write(derive_some):
             spent = loop.time() - began
             if politely and loop.time() < self._busy_at + _QUIET:
                 await asyncio.sleep(_POLITELY * spent)
@@ -230,7 +236,7 @@ class Upkeep:
 
     async def run_embedding(self, meaning: Meaning) -> None:
         """Give episodes vectors, until the end; what cannot be had now is tried again later."""
-        while not self._closing:
+        while not self._closed.is_set():
             await self._to_embed.wait()
             self._to_embed.clear()
             try:
@@ -248,5 +254,5 @@ class Upkeep:
         if not self._is_warm:
             await meaning.warm()
             self._is_warm = True
-        while not self._closing and await meaning.embed_some():
+        while not self._closed.is_set() and await meaning.embed_some():
             pass
