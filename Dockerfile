@@ -1,12 +1,13 @@
 # memplane as an image: `docker build --build-arg UID=$(id -u) -t memplane:latest .`
 # A pod's proxy is this image; so is `memplane up` for whoever prefers a container.
+# Run `make assets` first: without htmx the build fails.
 FROM python:3.13-slim
 WORKDIR /build
 COPY requirements/run.txt requirements/
 RUN pip install --no-cache-dir --require-hashes --requirement requirements/run.txt
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE hatch_build.py ./
 COPY src src
-RUN pip install --no-cache-dir --no-deps .
+RUN pip install --no-cache-dir --no-deps --no-build-isolation .
 
 # Whoever owns the folders that a pod shares with its proxy.
 ARG UID=1000

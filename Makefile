@@ -1,12 +1,13 @@
 # memplane. `make up` and `make test` set everything up themselves; the rest is for developers.
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long test-newest setup assets browser check fix bench docs screenshots lock clean
+.PHONY: help up test test-long test-newest test-busy setup assets browser check fix bench docs goldens screenshots lock clean wheel
 
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/.run-installed
 DEV := $(VENV)/.dev-installed
 NODE := node_modules/.installed
+WHEELS ?= dist
 PAGES := src/memplane/http/dashboard/static/htmx.min.js
 
 # Without bytecode, each run and each program that a test starts compiles everything again.
@@ -27,10 +28,16 @@ test-long: $(DEV) $(NODE) $(PAGES) browser  ## run every test, the long proofs t
 test-newest: $(NODE) $(PAGES) browser  ## run the everyday suite on the newest Python there is
 	@tools/test-newest
 
+test-busy: $(DEV) $(NODE) $(PAGES) browser  ## run the everyday suite three times beside four busy processes
+	@tools/test-busy
+
 setup: $(DEV) $(NODE) $(PAGES)  ## install the package and the development tools, start nothing
 	@$(VENV)/bin/pre-commit install >/dev/null 2>&1 || true
 
 assets: $(PAGES)  ## fetch what the dashboard's pages load
+
+wheel: $(DEV) $(PAGES)  ## build a wheel of this checkout; WHEELS names the folder
+	@tools/build-wheel $(VENV) $(WHEELS)
 
 check: $(DEV) $(NODE)  ## lint, types, layers
 	$(VENV)/bin/ruff format --check
@@ -48,6 +55,9 @@ bench: $(DEV) $(NODE)  ## print the figures, as ratios in one run
 
 docs: $(DEV)  ## write the generated pages anew
 	@$(VENV)/bin/python docs/generate.py
+
+goldens: $(DEV) $(NODE) $(PAGES)  ## write what the golden tests compare anew: the API, help, pages, a home
+	@WRITE_GOLDENS=1 $(VENV)/bin/python -m pytest -q -n 0 tests/goldens $(ARGS)
 
 screenshots: $(DEV) $(NODE) $(PAGES) browser  ## photograph the dashboard's pages anew, into docs/screenshots
 	@SCREENSHOTS=docs/screenshots $(VENV)/bin/python -m pytest -q tests/browser/test_screenshots.py $(ARGS)

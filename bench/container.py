@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from memplane.assemble.storage import BlobStorage, open_store
-from memplane.objects.cached import CachedStore
+from memplane.objects.cached_store import CachedStore
 from memplane.secret import Secret
+from memplane.service.composition.storage import BlobStorage, open_store
 from memplane.settings import BlobSettings
 from tests.support.azurite import ACCOUNT, KEY, Azurite, running_azurite
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from bench.row import Row
 from memplane.clock import system_clock
-from memplane.ledger.entry import JsonReply, Turn, Usage, entry_of
+from memplane.ledger.entry import JsonReply, Turn, Usage, make_entry
 from memplane.ledger.folder import AgentFolder
-from memplane.ledger.redacting import redactions
+from memplane.ledger.turn_redaction import make_turn_redactor
 from memplane.ledger.writer import Scrub, open_ledger
 from memplane.redaction.redactor import Redactor
 
@@ -59,7 +59,7 @@ def acknowledgements() -> Iterator[Row]:
         # What else runs on the machine only slows it down: the best run is nearest to ours.
         median, (one, stall, size) = sorted(runs)[len(runs) // 2][0], max(runs)
         many, _, _ = asyncio.run(_measured(Path(folder) / "many", agents=WRITERS))
-        scrub = redactions(cache(lambda: Redactor(key=b"bench")), Counter())
+        scrub = make_turn_redactor(cache(lambda: Redactor(key=b"bench")), Counter())
         redacted, _, _ = asyncio.run(_measured(Path(folder) / "redacted", agents=1, scrub=scrub))
     yield Row(
         f"durable acks, {WRITERS} writers, one agent, {size:,} bytes each, best of {len(runs)}",
@@ -106,7 +106,7 @@ async def _measured(
         seconds = time.perf_counter() - started
         watching.cancel()
     stalls.sort()
-    size = len(entry_of(turns[0][0]).line)
+    size = len(make_entry(turns[0][0]).line)
     return WRITERS * each / seconds, stalls[int(len(stalls) * 0.99)], size
 
 
@@ -119,7 +119,7 @@ async def _watch(stalls: list[float]) -> None:
 
 def _synced_one_by_one(path: Path) -> float:
     """Return how many entries a second reach the disk with a sync for each."""
-    line = entry_of(_turn("inline", 0)).line + b"\n"
+    line = make_entry(_turn("inline", 0)).line + b"\n"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     started = time.perf_counter()
     for _ in range(500):

@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.container import azurite, blob_at, new_container
 from bench.network import line_to
 from bench.row import Row
-from memplane.assemble.storage import BlobStorage, open_container
+from memplane.service.composition.storage import BlobStorage, open_container
 
 PROCESSES = 4
 WRITES = 50

@@ -14,9 +14,15 @@ from urllib.parse import urlencode
 
 from bench.memory import Service, serving
 from bench.row import Row
-from memplane.clock import milli_stamp
-from memplane.observations.events import Event, Evidence, Kind, Said, encoded
-from memplane.observations.model import Category, Source
+from memplane.clock import format_milli_timestamp
+from memplane.observations.events import (
+    EventKind,
+    Evidence,
+    ObservationContent,
+    ObservationEvent,
+    encode_event,
+)
+from memplane.observations.model import Category, SourceClass
 
 AGENT = "ops"
 MEMORIES = 10_000
@@ -107,22 +113,22 @@ def _write_events(home: Path) -> None:
             thing, fact = _THINGS[number % len(_THINGS)], _FACTS[number % len(_FACTS)]
             text = f"The {thing} of shard {number} {fact}"
             at = start + timedelta(minutes=8 * number)
-            event = Event(
+            event = ObservationEvent(
                 id=f"{number:022x}",
-                ts=milli_stamp(at),
-                kind=Kind.ASSERTED,
+                ts=format_milli_timestamp(at),
+                kind=EventKind.ASSERTED,
                 agent=AGENT,
                 memory=number,
-                said=Said(
+                said=ObservationContent(
                     text=text,
                     category=categories[number % len(categories)],
                     service=f"service-{number % SERVICES}",
                 ),
-                evidence=Evidence(quote=text, source=Source.AGENT),
+                evidence=Evidence(quote=text, source=SourceClass.AGENT),
                 value=40 + number % 60,
                 batch=f"b{number}",
             )
-            file.write(encoded(event) + b"\n")
+            file.write(encode_event(event) + b"\n")
 
 
 def _signed_in(service: Service) -> dict[str, str]:

@@ -22,29 +22,29 @@ from pathlib import Path
 from bench.container import azurite, blob_at, new_container
 from bench.network import line_to
 from bench.row import Row
-from memplane.assemble.redactors import open_redactor
-from memplane.assemble.storage import BlobStorage, open_container
 from memplane.clock import system_clock
-from memplane.objects.inmemory import InMemoryStore
+from memplane.objects.in_memory_store import InMemoryStore
 from memplane.objects.lineage import Stamp
-from memplane.objects.pacing import Pacing
+from memplane.objects.retry_clock import RetryClock
 from memplane.objects.store import (
     NO_METADATA,
     Anything,
     Expect,
-    Listing,
     Matches,
-    Object,
     ObjectInfo,
+    ObjectListing,
     ObjectStore,
+    StoredObject,
     Version,
 )
-from memplane.persona.engine import Engine
-from memplane.persona.entering import Place, open_engine
-from memplane.persona.joining import Project
-from memplane.persona.kinds import INDEX_KEY, Family
-from memplane.persona.merge import Side, merge
+from memplane.persona.document_kinds import INDEX_KEY, MergeFamily
+from memplane.persona.engine import SyncEngine
+from memplane.persona.merge import MergeSide, merge
+from memplane.persona.open_sync import SyncTarget, open_engine
+from memplane.persona.project_match import Project
 from memplane.persona.report import PersonaReport
+from memplane.service.composition.redactors import open_redactor
+from memplane.service.composition.storage import BlobStorage, open_container
 from memplane.settings import Settings
 from tests.persona import simulator
 
@@ -97,7 +97,7 @@ class Distant:
         self.requests += 1
         await asyncio.sleep(self.delay)
 
-    async def read(self, key: str) -> Object | None:
+    async def read(self, key: str) -> StoredObject | None:
         await self._travel()
         return await self.inner.read(key)
 
@@ -119,7 +119,7 @@ class Distant:
         await self._travel()
         return await self.inner.delete(key, expect=expect)
 
-    async def listing(self, prefix: str = "") -> Listing:
+    async def listing(self, prefix: str = "") -> ObjectListing:
         await self._travel()
         return await self.inner.listing(prefix)
 
@@ -136,11 +136,11 @@ class Machine:
         return self.path / "memory"
 
     @asynccontextmanager
-    async def engine(self) -> AsyncGenerator[Engine]:
+    async def engine(self) -> AsyncGenerator[SyncEngine]:
         mine = Project("", "bench", "origin")
-        place = Place(self.folder, self.path / "sync", "box", "claude_memory", mine, 262_144)
+        place = SyncTarget(self.folder, self.path / "sync", "box", "claude_memory", mine, 262_144)
         async with open_engine(
-            place, self.store, find_secrets=_secrets_in, clock=system_clock, pacing=Pacing()
+            place, self.store, find_secrets=_secrets_in, clock=system_clock, pacing=RetryClock()
         ) as engine:
             yield engine
 
@@ -248,7 +248,7 @@ _GOALS: dict[str, float | None] = {
 
 
 async def in_memory(folder: Path, other: Path) -> list[Row]:
-    near = InMemoryStore(clock=system_clock, pacing=Pacing())
+    near = InMemoryStore(clock=system_clock, pacing=RetryClock())
     far = Distant(near)
     began = time.perf_counter()
     await far.stat("claude_memory/x.md")
@@ -299,7 +299,7 @@ async def in_the_emulator(folder: Path, other: Path) -> list[Row]:
 
 
 async def many(folder: Path) -> Row:
-    near = InMemoryStore(clock=system_clock, pacing=Pacing())
+    near = InMemoryStore(clock=system_clock, pacing=RetryClock())
     here = Machine(folder / "here", near)
     here.write(0, 10, MANY - 1)
     await here.sync()
@@ -325,7 +325,7 @@ def as_a_process(folder: Path) -> Iterator[Row]:
             "MEMPLANE_BLOB_CONTAINER": container,
             "MEMPLANE_PERSONA_DIR": str(folder / "here" / "memory"),
         }
-        here = Machine(folder / "here", InMemoryStore(clock=system_clock, pacing=Pacing()))
+        here = Machine(folder / "here", InMemoryStore(clock=system_clock, pacing=RetryClock()))
         here.write(0, 10)
         program = str(Path(sys.executable).with_name("memplane"))
         synced = _process([program, "persona", "sync"], given)
@@ -368,10 +368,10 @@ def merging() -> Iterator[Row]:
     added = (f"{links}- [{name}]({name}.md): new\n" for name in ("ours", "theirs"))
     index = (links, *added)
     for what, family, texts in (
-        ("a fact file of 2.5 KB", Family.FACT, (base, ours, theirs)),
-        ("an index of 150 lines", Family.INDEX, index),
+        ("a fact file of 2.5 KB", MergeFamily.FACT, (base, ours, theirs)),
+        ("an index of 150 lines", MergeFamily.INDEX, index),
     ):
-        sides = [Side(one.encode(), "2026-03-01T09:30:00.000Z") for one in texts]
+        sides = [MergeSide(one.encode(), "2026-03-01T09:30:00.000Z") for one in texts]
         count, began = 0, time.perf_counter()
         while time.perf_counter() - began < 1:
             merge(family, sides[0].data, sides[1], sides[2])

@@ -15,11 +15,11 @@ from pathlib import Path
 from bench.memory import write_ledger
 from bench.row import Row
 from bench.talking import Talk
-from memplane.assemble.plane import open_plane
-from memplane.memory.contract import Ask
-from memplane.memory.retaining import given_of
-from memplane.plane.contract import Plane
+from memplane.memory.api_types import RecallRequest
+from memplane.memory.entry_parser import parse_entry
 from memplane.redaction.redactor import Redactor
+from memplane.service.client import Client
+from memplane.service.operations.memory import recall
 from memplane.settings import Settings
 
 SIZES = {10_000: 0.005, 1_000_000: 0.015}
@@ -73,7 +73,7 @@ def _cost_of_a_turn() -> Iterator[Row]:
     turns = [json.dumps(talk.entry("a", number)).encode() for number in range(RETAINED)]
     started = time.process_time()
     for turn in turns:
-        given_of(turn, redactor.json)
+        parse_entry(turn, redactor.json)
     each = (time.process_time() - started) / RETAINED
     yield Row(
         "CPU for what is kept of a turn: secrets, episode, terms, signs",
@@ -98,13 +98,15 @@ async def measured(home: Path, episodes: int) -> dict[str, float]:
     """Take a ledger in, ask, and return the figures."""
     home.chmod(0o700)
     talk = Talk(3)
-    async with open_plane(Settings(home=home, keep_memory_local=True)) as plane:
+    async with Client(Settings(home=home, keep_memory_local=True)) as plane:
         await _settled(plane, episodes)
         took: list[float] = []
         for _ in range(QUESTIONS + 50):
-            ask = Ask(agent="agent", text=f"What did we say about {talk.said(WORDS - 5)}?")
+            ask = RecallRequest(
+                agent="agent", text=f"What did we say about {talk.said(WORDS - 5)}?"
+            )
             started = time.perf_counter()
-            await plane.recall(ask)
+            await plane.call(recall, ask)
             took.append(time.perf_counter() - started)
         memory = _resident()
     files = [home / "memplane.db", *(home / "index").rglob("*")]
@@ -115,8 +117,8 @@ async def measured(home: Path, episodes: int) -> dict[str, float]:
     return {"p50": p50, "p99": p99, "disk": disk, "memory": memory}
 
 
-async def _settled(plane: Plane, episodes: int) -> None:
-    await plane.recall(Ask(agent="agent", text="the first question opens memory"))
+async def _settled(plane: Client, episodes: int) -> None:
+    await plane.call(recall, RecallRequest(agent="agent", text="the first question opens memory"))
     while True:
         memory = (await plane.status()).memory
         assert memory is not None

@@ -1,4 +1,4 @@
-"""What redaction costs in CPU: prose, chat bodies, streams, and texts made to be slow."""
+"""What redaction finds and costs in CPU: prose, chat bodies, streams, texts made to be slow."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from functools import partial
 from bench.row import Row
 from memplane.redaction.redactor import Redactor
 from memplane.secret import Secret
+from tests.redaction.rates import HARMLESS, LEAST, LISTS, MOST_FALSE, false_share, found_share
 
 KB = 1024
 PROSE_GOAL = 10.0
@@ -29,6 +30,7 @@ a long page about gardens rivers harbours and bridges takes longer than anybody 
 
 
 def run() -> Iterator[Row]:
+    yield from _rates()
     random.seed(27)
     known = [Secret(random.randbytes(24).hex()) for _ in range(20)]
     redactor = Redactor(key=b"bench", known=known)
@@ -42,6 +44,17 @@ def run() -> Iterator[Row]:
             shown = f"<= {goal:.0f} ms"
             yield Row(f"redacting {name} of {what}", f"{taken:.1f} ms", shown, taken <= goal)
     yield from _without_goal(redactor, known)
+
+
+def _rates() -> Iterator[Row]:
+    for name, samples in LISTS.items():
+        least, share = LEAST[name.partition(",")[0]], found_share(name)
+        what = f"secrets found of {name} ({len(samples)})"
+        yield Row(what, f"{share:.2%}", f">= {least:.1%}", share >= least)
+    for name, lines in HARMLESS.items():
+        share = false_share(name)
+        what = f"harmless lines changed of {name} ({len(lines)})"
+        yield Row(what, f"{share:.2%}", f"<= {MOST_FALSE:.0%}", share <= MOST_FALSE)
 
 
 def _without_goal(redactor: Redactor, known: list[Secret]) -> Iterator[Row]:

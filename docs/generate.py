@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from memplane.settings import Named, all_settings
+from memplane.settings import NamedSetting, list_settings
 
 SETTINGS_PAGE = Path(__file__).with_name("reference") / "settings.md"
 
@@ -36,10 +36,10 @@ Older names that are accepted stand beside the new ones; where both are set, the
 
 def settings_page() -> str:
     """Describe every setting."""
-    return _INTRODUCTION + "".join(map(_row, all_settings()))
+    return _INTRODUCTION + "".join(map(_row, list_settings()))
 
 
-def _row(setting: Named) -> str:
+def _row(setting: NamedSetting) -> str:
     fallback = [setting.option.fallback] if setting.option.fallback else []
     names = [setting.variable, *setting.option.aliases, *fallback]
     shown = ", ".join(f"`{name}`" for name in names)
@@ -47,7 +47,7 @@ def _row(setting: Named) -> str:
     return f"| `{setting.name}` | {shown} | {_default(setting)} | {about} |\n"
 
 
-def _default(setting: Named) -> str:
+def _default(setting: NamedSetting) -> str:
     if setting.option.shown_default:
         return setting.option.shown_default
     if isinstance(setting.default, bool):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import HomeError
-from memplane.home import Home, Owner, short_path
+from memplane.home import Home, Owner, shorten_socket_path
 from memplane.secret import Secret
 
 
@@ -379,7 +379,7 @@ def test_another_process_sees_the_same_token(made: Home) -> None:
 
 
 def test_a_short_path_is_left_alone() -> None:
-    with short_path(Path("/tmp/home/socket")) as name:
+    with shorten_socket_path(Path("/tmp/home/socket")) as name:
         assert name == "/tmp/home/socket"
 
 
@@ -397,12 +397,12 @@ def test_a_socket_in_a_home_with_a_very_long_path_can_be_used(tmp_path: Path) ->
         socket.socket(socket.AF_UNIX) as server,
         socket.socket(socket.AF_UNIX) as client,
     ):
-        with short_path(made.socket) as name:
+        with shorten_socket_path(made.socket) as name:
             assert len(os.fsencode(name)) < 100
             server.bind(name)
         server.listen()
         assert stat.S_ISSOCK(made.socket.stat().st_mode)
-        with short_path(made.socket) as name:
+        with shorten_socket_path(made.socket) as name:
             client.connect(name)
         accepted, _ = server.accept()
         with accepted:
@@ -419,11 +419,11 @@ def descriptors_of(folder: Path) -> int:
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 def test_a_short_path_lets_go_of_the_folder(tmp_path: Path) -> None:
     made = long_home(tmp_path)
-    with short_path(made.socket) as name:
+    with shorten_socket_path(made.socket) as name:
         assert Path(name).parent.samefile(made.path)
         assert descriptors_of(made.path) == 1
     assert descriptors_of(made.path) == 0
-    with pytest.raises(RuntimeError), short_path(made.socket):
+    with pytest.raises(RuntimeError), shorten_socket_path(made.socket):
         raise RuntimeError
     assert descriptors_of(made.path) == 0
 
@@ -431,7 +431,7 @@ def test_a_short_path_lets_go_of_the_folder(tmp_path: Path) -> None:
 def test_a_long_path_to_no_folder_is_refused(tmp_path: Path) -> None:
     with (
         pytest.raises(HomeError, match="cannot be opened"),
-        short_path(tmp_path / ("x" * 150) / "socket"),
+        shorten_socket_path(tmp_path / ("x" * 150) / "socket"),
     ):
         pass
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from memplane import errors
-from memplane.objects import files
-from memplane.spool import finish_job, leave_job, waiting_jobs
+from memplane.objects import durable_files
+from memplane.spool import enqueue_job, list_jobs, remove_job
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ STEP = timedelta(microseconds=1)
 
 
 def leave(spool: Path, *, number: str = "0", now: datetime = START) -> None:
-    leave_job(spool, "deliver", {"number": number}, now=now)
+    enqueue_job(spool, "deliver", {"number": number}, now=now)
 
 
 def left(spool: Path) -> list[str]:
@@ -36,22 +36,22 @@ def left(spool: Path) -> list[str]:
 
 
 def numbers(spool: Path) -> list[str]:
-    return [job.details["number"] for job in waiting_jobs(spool)]
+    return [job.details["number"] for job in list_jobs(spool)]
 
 
 # Leaving
 
 
 def test_a_job_is_found_as_it_was_left(spool: Path) -> None:
-    leave_job(spool, "deliver", {"session": "é 😀 \n \0", "empty": ""}, now=START)
-    (job,) = waiting_jobs(spool)
+    enqueue_job(spool, "deliver", {"session": "é 😀 \n \0", "empty": ""}, now=START)
+    (job,) = list_jobs(spool)
     assert job.kind == "deliver"
     assert job.details == {"session": "é 😀 \n \0", "empty": ""}
     assert job.path.parent == spool
 
 
 def test_without_a_spool_no_job_waits_and_none_is_made(spool: Path) -> None:
-    assert waiting_jobs(spool) == []
+    assert list_jobs(spool) == []
     assert not spool.exists()
 
 
@@ -68,7 +68,7 @@ def test_jobs_are_private_whatever_the_umask(spool: Path) -> None:
         leave(spool)
     finally:
         os.umask(before)
-    (job,) = waiting_jobs(spool)
+    (job,) = list_jobs(spool)
     assert stat.S_IMODE(job.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(spool.stat().st_mode) == 0o700
 
@@ -77,15 +77,15 @@ def test_a_job_and_its_name_are_synced_before_it_is_left(
     spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[int] = []
-    really = files.sync_file
+    really = durable_files.sync_file
 
     def noting(descriptor: int) -> None:
         synced.append(os.fstat(descriptor).st_ino)
         really(descriptor)
 
-    monkeypatch.setattr(files, "sync_file", noting)
+    monkeypatch.setattr(durable_files, "sync_file", noting)
     leave(spool)
-    (job,) = waiting_jobs(spool)
+    (job,) = list_jobs(spool)
     assert synced[-2:] == [job.path.stat().st_ino, spool.stat().st_ino]
 
 
@@ -93,8 +93,8 @@ LEAVE_AND_DIE = """
 import os, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from memplane.spool import leave_job
-leave_job(Path(sys.argv[1]), "deliver", {"number": "1"}, now=datetime(2026, 1, 31, tzinfo=UTC))
+from memplane.spool import enqueue_job
+enqueue_job(Path(sys.argv[1]), "deliver", {"number": "1"}, now=datetime(2026, 1, 31, tzinfo=UTC))
 os.kill(os.getpid(), 9)
 """
 
@@ -147,17 +147,17 @@ def test_jobs_of_one_moment_are_all_kept(spool: Path) -> None:
 def test_a_finished_job_is_gone_and_the_others_stay(spool: Path) -> None:
     for number in range(3):
         leave(spool, number=str(number), now=START + number * STEP)
-    finish_job(waiting_jobs(spool)[1])
+    remove_job(list_jobs(spool)[1])
     assert numbers(spool) == ["0", "2"]
     assert len(left(spool)) == 2
 
 
 def test_finishing_a_job_twice_is_harmless(spool: Path) -> None:
     leave(spool)
-    (job,) = waiting_jobs(spool)
-    finish_job(job)
-    finish_job(job)
-    assert waiting_jobs(spool) == []
+    (job,) = list_jobs(spool)
+    remove_job(job)
+    remove_job(job)
+    assert list_jobs(spool) == []
 
 
 def test_looking_does_not_take(spool: Path) -> None:
@@ -202,18 +202,18 @@ def test_a_damaged_job_is_put_aside_whole_and_the_others_are_found(
 def test_a_damaged_job_is_named_in_the_log(spool: Path, caplog: pytest.LogCaptureFixture) -> None:
     spool.mkdir(parents=True)
     (spool / "5.job").write_bytes(b"{")
-    assert waiting_jobs(spool) == []
+    assert list_jobs(spool) == []
     assert "5.damaged" in caplog.text or "5.job" in caplog.text
 
 
 def test_a_job_cut_off_anywhere_is_put_aside(spool: Path) -> None:
     leave(spool, number="1")
-    (job,) = waiting_jobs(spool)
+    (job,) = list_jobs(spool)
     whole = job.path.read_bytes()
     names = count()
     for length in range(len(whole)):
         (spool / f"{next(names)}.job").write_bytes(whole[:length])
-    assert waiting_jobs(spool) == [job]
+    assert list_jobs(spool) == [job]
     assert sum(name.endswith(".damaged") for name in left(spool)) == len(whole)
 
 
@@ -223,7 +223,7 @@ def test_a_job_cut_off_anywhere_is_put_aside(spool: Path) -> None:
 def test_what_is_not_called_a_job_is_left_alone(spool: Path, name: str) -> None:
     spool.mkdir(parents=True)
     (spool / name).write_bytes(b"{")
-    assert waiting_jobs(spool) == []
+    assert list_jobs(spool) == []
     assert left(spool) == [name]
 
 

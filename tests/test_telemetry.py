@@ -19,24 +19,24 @@ from typing import Any
 import pytest
 
 from memplane.telemetry import (
-    BUCKETS,
-    MemoryOp,
+    LATENCY_BUCKETS_S,
+    MemoryEvent,
     MemoryOperation,
-    MemoryStatus,
+    OperationStatus,
     Telemetry,
-    event_line,
+    encode_event,
 )
 from tests.support.turns import NOON
 
 RECALL, RETAIN, FORGET = MemoryOperation
-SKIPPED, SUCCEEDED, FAILED, TIMED_OUT = MemoryStatus
+SKIPPED, SUCCEEDED, FAILED, TIMED_OUT = OperationStatus
 
 
 def event(
-    operation: MemoryOperation = RECALL, status: MemoryStatus = SUCCEEDED, **more: Any
-) -> MemoryOp:
+    operation: MemoryOperation = RECALL, status: OperationStatus = SUCCEEDED, **more: Any
+) -> MemoryEvent:
     given = {"ts": NOON, "claw_id": "analyst", "memory_service": "mem-svc", **more}
-    return MemoryOp(memory_op=operation, memory_status=status, **given)
+    return MemoryEvent(memory_op=operation, memory_status=status, **given)
 
 
 def lines_in(path: Path) -> list[dict[str, Any]]:
@@ -44,7 +44,7 @@ def lines_in(path: Path) -> list[dict[str, Any]]:
 
 
 def test_a_full_event_has_the_formats_members_in_its_order() -> None:
-    line = event_line(
+    line = encode_event(
         event(
             model="openai/gpt-4o",
             latency_ms=12,
@@ -67,19 +67,21 @@ def test_a_full_event_has_the_formats_members_in_its_order() -> None:
 
 
 def test_a_bare_event_leaves_out_what_is_not_said() -> None:
-    assert event_line(event(RETAIN, FAILED, error="retain returned status 502")) == (
+    assert encode_event(event(RETAIN, FAILED, error="retain returned status 502")) == (
         b'{"ts":"2026-03-01T12:00:00Z","claw_id":"analyst","type":"memory_op",'
         b'"intervention":null,"error":"retain returned status 502","memory_service":"mem-svc",'
         b'"memory_op":"retain","memory_status":"failed"}\n'
     )
 
 
-@pytest.mark.parametrize(("operation", "status"), list(product(MemoryOperation, MemoryStatus)))
+@pytest.mark.parametrize(("operation", "status"), list(product(MemoryOperation, OperationStatus)))
 @pytest.mark.parametrize("told", [None, 0, 4])
 def test_blocks_and_bytes_are_there_on_recalled_ones_only_even_when_0(
-    operation: MemoryOperation, status: MemoryStatus, told: int | None
+    operation: MemoryOperation, status: OperationStatus, told: int | None
 ) -> None:
-    body = json.loads(event_line(event(operation, status, memory_blocks=told, memory_bytes=told)))
+    body = json.loads(
+        encode_event(event(operation, status, memory_blocks=told, memory_bytes=told))
+    )
     if (operation, status) == (RECALL, SUCCEEDED):
         assert (body["memory_blocks"], body["memory_bytes"]) == (told or 0, told or 0)
     else:
@@ -88,12 +90,12 @@ def test_blocks_and_bytes_are_there_on_recalled_ones_only_even_when_0(
 
 @pytest.mark.parametrize("operation", MemoryOperation)
 def test_what_was_skipped_has_no_latency(operation: MemoryOperation) -> None:
-    assert "latency_ms" not in json.loads(event_line(event(operation, SKIPPED, latency_ms=5)))
-    assert json.loads(event_line(event(operation, FAILED, latency_ms=5)))["latency_ms"] == 5
+    assert "latency_ms" not in json.loads(encode_event(event(operation, SKIPPED, latency_ms=5)))
+    assert json.loads(encode_event(event(operation, FAILED, latency_ms=5)))["latency_ms"] == 5
 
 
 def test_a_first_attempt_is_not_told_and_an_empty_queue_is() -> None:
-    body = json.loads(event_line(event(RETAIN, memory_attempt=1, memory_queue=0)))
+    body = json.loads(encode_event(event(RETAIN, memory_attempt=1, memory_queue=0)))
     assert "memory_attempt" not in body
     assert body["memory_queue"] == 0
 
@@ -101,12 +103,12 @@ def test_a_first_attempt_is_not_told_and_an_empty_queue_is() -> None:
 def test_times_are_whole_seconds_of_utc() -> None:
     zone = timezone(timedelta(hours=2))
     moment = (NOON + timedelta(microseconds=999_999)).astimezone(zone)
-    assert json.loads(event_line(event(ts=moment)))["ts"] == "2026-03-01T12:00:00Z"
+    assert json.loads(encode_event(event(ts=moment)))["ts"] == "2026-03-01T12:00:00Z"
 
 
 def test_no_text_makes_a_second_line_a_long_one_or_an_error() -> None:
     told = event(RETAIN, FAILED, claw_id="a\nb" * 99, error="\ud83d" + "x\r\n" * 9999)
-    line = event_line(told)
+    line = encode_event(told)
     assert line.count(b"\n") == 1
     assert len(line) < 1500
     assert json.loads(line)["claw_id"].startswith("a\nb")
@@ -127,7 +129,7 @@ def test_events_are_appended_to_a_private_file(tmp_path: Path) -> None:
 
 def test_a_full_file_is_set_aside_and_the_one_before_it_goes(tmp_path: Path) -> None:
     path = tmp_path / "telemetry.jsonl"
-    size = len(event_line(event(memory_bytes=10)))
+    size = len(encode_event(event(memory_bytes=10)))
     telemetry = Telemetry(path, max_bytes=3 * size)
     for number in range(10, 18):
         telemetry.emit(event(memory_bytes=number))
@@ -155,7 +157,7 @@ def test_a_file_that_somebody_moved_or_removed_is_made_again(tmp_path: Path) -> 
 
 def test_a_line_that_a_crash_cut_does_not_swallow_the_next(tmp_path: Path) -> None:
     path = tmp_path / "telemetry.jsonl"
-    path.write_bytes(event_line(event()) + b'{"ts":"2026-')
+    path.write_bytes(encode_event(event()) + b'{"ts":"2026-')
     telemetry = Telemetry(path)
     telemetry.emit(event(RETAIN))
     telemetry.emit(event(FORGET))
@@ -204,7 +206,7 @@ def _write_on_a_small_disk(path: Path) -> None:
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * len(event_line(event())) + 20, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * len(encode_event(event())) + 20, hard))
     telemetry = Telemetry(path)
     for _ in range(5):
         telemetry.emit(event())
@@ -228,7 +230,7 @@ def test_a_stream_gets_each_line_also_where_the_file_fails(tmp_path: Path) -> No
     telemetry = Telemetry(tmp_path / "file" / "telemetry.jsonl", stream=stream)
     telemetry.emit(event())
     telemetry.emit(event(RETAIN))
-    assert stream.getvalue() == event_line(event()) + event_line(event(RETAIN))
+    assert stream.getvalue() == encode_event(event()) + encode_event(event(RETAIN))
     stream.close()
     telemetry.emit(event())
     assert telemetry.figures().unwritten == 3
@@ -243,7 +245,7 @@ def test_a_number_that_no_reader_takes_does_no_harm() -> None:
 def test_counters_are_those_of_the_lines(tmp_path: Path) -> None:
     path = tmp_path / "telemetry.jsonl"
     telemetry = Telemetry(path)
-    pairs = list(product(MemoryOperation, MemoryStatus)) * 5
+    pairs = list(product(MemoryOperation, OperationStatus)) * 5
     for number, (operation, status) in enumerate(pairs):
         telemetry.emit(
             event(
@@ -273,7 +275,10 @@ def test_counters_are_those_of_the_lines(tmp_path: Path) -> None:
         assert figures.retried == sum("memory_attempt" in one for one in own)
         took = [one.get("latency_ms", 0) / 1000 for one in own if one["memory_status"] != SKIPPED]
         assert figures.seconds == pytest.approx(sum(took))
-        assert figures.within == (*(sum(t <= end for t in took) for end in BUCKETS), len(took))
+        assert figures.within == (
+            *(sum(t <= end for t in took) for end in LATENCY_BUCKETS_S),
+            len(took),
+        )
 
 
 def test_the_exact_time_wins_over_whole_milliseconds() -> None:
@@ -299,12 +304,12 @@ def test_a_file_that_another_process_set_aside_first_is_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "telemetry.jsonl"
-    telemetry = Telemetry(path, max_bytes=len(event_line(event())))
+    telemetry = Telemetry(path, max_bytes=len(encode_event(event())))
     telemetry.emit(event())
 
     def wait_for_the_lock(*_: object) -> None:
         path.rename(tmp_path / "telemetry.jsonl.1")
-        path.write_bytes(event_line(event(FORGET)))
+        path.write_bytes(encode_event(event(FORGET)))
 
     monkeypatch.setattr("memplane.telemetry.fcntl.flock", wait_for_the_lock)
     telemetry.emit(event(RETAIN))
@@ -319,7 +324,7 @@ def test_two_processes_that_fill_the_file_lose_no_line_of_the_last_two_files(
 ) -> None:
     path = tmp_path / "telemetry.jsonl"
     lines = 400
-    size = len(event_line(event(memory_bytes=1000)))
+    size = len(encode_event(event(memory_bytes=1000)))
     context = multiprocessing.get_context("spawn")
     ready = context.Barrier(2)
     children = [
@@ -359,7 +364,7 @@ def test_written_behind_nobody_waits_and_nothing_is_lost(
         write_together(lines)
 
     monkeypatch.setattr(telemetry, "_write_together", slow)
-    telemetry.write_behind()
+    telemetry.start_background_writer()
     for _ in range(50):
         telemetry.emit(event())
     assert not path.exists()
@@ -373,7 +378,7 @@ def test_written_behind_nobody_waits_and_nothing_is_lost(
 
 
 def test_what_waits_behind_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memplane.telemetry._MOST_WAITING", 3)
+    monkeypatch.setattr("memplane.telemetry._MAX_QUEUED_LINES", 3)
     telemetry = Telemetry(tmp_path / "telemetry.jsonl")
     go_on, begun = Event(), Event()
 
@@ -382,7 +387,7 @@ def test_what_waits_behind_is_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
         go_on.wait()
 
     monkeypatch.setattr(telemetry, "_write_together", stuck)
-    telemetry.write_behind()
+    telemetry.start_background_writer()
     telemetry.emit(event())
     begun.wait()
     for _ in range(10):
@@ -395,7 +400,7 @@ def test_what_waits_behind_is_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_lines_that_come_together_are_written_together_and_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memplane.telemetry._MOST_TOGETHER", 4)
+    monkeypatch.setattr("memplane.telemetry._MAX_BATCH_LINES", 4)
     path = tmp_path / "telemetry.jsonl"
     telemetry = Telemetry(path)
     go_on, begun = Event(), Event()
@@ -409,7 +414,7 @@ def test_lines_that_come_together_are_written_together_and_in_order(
         write_together(lines)
 
     monkeypatch.setattr(telemetry, "_write_together", noting)
-    telemetry.write_behind()
+    telemetry.start_background_writer()
     telemetry.emit(event(claw_id="first"))
     begun.wait()
     for number in range(10):

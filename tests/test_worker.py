@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from memplane import BlobBackend, worker
-from memplane.assemble.storage import fingerprint
 from memplane.clock import system_clock
 from memplane.errors import BackendUnavailable
 from memplane.home import Home
 from memplane.objects.outbox import Outbox
+from memplane.service.composition.storage import fingerprint
 from memplane.settings import Settings, load_settings
-from memplane.spool import Job, leave_job, waiting_jobs
+from memplane.spool import SpooledJob, enqueue_job, list_jobs
 from tests.persona.machines import memory
 from tests.support.azurite import Azurite
 from tests.support.faulty import Quick
@@ -33,34 +33,34 @@ def settings(home: Path) -> Settings:
 def done(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     calls: list[list[str]] = []
 
-    async def note(_settings: Settings, jobs: list[Job]) -> None:
+    async def note(_settings: Settings, jobs: list[SpooledJob]) -> None:
         calls.append([job.details["n"] for job in jobs])
 
-    monkeypatch.setattr(worker, "KINDS", {"note": note})
+    monkeypatch.setattr(worker, "JOB_HANDLERS", {"note": note})
     return calls
 
 
 async def test_jobs_of_a_kind_are_done_together(settings: Settings, done: list[list[str]]) -> None:
     spool = Home(settings.home).spool
     for number in range(3):
-        leave_job(spool, "note", {"n": str(number)}, now=system_clock())
+        enqueue_job(spool, "note", {"n": str(number)}, now=system_clock())
     quick = Quick()
-    await worker.work(settings, pacing=quick.pacing(), quiet_seconds=30)
+    await worker.run_worker(settings, pacing=quick.pacing(), quiet_seconds=30)
     assert done == [["0", "1", "2"]]
-    assert waiting_jobs(spool) == []
+    assert list_jobs(spool) == []
     assert 30 <= quick.now < 32
 
 
 async def test_a_job_that_fails_stays(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(_settings: Settings, _jobs: list[Job]) -> None:
+    async def fail(_settings: Settings, _jobs: list[SpooledJob]) -> None:
         raise BackendUnavailable("nobody answers")
 
-    monkeypatch.setattr(worker, "KINDS", {"note": fail})
+    monkeypatch.setattr(worker, "JOB_HANDLERS", {"note": fail})
     spool = Home(settings.home).spool
-    leave_job(spool, "note", {}, now=system_clock())
-    leave_job(spool, "of a newer version", {}, now=system_clock())
-    await worker.work(settings, pacing=Quick().pacing(), quiet_seconds=2)
-    assert [job.kind for job in waiting_jobs(spool)] == ["note", "of a newer version"]
+    enqueue_job(spool, "note", {}, now=system_clock())
+    enqueue_job(spool, "of a newer version", {}, now=system_clock())
+    await worker.run_worker(settings, pacing=Quick().pacing(), quiet_seconds=2)
+    assert [job.kind for job in list_jobs(spool)] == ["note", "of a newer version"]
 
 
 async def test_a_job_left_while_it_was_leaving_is_done(
@@ -73,20 +73,20 @@ async def test_a_job_left_while_it_was_leaving_is_done(
     def elapsed() -> float:
         # The last look before leaving is over, and then somebody leaves a job.
         if quick.now >= 1 and next(late, False):
-            leave_job(spool, "note", {"n": "late"}, now=system_clock())
+            enqueue_job(spool, "note", {"n": "late"}, now=system_clock())
         return quick.now
 
     pacing = type(quick.pacing())(sleep=quick.sleep, elapsed=elapsed, chance=lambda: 0.5)
-    await worker.work(settings, pacing=pacing, quiet_seconds=1)
+    await worker.run_worker(settings, pacing=pacing, quiet_seconds=1)
     assert done == [["late"]]
 
 
 async def test_a_second_worker_leaves_at_once(settings: Settings, done: list[list[str]]) -> None:
     spool = Home(settings.home).spool
-    leave_job(spool, "note", {"n": "1"}, now=system_clock())
-    with worker._the_only_worker(spool) as first:
+    enqueue_job(spool, "note", {"n": "1"}, now=system_clock())
+    with worker._worker_lock(spool) as first:
         assert first
-        await worker.work(settings, pacing=Quick().pacing(), quiet_seconds=0)
+        await worker.run_worker(settings, pacing=Quick().pacing(), quiet_seconds=0)
     assert done == []
 
 
@@ -117,7 +117,7 @@ def test_the_outbox_is_delivered_in_the_background(
     left.close()
     ran = memplane(home, "queue", "retry", "--background", env=env)
     assert ran.returncode == 0, ran.stderr
-    while waiting_jobs(home / "spool"):
+    while list_jobs(home / "spool"):
         pass
     with BlobBackend(azurite.by_key(container), cache=home / "c") as backend:
         assert backend.read_text("log.txt") == "one\n"
@@ -159,10 +159,10 @@ async def test_documents_are_synced_in_the_background(
     settings = load_settings({"home": str(settings.home)}, cloud)
     spool = Home(settings.home).spool
     details = {"folder": str(documents), "name": "shop", "origin": "abc"}
-    leave_job(spool, "persona", {**details, "keys": "user_role.md"}, now=system_clock())
-    leave_job(spool, "persona", details, now=system_clock())
-    await worker.work(settings, pacing=Quick().pacing(), quiet_seconds=1)
-    assert waiting_jobs(spool) == []
+    enqueue_job(spool, "persona", {**details, "keys": "user_role.md"}, now=system_clock())
+    enqueue_job(spool, "persona", details, now=system_clock())
+    await worker.run_worker(settings, pacing=Quick().pacing(), quiet_seconds=1)
+    assert list_jobs(spool) == []
     expected = ["claude_memory/MEMORY.md", "claude_memory/user_role.md"]
     assert keys_in(azurite, container, tmp_path / "c") == expected
 
@@ -170,8 +170,8 @@ async def test_documents_are_synced_in_the_background(
     for name in ("user_one.md", "user_two.md", "user_three.md"):
         (documents / name).write_text(memory(name, "x", kind="user"))
     for name in ("user_one.md", "user_two.md"):
-        leave_job(spool, "persona", {**details, "keys": name}, now=system_clock())
-    await worker.work(settings, pacing=Quick().pacing(), quiet_seconds=1)
+        enqueue_job(spool, "persona", {**details, "keys": name}, now=system_clock())
+    await worker.run_worker(settings, pacing=Quick().pacing(), quiet_seconds=1)
     expected = [*expected[:1], "claude_memory/user_one.md", *expected[1:]]
     found = keys_in(azurite, container, tmp_path / "c")
     assert found == [*expected, "claude_memory/user_two.md"]
@@ -183,9 +183,9 @@ async def test_documents_wait_while_the_container_is_away(
     away = {**cloud, "MEMPLANE_BLOB_CONNECTION_STRING": _NOBODY}
     chosen = load_settings({"home": str(settings.home)}, away)
     spool = Home(settings.home).spool
-    leave_job(spool, "persona", {"folder": str(documents)}, now=system_clock())
-    await worker.work(chosen, pacing=Quick().pacing(), quiet_seconds=0)
-    assert [job.kind for job in waiting_jobs(spool)] == ["persona"]
+    enqueue_job(spool, "persona", {"folder": str(documents)}, now=system_clock())
+    await worker.run_worker(chosen, pacing=Quick().pacing(), quiet_seconds=0)
+    assert [job.kind for job in list_jobs(spool)] == ["persona"]
 
 
 @pytest.mark.parametrize("variables", [{}, {"MEMPLANE_PERSONA_SYNC": "off"}])
@@ -194,9 +194,9 @@ async def test_what_no_later_try_would_mend_does_not_stay(
 ) -> None:
     chosen = load_settings({"home": str(settings.home)}, {**(variables and cloud), **variables})
     spool = Home(settings.home).spool
-    leave_job(spool, "persona", {"folder": str(documents)}, now=system_clock())
-    await worker.work(chosen, pacing=Quick().pacing(), quiet_seconds=0)
-    assert waiting_jobs(spool) == []
+    enqueue_job(spool, "persona", {"folder": str(documents)}, now=system_clock())
+    await worker.run_worker(chosen, pacing=Quick().pacing(), quiet_seconds=0)
+    assert list_jobs(spool) == []
 
 
 _NOBODY = (

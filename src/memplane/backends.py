@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from pathlib import Path
 
-from memplane.assemble.storage import (
+from memplane.ids import new_id
+from memplane.objects.backend import StoreBackend
+from memplane.objects.migration import (
+    PERSONA_PREFIX,
+    LocalRoot,
+    MigrationDestination,
+    MigrationReport,
+    copy_tree,
+)
+from memplane.service.composition.storage import (
     BlobStorage,
     LocalStorage,
     Storage,
@@ -14,9 +24,7 @@ from memplane.assemble.storage import (
     fingerprint,
     open_store,
 )
-from memplane.ids import new_id
-from memplane.objects.backend import StoreBackend
-from memplane.settings import BlobSettings, Settings, settings_from_environment
+from memplane.settings import BlobSettings, Settings, load_settings_from_environment
 
 
 class LocalBackend(StoreBackend):
@@ -45,7 +53,7 @@ class CachedBlobBackend(StoreBackend):
 
 def _blob_storage(blob: BlobSettings, cache: Path | None) -> BlobStorage:
     if cache is None:
-        cache = settings_from_environment().cache_dir / "blob" / fingerprint(blob)
+        cache = load_settings_from_environment().cache_dir / "blob" / fingerprint(blob)
     return BlobStorage(blob, cache)
 
 
@@ -57,7 +65,7 @@ def get_backend(settings: Settings | None = None) -> StoreBackend:
     Raises:
         BackendMisconfigured: The cloud is half configured, and the settings are strict.
     """
-    choice = choose_storage(settings or settings_from_environment())
+    choice = choose_storage(settings or load_settings_from_environment())
     announce_choice(choice)
     return _backend_of(choice.storage)
 
@@ -69,3 +77,39 @@ def _backend_of(storage: Storage) -> StoreBackend:
             return LocalBackend(root)
         case BlobStorage(blob, cache):
             return CachedBlobBackend(blob, cache=cache)
+
+
+def migrate_local_to_backend(
+    local_root: LocalRoot,
+    backend: MigrationDestination,
+    *,
+    sources: Sequence[str] | None = None,
+    persona_prefix: str = PERSONA_PREFIX,
+    allow_secrets: Collection[str] = (),
+    progress: Callable[[int, int, str], None] | None = None,
+) -> MigrationReport:
+    """Copy a local tree, or several (folder, prefix) pairs, into a backend.
+
+    A key that exists is skipped, so a second run copies nothing. `sources` names the subtrees to
+    take. Persona documents of a tree without a prefix go below `persona_prefix`. Every copy is
+    read back and compared. `progress` is told (done, of how many, key).
+
+    What persona sync would not publish is held back, and so is every other file that seems to hold
+    a secret; `allow_secrets` names keys, or what is above them, that may go all the same.
+
+    Raises:
+        StorageError: The backend could not say what it holds. Nothing was copied.
+    """
+    from memplane.service.composition.persona import (  # noqa: PLC0415 - nothing else here needs it
+        upload_refusal,
+    )
+
+    settings = load_settings_from_environment()
+    return copy_tree(
+        local_root,
+        backend,
+        refuse=upload_refusal(settings, prefix=persona_prefix, allowed=allow_secrets),
+        sources=sources,
+        persona_prefix=persona_prefix,
+        progress=progress,
+    )

@@ -15,16 +15,16 @@ def system_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def stamp(moment: datetime) -> str:
+def format_timestamp(moment: datetime) -> str:
     """Write a moment the way memplane's files do: `2026-03-01T09:30:00.000000Z`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def milli_stamp(moment: datetime) -> str:
+def format_milli_timestamp(moment: datetime) -> str:
     """Write a moment the way operational memory does: `2026-03-01T09:30:00.000Z`."""
-    return stamp(moment)[:-4] + "Z"
+    return format_timestamp(moment)[:-4] + "Z"
 
 
-def moment(text: str) -> datetime:
+def parse_timestamp(text: str) -> datetime:
     """Read what `stamp` wrote."""
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)

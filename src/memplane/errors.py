@@ -6,10 +6,12 @@ MemplaneError
 ├── OwnerUnavailable           the process that owns the home did not answer
 ├── InvalidRequest             what was asked for cannot be done as it was asked
 ├── UnknownToken               no token has that id
-├── UnknownMemory              there is no such memory, session, conflict or reject
+├── UnknownMemory              there is no such memory, session, change, conflict, reject or entry
 ├── PodError                   a pod's file, or what was compiled from it, cannot be used
 ├── PersonaError               the folder of documents cannot be used or synced as asked
-│   └── NotPublished           the document may not leave this machine as it is
+│   ├── NotPublished           the document may not leave this machine as it is
+│   ├── NotBrought             what the container has at a document's key is not brought here
+│   └── UnknownProject         nothing says which project the folder belongs to
 ├── LedgerError                a ledger file cannot be used
 │   ├── UnknownAgent           that is no agent's name, or it has no ledger
 │   ├── InvalidCursor          the cursor was not made by this ledger
@@ -36,7 +38,8 @@ MemplaneError
 │   ├── ContainerMissing       the container does not exist
 │   └── BackendMisconfigured   the settings name a store that cannot be opened
 └── AuthError                  no token could be had
-    └── TokenExpiredError      the store refused the token, also after a fresh one
+    ├── TokenExpiredError      the store refused the token, also after a fresh one
+    └── SignatureRefused       the store refused the account key, or the signature in an address
 
 An outcome that callers handle every day is a return value and not an error.
 """
@@ -44,7 +47,16 @@ An outcome that callers handle every day is a return value and not an error.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from types import MappingProxyType
+from typing import Final
+
+_CODE_OF_STATUS: Final = {
+    413: "too_large",
+    422: "invalid_request",
+    500: "internal_error",
+}
+"""Statuses that are not called by their standard phrase."""
 
 
 class MemplaneError(Exception):
@@ -76,7 +88,7 @@ class UnknownToken(MemplaneError):
 
 
 class UnknownMemory(MemplaneError):
-    """There is no such memory, session, conflict or reject, or it is another agent's."""
+    """There is no such memory, session, change, conflict, reject or entry of that agent's."""
 
 
 class PodError(MemplaneError):
@@ -93,6 +105,14 @@ class NotPublished(PersonaError):
     def __init__(self, message: str, *, harmless: bool = False) -> None:
         super().__init__(message)
         self.harmless = harmless
+
+
+class NotBrought(PersonaError):
+    """What the container has at a document's key is not brought here: it is no sound text."""
+
+
+class UnknownProject(PersonaError):
+    """Nothing says which project the folder belongs to, or no project has that name."""
 
 
 class LedgerError(MemplaneError):
@@ -213,3 +233,17 @@ class AuthError(MemplaneError):
 
 class TokenExpiredError(AuthError):
     """The store refused the token, also after a fresh one."""
+
+
+class SignatureRefused(AuthError):
+    """The store refused the account key, or the signature that an address carries."""
+
+
+def code_of_status(status: int) -> str:
+    """Return the `error.code` of an HTTP status: a name for programs."""
+    if status in _CODE_OF_STATUS:
+        return _CODE_OF_STATUS[status]
+    try:
+        return HTTPStatus(status).phrase.lower().replace(" ", "_")
+    except ValueError:  # a provider may use a status that no standard names
+        return "error"

@@ -19,8 +19,8 @@ from memplane.errors import HomeError
 from memplane.ids import new_id
 from memplane.secret import Secret
 
-_SOCKET_PATH_BYTES: Final = 100
-_ANOTHER: Final = "--home DIR or MEMPLANE_HOME names another"
+_MAX_SOCKET_PATH_BYTES: Final = 100
+_OTHER_HOME_HINT: Final = "--home DIR or MEMPLANE_HOME names another"
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -102,14 +102,16 @@ class Home(msgspec.Struct, frozen=True):
             HomeError: It cannot be made, or others can look into it.
         """
         try:
-            make_private(self.path)
+            make_private_folder(self.path)
             mode = stat.S_IMODE(self.path.stat().st_mode)
         except OSError as error:
             raise HomeError(
-                f"{self.path} cannot be the home: {error.strerror}. {_ANOTHER}"
+                f"{self.path} cannot be the home: {error.strerror}. {_OTHER_HOME_HINT}"
             ) from error
         if not self.path.is_dir():
-            raise HomeError(f"{self.path} cannot be the home: it is not a folder. {_ANOTHER}")
+            raise HomeError(
+                f"{self.path} cannot be the home: it is not a folder. {_OTHER_HOME_HINT}"
+            )
         if mode & 0o077:
             raise HomeError(
                 f"{self.path} can be read by others (mode {mode:o}). "
@@ -147,7 +149,7 @@ class Home(msgspec.Struct, frozen=True):
         path = self.path / "redaction.key"
         if not path.is_symlink() and not path.exists():
             self._make_random(path)
-        key = (read_private(path) or b"").strip()
+        key = (read_private_file(path) or b"").strip()
         if not key:
             raise HomeError(f"{path} is empty. Remove it and a new one is made")
         return key
@@ -202,7 +204,7 @@ class Home(msgspec.Struct, frozen=True):
         except OSError as error:
             raise HomeError(
                 f"{self.path}/lock cannot be opened: {error.strerror}. "
-                f"Is the home this user's? {_ANOTHER}"
+                f"Is the home this user's? {_OTHER_HOME_HINT}"
             ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -239,7 +241,7 @@ class Claim(msgspec.Struct, frozen=True):
         os.pwrite(self.descriptor, body, 0)
 
 
-def make_private(folder: Path) -> None:
+def make_private_folder(folder: Path) -> None:
     """Make a folder, and those above it that are missing, for this user alone."""
     missing = takewhile(lambda one: not one.exists(), (folder, *folder.parents))
     for one in reversed([*missing]):
@@ -247,7 +249,7 @@ def make_private(folder: Path) -> None:
         _sync_folder(one.parent)
 
 
-def read_private(path: Path) -> bytes | None:
+def read_private_file(path: Path) -> bytes | None:
     """Read a file of the home that holds secrets; None when there is none.
 
     Raises:
@@ -269,7 +271,7 @@ def read_private(path: Path) -> bytes | None:
     return body
 
 
-def replace_private(path: Path, body: bytes) -> None:
+def replace_private_file(path: Path, body: bytes) -> None:
     """Put the bytes into a file of the home, for this user alone: all of them, durably, or none.
 
     Raises:
@@ -300,13 +302,13 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def short_path(path: Path) -> Generator[str]:
+def shorten_socket_path(path: Path) -> Generator[str]:
     """Give a name short enough for a socket, which the system limits to about 100 bytes.
 
     Raises:
         HomeError: The path is too long, and this system offers no way around.
     """
-    if len(os.fsencode(path)) <= _SOCKET_PATH_BYTES:
+    if len(os.fsencode(path)) <= _MAX_SOCKET_PATH_BYTES:
         yield str(path)
         return
     try:

@@ -13,12 +13,12 @@ from typing import Any, cast
 import msgspec
 
 from memplane.ids import new_id
-from memplane.objects.files import open_folder, replace_file, translated
+from memplane.objects.durable_files import open_folder, replace_file, translate_os_errors
 
 _log = logging.getLogger(__name__)
 
 
-class Job(msgspec.Struct, frozen=True):
+class SpooledJob(msgspec.Struct, frozen=True):
     """One thing to do: its kind, and what it needs to know."""
 
     kind: str
@@ -26,11 +26,11 @@ class Job(msgspec.Struct, frozen=True):
     path: Path
 
 
-def leave_job(spool: Path, kind: str, details: Mapping[str, str], *, now: datetime) -> None:
+def enqueue_job(spool: Path, kind: str, details: Mapping[str, str], *, now: datetime) -> None:
     """Leave a job. It is durable when this returns."""
     name = f"{int(now.timestamp() * 1_000_000):020d}-{new_id()}.job"
     body = json.dumps({"kind": kind, "details": dict(details)}).encode()
-    with translated(name):
+    with translate_os_errors(name):
         folder = open_folder(spool, (), create=True)
         try:
             replace_file(folder, name, body)
@@ -38,13 +38,13 @@ def leave_job(spool: Path, kind: str, details: Mapping[str, str], *, now: dateti
             os.close(folder)
 
 
-def waiting_jobs(spool: Path) -> list[Job]:
+def list_jobs(spool: Path) -> list[SpooledJob]:
     """Return the jobs there are, oldest first; a file that is not a job is put aside."""
-    jobs: list[Job] = []
+    jobs: list[SpooledJob] = []
     for path in sorted(spool.glob("*.job")):
         try:
             body = cast("dict[str, Any]", json.loads(path.read_bytes()))
-            jobs.append(Job(str(body["kind"]), dict(body["details"]), path))
+            jobs.append(SpooledJob(str(body["kind"]), dict(body["details"]), path))
         except FileNotFoundError:
             continue
         except (ValueError, KeyError, TypeError):
@@ -53,6 +53,6 @@ def waiting_jobs(spool: Path) -> list[Job]:
     return jobs
 
 
-def finish_job(job: Job) -> None:
+def remove_job(job: SpooledJob) -> None:
     """Let go of a job that was done."""
     job.path.unlink(missing_ok=True)

@@ -21,20 +21,34 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-ROTATED: Final = ".1"
+ROTATED_SUFFIX: Final = ".1"
 """What stands behind the name of a file that was set aside."""
 
-MAX_BYTES: Final = 64 * 1024 * 1024
-BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+MAX_FILE_BYTES: Final = 64 * 1024 * 1024
+LATENCY_BUCKETS_S: Final = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
 """Upper ends of the latency buckets, in seconds; one more has no end."""
 
-_LONGEST: Final = {"claw_id": 128, "model": 128, "error": 300, "memory_service": 128}
-_MOST_WAITING: Final = 100_000
-_TOGETHER_SECONDS: Final = 0.05
-_LOOKS: Final = 40
+_MAX_FIELD_CHARS: Final = {"claw_id": 128, "model": 128, "error": 300, "memory_service": 128}
+_MAX_QUEUED_LINES: Final = 100_000
+_BATCH_WAIT_S: Final = 0.05
+_MAX_IDLE_POLLS: Final = 40
 """So often it is looked for lines that come while others do, before somebody has to say so."""
-_MOST_TOGETHER: Final = 256
-_RETRY: Final = 2
+_MAX_BATCH_LINES: Final = 256
+_SECOND_ATTEMPT: Final = 2
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +61,7 @@ class MemoryOperation(StrEnum):
     FORGET = "forget"
 
 
-class MemoryStatus(StrEnum):
+class OperationStatus(StrEnum):
     """How it ended."""
 
     SKIPPED = "skipped"
@@ -56,10 +70,10 @@ class MemoryStatus(StrEnum):
     TIMED_OUT = "timed_out"
 
 
-_RECALLED: Final = (MemoryOperation.RECALL, MemoryStatus.SUCCEEDED)
+_SUCCESSFUL_RECALL: Final = (MemoryOperation.RECALL, OperationStatus.SUCCEEDED)
 
 
-class MemoryOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MemoryEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One operation. What is 0, empty or not said is left out of its line.
 
     `memory_blocks` and `memory_bytes` belong to a recall that succeeded, and are there even when
@@ -77,7 +91,7 @@ class MemoryOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str = ""
     memory_service: str
     memory_op: MemoryOperation
-    memory_status: MemoryStatus
+    memory_status: OperationStatus
     memory_blocks: int | None = None
     memory_bytes: int | None = None
     memory_removed: int = 0
@@ -89,12 +103,12 @@ class MemoryOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Keep the format's rules."""
         _shorten(self)
         kept: dict[str, object] = {"ts": self.ts.astimezone(UTC).replace(microsecond=0)}
-        if (self.memory_op, self.memory_status) == _RECALLED:
+        if (self.memory_op, self.memory_status) == _SUCCESSFUL_RECALL:
             kept["memory_blocks"] = self.memory_blocks or 0
             kept["memory_bytes"] = self.memory_bytes or 0
         elif self.memory_blocks is not None or self.memory_bytes is not None:
             kept["memory_blocks"] = kept["memory_bytes"] = None
-        if self.memory_status is MemoryStatus.SKIPPED:
+        if self.memory_status is OperationStatus.SKIPPED:
             kept["latency_ms"] = 0
         if self.memory_attempt == 1:
             kept["memory_attempt"] = 0
@@ -132,28 +146,28 @@ class TurnEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         _shorten(self)
 
 
-def _shorten(event: MemoryOp | TurnEvent) -> None:
+def _shorten(event: MemoryEvent | TurnEvent) -> None:
     """Cut what is too long; half a surrogate pair could not be written."""
-    for name, most in _LONGEST.items():
+    for name, most in _MAX_FIELD_CHARS.items():
         text = getattr(event, name, "")
         if len(text) > most or not text.isascii():
             kept = text[:most].encode("utf-8", "replace").decode()
             msgspec.structs.force_setattr(event, name, kept)
 
 
-def event_line(event: MemoryOp | TurnEvent) -> bytes:
+def encode_event(event: MemoryEvent | TurnEvent) -> bytes:
     """Write an event as a line."""
     return msgspec.json.encode(event) + b"\n"
 
 
-class OperationFigures(msgspec.Struct, frozen=True):
+class OperationStats(msgspec.Struct, frozen=True):
     """What was counted of one operation since the start.
 
     `within` holds, for each end of a bucket and then for all, how many took at most that long;
     what was skipped took no time and is not in it.
     """
 
-    by_status: Mapping[MemoryStatus, int]
+    by_status: Mapping[OperationStatus, int]
     blocks: int
     bytes: int
     removed: int
@@ -163,10 +177,10 @@ class OperationFigures(msgspec.Struct, frozen=True):
     within: tuple[int, ...]
 
 
-class TelemetryFigures(msgspec.Struct, frozen=True):
+class TelemetryStats(msgspec.Struct, frozen=True):
     """What was counted since the start; `queue` is the outbox's depth as last told."""
 
-    operations: Mapping[MemoryOperation, OperationFigures]
+    operations: Mapping[MemoryOperation, OperationStats]
     turns: Mapping[tuple[str, str], int]
     """How many moments of turns there were, by their type and outcome."""
     queue: int
@@ -184,22 +198,22 @@ class Telemetry:
         file: Path | None = None,
         *,
         stream: BinaryIO | None = None,
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int = MAX_FILE_BYTES,
     ) -> None:
         self._file = None if file is None else _EventFile(file, max_bytes)
         self._stream = stream
         self._lock = Lock()
-        self._counted = {one: _Counted() for one in MemoryOperation}
+        self._counted = {one: _OperationCounters() for one in MemoryOperation}
         self._turns: Counter[tuple[str, str]] = Counter()
         self._queue = 0
         self._unwritten = 0
-        self._behind: _Behind | None = None
+        self._behind: _BackgroundWriter | None = None
 
-    def write_behind(self) -> None:
+    def start_background_writer(self) -> None:
         """Write in a thread of its own from now on, so that nobody who emits waits for a disk."""
-        self._behind = _Behind(self._write)
+        self._behind = _BackgroundWriter(self._write)
 
-    def emit(self, event: MemoryOp, *, seconds: float | None = None) -> None:
+    def emit(self, event: MemoryEvent, *, seconds: float | None = None) -> None:
         """Count an event and write it; `seconds` is what it took, where that is known exactly."""
         took = event.latency_ms / 1000 if seconds is None else seconds
         with self._lock:
@@ -214,9 +228,9 @@ class Telemetry:
             self._turns[event.type, event.outcome] += 1
             self._tell(event)
 
-    def _tell(self, event: MemoryOp | TurnEvent) -> None:
+    def _tell(self, event: MemoryEvent | TurnEvent) -> None:
         try:
-            line = event_line(event)
+            line = encode_event(event)
         except (ValueError, OverflowError) as error:
             self._failed(1, error)
             return
@@ -245,11 +259,11 @@ class Telemetry:
                 self._stream.write(lines)
                 self._stream.flush()
 
-    def figures(self) -> TelemetryFigures:
+    def figures(self) -> TelemetryStats:
         """Return what was counted up to now."""
         with self._lock:
             operations = {one: counted.figures() for one, counted in self._counted.items()}
-            return TelemetryFigures(operations, dict(self._turns), self._queue, self._unwritten)
+            return TelemetryStats(operations, dict(self._turns), self._queue, self._unwritten)
 
     def close(self) -> None:
         """Write what waits and let go of the file; a later event opens it again."""
@@ -261,7 +275,7 @@ class Telemetry:
                 self._file.close()
 
 
-class _Behind:
+class _BackgroundWriter:
     """Writes lines in a thread of its own; what waits for the disk is bounded.
 
     A thread that is woken takes the interpreter from whoever emits, and that costs more than the
@@ -278,7 +292,7 @@ class _Behind:
 
     def take(self, line: bytes) -> bool:
         """Have a line written soon; False when too many wait."""
-        if self._waiting.qsize() >= _MOST_WAITING:
+        if self._waiting.qsize() >= _MAX_QUEUED_LINES:
             return False
         self._waiting.put(line)
         return True
@@ -298,15 +312,15 @@ class _Behind:
 
     def _take(self) -> tuple[list[bytes], bool]:
         """Wait for lines and take those that there are; False when no more will come."""
-        for _ in range(_LOOKS):
-            if self._is_ending.wait(_TOGETHER_SECONDS) or not self._waiting.empty():
+        for _ in range(_MAX_IDLE_POLLS):
+            if self._is_ending.wait(_BATCH_WAIT_S) or not self._waiting.empty():
                 break
         lines: list[bytes] = []
         line = self._waiting.get()
         try:
             while line is not None:
                 lines.append(line)
-                if len(lines) == _MOST_TOGETHER:
+                if len(lines) == _MAX_BATCH_LINES:
                     return lines, True
                 line = self._waiting.get_nowait()
         except Empty:
@@ -314,28 +328,28 @@ class _Behind:
         return lines, False
 
 
-class _Counted:
+class _OperationCounters:
     """The counters of one operation."""
 
     def __init__(self) -> None:
-        self.by_status = dict.fromkeys(MemoryStatus, 0)
+        self.by_status = dict.fromkeys(OperationStatus, 0)
         self.blocks = self.bytes = self.removed = self.redacted = self.retried = 0
         self.seconds = 0.0
-        self.buckets = [0] * (len(BUCKETS) + 1)
+        self.buckets = [0] * (len(LATENCY_BUCKETS_S) + 1)
 
-    def add(self, event: MemoryOp, seconds: float) -> None:
+    def add(self, event: MemoryEvent, seconds: float) -> None:
         self.by_status[event.memory_status] += 1
         self.blocks += event.memory_blocks or 0
         self.bytes += event.memory_bytes or 0
         self.removed += event.memory_removed
         self.redacted += event.memory_redacted
-        self.retried += event.memory_attempt >= _RETRY
-        if event.memory_status is not MemoryStatus.SKIPPED:
+        self.retried += event.memory_attempt >= _SECOND_ATTEMPT
+        if event.memory_status is not OperationStatus.SKIPPED:
             self.seconds += seconds
-            self.buckets[bisect_left(BUCKETS, seconds)] += 1
+            self.buckets[bisect_left(LATENCY_BUCKETS_S, seconds)] += 1
 
-    def figures(self) -> OperationFigures:
-        return OperationFigures(
+    def figures(self) -> OperationStats:
+        return OperationStats(
             by_status=dict(self.by_status),
             blocks=self.blocks,
             bytes=self.bytes,
@@ -403,7 +417,7 @@ class _EventFile:
         # Another process may have done it meanwhile; its new file must not replace the full one.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if self._named() is not None:
-            self._path.rename(self._path.with_name(self._path.name + ROTATED))
+            self._path.rename(self._path.with_name(self._path.name + ROTATED_SUFFIX))
 
     def _named(self) -> os.stat_result | None:
         """Return the status of what has the name, when that is the file that was opened."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.access.agents import is_agent_id
+from memplane.access.agent_id import is_agent_id
 
 
 @pytest.mark.parametrize("name", ["a", "analyst", "a.b", "A-1_x", "0", "a" * 128, "trader-0"])

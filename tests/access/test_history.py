@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from memplane.access.contexts import PodContext, ServiceToken
 from memplane.access.grants import Grant, Scope
-from memplane.access.history import (
-    Decision,
-    Known,
-    Reader,
-    Refused,
-    Role,
-    claimed_agent,
-    may_read_history_of,
-    may_read_own_history,
+from memplane.access.history_access import (
+    HistoryCredentials,
+    HistoryDecision,
+    HistoryReader,
+    HistoryRefusal,
+    ReaderRole,
+    authorise_agent_history,
+    authorise_own_history,
+    parse_claimed_agent,
 )
+from memplane.access.pod_context import PodContext, ServiceToken
 
 POD = PodContext(
     "analyst",
@@ -33,6 +33,9 @@ def grant(agent: str | None, *scopes: Scope) -> Grant:
 
 
 ADMIN = grant(None, Scope.ADMIN)
+WHOSE = HistoryRefusal(
+    400, "an admin token reads the history of any agent: name one, as in /history/AGENT"
+)
 OWN = "analyst:s3:cret"
 
 
@@ -41,101 +44,172 @@ OWN = "analyst:s3:cret"
     [("a:b", "a"), ("a:b:c", "a"), ("a:", ""), ("a", ""), ("", ""), (":b", "")],
 )
 def test_the_agent_that_a_token_claims(given: str, agent: str) -> None:
-    assert claimed_agent(given) == agent
+    assert parse_claimed_agent(given) == agent
 
 
 @pytest.mark.parametrize(
     ("given", "known", "decided"),
     [
         # the pod's own token
-        (OWN, Known(grant=None, context=POD), Reader("analyst", Role.AGENT, "analyst")),
+        (
+            OWN,
+            HistoryCredentials(grant=None, context=POD),
+            HistoryReader("analyst", ReaderRole.AGENT, "analyst"),
+        ),
         # memplane's own tokens
         (
             "analyst:x",
-            Known(grant=grant("analyst", Scope.READ), context=None, elsewhere=True),
-            Reader("analyst", Role.AGENT, "named"),
+            HistoryCredentials(grant=grant("analyst", Scope.READ), context=None, elsewhere=True),
+            HistoryReader("analyst", ReaderRole.AGENT, "named"),
         ),
         (
             "analyst:x",
-            Known(grant=grant("analyst", Scope.WRITE), context=None, elsewhere=True),
-            Refused(403, "forbidden"),
+            HistoryCredentials(grant=grant("analyst", Scope.WRITE), context=None, elsewhere=True),
+            HistoryRefusal(403, "forbidden"),
         ),
         # 401
-        ("", Known(grant=None, context=None), Refused(401, "invalid bearer token")),
-        ("bare", Known(grant=None, context=None), Refused(401, "invalid bearer token")),
-        ("analyst:", Known(grant=None, context=POD), Refused(401, "invalid bearer token")),
-        ("admin", Known(grant=ADMIN, context=None), Refused(401, "invalid bearer token")),
-        ("ad:min", Known(grant=ADMIN, context=None), Refused(401, "invalid bearer token")),
-        ("mem-history:abc", Known(grant=None, context=None), Refused(401, "invalid bearer token")),
+        (
+            "",
+            HistoryCredentials(grant=None, context=None),
+            HistoryRefusal(401, "invalid bearer token"),
+        ),
+        (
+            "bare",
+            HistoryCredentials(grant=None, context=None),
+            HistoryRefusal(401, "invalid bearer token"),
+        ),
+        (
+            "analyst:",
+            HistoryCredentials(grant=None, context=POD),
+            HistoryRefusal(401, "invalid bearer token"),
+        ),
+        ("admin", HistoryCredentials(grant=ADMIN, context=None), WHOSE),
+        ("ad:min", HistoryCredentials(grant=ADMIN, context=None), WHOSE),
+        (
+            "mem-history:abc",
+            HistoryCredentials(grant=None, context=None),
+            HistoryRefusal(401, "invalid bearer token"),
+        ),
         # 403
-        ("ghost:x", Known(grant=None, context=None), Refused(403, "agent context not found")),
-        ("../x:y", Known(grant=None, context=None), Refused(403, "agent context not found")),
-        (OWN, Known(grant=None, context=BROKEN), Refused(403, "agent context not found")),
-        ("analyst:x", Known(grant=None, context=POD), Refused(403, "invalid agent secret")),
+        (
+            "ghost:x",
+            HistoryCredentials(grant=None, context=None),
+            HistoryRefusal(403, "agent context not found"),
+        ),
+        (
+            "../x:y",
+            HistoryCredentials(grant=None, context=None),
+            HistoryRefusal(403, "agent context not found"),
+        ),
+        (
+            OWN,
+            HistoryCredentials(grant=None, context=BROKEN),
+            HistoryRefusal(403, "agent context not found"),
+        ),
         (
             "analyst:x",
-            Known(grant=None, context=None, elsewhere=True),
-            Refused(403, "invalid agent secret"),
+            HistoryCredentials(grant=None, context=POD),
+            HistoryRefusal(403, "invalid agent secret"),
+        ),
+        (
+            "analyst:x",
+            HistoryCredentials(grant=None, context=None, elsewhere=True),
+            HistoryRefusal(403, "invalid agent secret"),
         ),
     ],
 )
-def test_ones_own_history(given: str, known: Known, decided: Decision) -> None:
-    assert may_read_own_history(given, known) == decided
+def test_ones_own_history(given: str, known: HistoryCredentials, decided: HistoryDecision) -> None:
+    assert authorise_own_history(given, known) == decided
 
 
 @pytest.mark.parametrize(
     ("given", "known", "decided"),
     [
-        (OWN, Known(grant=None, context=POD), Reader("analyst", Role.AGENT, "analyst")),
-        ("x", Known(grant=ADMIN, context=POD), Reader("analyst", Role.ADMIN, "named")),
-        ("x", Known(grant=ADMIN, context=BROKEN), Reader("analyst", Role.ADMIN, "named")),
+        (
+            OWN,
+            HistoryCredentials(grant=None, context=POD),
+            HistoryReader("analyst", ReaderRole.AGENT, "analyst"),
+        ),
+        (
+            "x",
+            HistoryCredentials(grant=ADMIN, context=POD),
+            HistoryReader("analyst", ReaderRole.ADMIN, "named"),
+        ),
+        (
+            "x",
+            HistoryCredentials(grant=ADMIN, context=BROKEN),
+            HistoryReader("analyst", ReaderRole.ADMIN, "named"),
+        ),
         (
             "mem-history:abc",
-            Known(grant=None, context=POD),
-            Reader("analyst", Role.REPLAY, "mem"),
+            HistoryCredentials(grant=None, context=POD),
+            HistoryReader("analyst", ReaderRole.REPLAY, "mem"),
         ),
         (
             "analyst:x",
-            Known(grant=grant("analyst", Scope.READ), context=None, elsewhere=True),
-            Reader("analyst", Role.AGENT, "named"),
+            HistoryCredentials(grant=grant("analyst", Scope.READ), context=None, elsewhere=True),
+            HistoryReader("analyst", ReaderRole.AGENT, "named"),
         ),
-        # 404 comes first, whoever asks
-        ("", Known(grant=None, context=None), Refused(404, "agent context not found")),
-        ("x", Known(grant=ADMIN, context=None), Refused(404, "agent context not found")),
+        # Only an admin is told that there is no such agent.
+        (
+            "",
+            HistoryCredentials(grant=None, context=None),
+            HistoryRefusal(401, "missing bearer token"),
+        ),
+        ("x", HistoryCredentials(grant=None, context=None), HistoryRefusal(403, "forbidden")),
+        (
+            "x",
+            HistoryCredentials(grant=ADMIN, context=None),
+            HistoryRefusal(404, "agent context not found"),
+        ),
         # 401
-        ("", Known(grant=None, context=POD), Refused(401, "missing bearer token")),
+        (
+            "",
+            HistoryCredentials(grant=None, context=POD),
+            HistoryRefusal(401, "missing bearer token"),
+        ),
         # 403
-        ("analyst:x", Known(grant=None, context=POD), Refused(403, "forbidden")),
-        ("s3:cret", Known(grant=None, context=POD), Refused(403, "forbidden")),
-        ("other:s3:cret", Known(grant=None, context=POD), Refused(403, "forbidden")),
-        ("bearer-of-the-service", Known(grant=None, context=POD), Refused(403, "forbidden")),
-        (OWN, Known(grant=None, context=BROKEN), Refused(403, "forbidden")),
+        (
+            "analyst:x",
+            HistoryCredentials(grant=None, context=POD),
+            HistoryRefusal(403, "forbidden"),
+        ),
+        ("s3:cret", HistoryCredentials(grant=None, context=POD), HistoryRefusal(403, "forbidden")),
+        (
+            "other:s3:cret",
+            HistoryCredentials(grant=None, context=POD),
+            HistoryRefusal(403, "forbidden"),
+        ),
+        (
+            "bearer-of-the-service",
+            HistoryCredentials(grant=None, context=POD),
+            HistoryRefusal(403, "forbidden"),
+        ),
+        (OWN, HistoryCredentials(grant=None, context=BROKEN), HistoryRefusal(403, "forbidden")),
         (
             "other:x",
-            Known(grant=grant("other", Scope.READ), context=POD),
-            Refused(403, "forbidden"),
+            HistoryCredentials(grant=grant("other", Scope.READ), context=POD),
+            HistoryRefusal(403, "forbidden"),
         ),
         (
             "analyst:x",
-            Known(grant=grant("analyst", Scope.WRITE), context=POD),
-            Refused(403, "forbidden"),
+            HistoryCredentials(grant=grant("analyst", Scope.WRITE), context=POD),
+            HistoryRefusal(403, "forbidden"),
         ),
         # and what is not recorded at all
         (
             OWN,
-            Known(grant=None, context=POD, configured=False),
-            Refused(404, "history not configured"),
+            HistoryCredentials(grant=None, context=POD, configured=False),
+            HistoryRefusal(404, "history not configured"),
         ),
         (
             "wrong",
-            Known(grant=None, context=POD, configured=False),
-            Refused(403, "forbidden"),
+            HistoryCredentials(grant=None, context=POD, configured=False),
+            HistoryRefusal(403, "forbidden"),
         ),
     ],
 )
-def test_the_history_of_an_agent(given: str, known: Known, decided: Decision) -> None:
-    assert may_read_history_of("analyst", given, known) == decided
-
-
-def test_only_a_replay_is_redacted() -> None:
-    assert [role for role in Role if Reader("a", role, "n").redacted] == [Role.REPLAY]
+def test_the_history_of_an_agent(
+    given: str, known: HistoryCredentials, decided: HistoryDecision
+) -> None:
+    assert authorise_agent_history("analyst", given, known) == decided

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from memplane.access.contexts import secret_of
-from memplane.access.pods import read_pod_context
+from memplane.access.pod_context import parse_agent_secret
+from memplane.access.pod_files import read_pod_context
 
 
 def write(root: Path, agent: str, metadata: object = None, **services: object) -> Path:
@@ -37,7 +37,7 @@ def write(root: Path, agent: str, metadata: object = None, **services: object) -
     ],
 )
 def test_the_forms_of_a_stored_token(stored: str, secret: str | None) -> None:
-    assert secret_of(stored, "analyst") == secret
+    assert parse_agent_secret(stored, "analyst") == secret
 
 
 def test_an_agents_files(tmp_path: Path) -> None:

@@ -6,14 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from memplane.access.contexts import PodContext
 from memplane.access.grants import Grant, Scope
-from memplane.access.proxying import Caller, Here, Refused, Shown, caller_of
+from memplane.access.pod_context import PodContext
+from memplane.access.proxy_access import (
+    CallerRefusal,
+    ProxyCaller,
+    ProxyCredentials,
+    ProxyDeployment,
+    identify_caller,
+)
 
 INVALID, WRONG = "invalid bearer token", "invalid agent secret"
-LAPTOP = Here(pod=False, default="me")
-POD = Here(pod=True, default="me")
-NOBODY = Shown(named="", token="", grant=None, context=None, is_ours=False, nearby=True)
+LAPTOP = ProxyDeployment(pod=False, default="me")
+POD = ProxyDeployment(pod=True, default="me")
+NOBODY = ProxyCredentials(named="", token="", grant=None, context=None, is_ours=False, nearby=True)
 PROVIDER_KEY = replace(NOBODY, token="sk-provider")
 CONTEXT = PodContext("analyst", "s3:cret")
 OF_POD = replace(NOBODY, token="analyst:s3:cret", context=CONTEXT, is_ours=True)
@@ -23,36 +29,42 @@ def grant(agent: str | None, *scopes: Scope) -> Grant:
     return Grant(id="1", name="named", agent=agent, scopes=frozenset(scopes))
 
 
-def of_token(agent: str | None, *scopes: Scope, named: str = "") -> Shown:
+def of_token(agent: str | None, *scopes: Scope, named: str = "") -> ProxyCredentials:
     return replace(NOBODY, token="analyst:x", grant=grant(agent, *scopes), named=named)
 
 
 @pytest.mark.parametrize(
     ("shown", "here", "expected"),
     [
-        (PROVIDER_KEY, LAPTOP, Caller("me", governed=False)),
-        (NOBODY, LAPTOP, Caller("me", governed=False)),
-        (replace(PROVIDER_KEY, named="ada"), LAPTOP, Caller("ada", governed=False)),
-        (of_token("analyst", Scope.PROXY), LAPTOP, Caller("analyst", governed=True)),
-        (of_token("analyst", Scope.PROXY), POD, Caller("analyst", governed=True)),
+        (PROVIDER_KEY, LAPTOP, ProxyCaller("me", governed=False)),
+        (NOBODY, LAPTOP, ProxyCaller("me", governed=False)),
+        (replace(PROVIDER_KEY, named="ada"), LAPTOP, ProxyCaller("ada", governed=False)),
+        (of_token("analyst", Scope.PROXY), LAPTOP, ProxyCaller("analyst", governed=True)),
+        (of_token("analyst", Scope.PROXY), POD, ProxyCaller("analyst", governed=True)),
         (
             replace(of_token("analyst", Scope.PROXY), context=CONTEXT),
             POD,
-            Caller("analyst", governed=True, in_pod=True),
+            ProxyCaller("analyst", governed=True, in_pod=True),
         ),
         (
             replace(of_token(None, Scope.ADMIN, named="ada"), context=CONTEXT),
             POD,
-            Caller("ada", governed=True),
+            ProxyCaller("ada", governed=True),
         ),
-        (of_token(None, Scope.ADMIN, named="ada"), LAPTOP, Caller("ada", governed=True)),
-        (of_token(None, Scope.ADMIN), LAPTOP, Caller("me", governed=True)),
-        (OF_POD, POD, Caller("analyst", governed=True, in_pod=True)),
-        (replace(OF_POD, named="analyst"), POD, Caller("analyst", governed=True, in_pod=True)),
+        (of_token(None, Scope.ADMIN, named="ada"), LAPTOP, ProxyCaller("ada", governed=True)),
+        (of_token(None, Scope.ADMIN), LAPTOP, ProxyCaller("me", governed=True)),
+        (OF_POD, POD, ProxyCaller("analyst", governed=True, in_pod=True)),
+        (
+            replace(OF_POD, named="analyst"),
+            POD,
+            ProxyCaller("analyst", governed=True, in_pod=True),
+        ),
     ],
 )
-def test_who_is_let_through(shown: Shown, here: Here, expected: Caller) -> None:
-    assert caller_of(shown, here, is_governed=False) == expected
+def test_who_is_let_through(
+    shown: ProxyCredentials, here: ProxyDeployment, expected: ProxyCaller
+) -> None:
+    assert identify_caller(shown, here, is_governed=False) == expected
 
 
 @pytest.mark.parametrize(
@@ -79,9 +91,11 @@ def test_who_is_let_through(shown: Shown, here: Here, expected: Caller) -> None:
         (replace(OF_POD, named="other"), POD, (403, "agent context not found")),
     ],
 )
-def test_who_is_refused(shown: Shown, here: Here, expected: tuple[int, str]) -> None:
-    refused = caller_of(shown, here, is_governed=False)
-    assert isinstance(refused, Refused)
+def test_who_is_refused(
+    shown: ProxyCredentials, here: ProxyDeployment, expected: tuple[int, str]
+) -> None:
+    refused = identify_caller(shown, here, is_governed=False)
+    assert isinstance(refused, CallerRefusal)
     status, text = expected
     assert refused.status == status
     # In a pod the contract fixes the words.
@@ -89,8 +103,10 @@ def test_who_is_refused(shown: Shown, here: Here, expected: tuple[int, str]) -> 
 
 
 def test_a_token_that_may_not_take_turns_is_told_what_it_lacks() -> None:
-    refused = caller_of(of_token("analyst", Scope.READ, Scope.WRITE), LAPTOP, is_governed=False)
-    assert refused == Refused(
+    refused = identify_caller(
+        of_token("analyst", Scope.READ, Scope.WRITE), LAPTOP, is_governed=False
+    )
+    assert refused == CallerRefusal(
         403,
         "this token is good for read, write, and a turn needs the scope proxy. "
         "`memplane token create --agent analyst --scope proxy` makes one that has it",
@@ -98,7 +114,7 @@ def test_a_token_that_may_not_take_turns_is_told_what_it_lacks() -> None:
 
 
 def test_an_agent_that_takes_turns_with_a_token_is_never_served_without_it() -> None:
-    refused = caller_of(PROVIDER_KEY, LAPTOP, is_governed=True)
-    assert isinstance(refused, Refused)
+    refused = identify_caller(PROVIDER_KEY, LAPTOP, is_governed=True)
+    assert isinstance(refused, CallerRefusal)
     assert refused.status == 401
     assert "holds a token of memplane's, and takes turns with it" in refused.text

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from memplane.access.grants import Scope, TokenWanted
-from memplane.access.tokens import TokenStore
+from memplane.access.grants import Scope, TokenRequest
+from memplane.access.token_store import TokenStore
 from memplane.errors import HomeError, InvalidRequest, UnknownToken
 from memplane.secret import Secret
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-ANALYST = TokenWanted(agent="analyst", scopes=(Scope.READ,))
+ANALYST = TokenRequest(agent="analyst", scopes=(Scope.READ,))
 
 
 class Clock:
@@ -52,7 +52,7 @@ def test_an_agents_token_is_found_again_also_after_a_restart(tmp_path: Path) -> 
 
 def test_an_admins_token_is_bare_and_reaches_everybody(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    _, token = store.issue(TokenWanted(admin=True))
+    _, token = store.issue(TokenRequest(admin=True))
     assert ":" not in token.reveal()
     grant = store.find(token.reveal(), NOON)
     assert grant is not None
@@ -103,7 +103,7 @@ def test_every_known_token_is_compared(tmp_path: Path, monkeypatch: pytest.Monke
         compared.append(left)
         return left == right
 
-    monkeypatch.setattr("memplane.access.tokens.hmac.compare_digest", compare)
+    monkeypatch.setattr("memplane.access.token_store.hmac.compare_digest", compare)
     for given in ("wrong", "one", tokens[0].reveal(), tokens[4].reveal()):
         compared.clear()
         store.find(given, NOON)
@@ -112,7 +112,7 @@ def test_every_known_token_is_compared(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_token_expires_when_it_was_said_to(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    _, token = store.issue(TokenWanted(agent="a", scopes=(Scope.READ,), expires_in=60))
+    _, token = store.issue(TokenRequest(agent="a", scopes=(Scope.READ,), expires_in=60))
     just_before = NOON + timedelta(seconds=59)
     assert store.find(token.reveal(), just_before) is not None
     assert store.find(token.reveal(), NOON + timedelta(seconds=60)) is None
@@ -122,9 +122,9 @@ def test_a_token_expires_when_it_was_said_to(tmp_path: Path) -> None:
 def test_only_a_token_that_may_take_turns_now_governs_its_agent(tmp_path: Path) -> None:
     store = opened(tmp_path)
     store.issue(ANALYST)
-    store.issue(TokenWanted(admin=True))
+    store.issue(TokenRequest(admin=True))
     assert not store.governs("analyst", NOON)
-    turns = TokenWanted(agent="analyst", scopes=(Scope.READ, Scope.PROXY), expires_in=100)
+    turns = TokenRequest(agent="analyst", scopes=(Scope.READ, Scope.PROXY), expires_in=100)
     record, _ = store.issue(turns)
     assert store.governs("analyst", NOON)
     assert not store.governs("ada", NOON)
@@ -149,7 +149,7 @@ def test_a_revoked_token_is_good_for_nothing(tmp_path: Path) -> None:
 def test_a_rotated_token_lives_as_long_again(tmp_path: Path) -> None:
     clock = Clock()
     store = opened(tmp_path, clock)
-    wanted = TokenWanted(agent="a", scopes=(Scope.READ,), expires_in=60, name="mine")
+    wanted = TokenRequest(agent="a", scopes=(Scope.READ,), expires_in=60, name="mine")
     record, token = store.issue(wanted)
     clock.now = NOON + timedelta(seconds=50)
     rotated, new = store.rotate(record.id)
@@ -164,25 +164,25 @@ def test_a_rotated_token_lives_as_long_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
-        (TokenWanted(), "which agent"),
-        (TokenWanted(scopes=(Scope.READ,)), "which agent"),
-        (TokenWanted(agent="*", scopes=(Scope.READ,)), "'\\*' is no agent's id"),
-        (TokenWanted(agent="", scopes=(Scope.READ,)), "no agent's id"),
-        (TokenWanted(agent="../x", scopes=(Scope.READ,)), "no agent's id"),
-        (TokenWanted(agent="a"), "what the token is good for"),
-        (TokenWanted(agent="a", scopes=(Scope.ADMIN,)), "cannot be an admin's"),
-        (TokenWanted(agent="a", scopes=(Scope.READ, Scope.ADMIN)), "cannot be an admin's"),
-        (TokenWanted(agent="a", admin=True), "for every agent"),
-        (TokenWanted(admin=True, scopes=(Scope.READ,)), "leave the scopes out"),
-        (TokenWanted(admin=True, name="a\nb"), "printable"),
-        (TokenWanted(admin=True, name="\ud83d"), "printable"),
-        (TokenWanted(admin=True, name="x" * 201), "200"),
-        (TokenWanted(admin=True, expires_in=0), "one second"),
-        (TokenWanted(admin=True, expires_in=-1), "one second"),
-        (TokenWanted(admin=True, expires_in=10**12), "ten years"),
+        (TokenRequest(), "which agent"),
+        (TokenRequest(scopes=(Scope.READ,)), "which agent"),
+        (TokenRequest(agent="*", scopes=(Scope.READ,)), "'\\*' is no agent's id"),
+        (TokenRequest(agent="", scopes=(Scope.READ,)), "no agent's id"),
+        (TokenRequest(agent="../x", scopes=(Scope.READ,)), "no agent's id"),
+        (TokenRequest(agent="a"), "what the token is good for"),
+        (TokenRequest(agent="a", scopes=(Scope.ADMIN,)), "cannot be an admin's"),
+        (TokenRequest(agent="a", scopes=(Scope.READ, Scope.ADMIN)), "cannot be an admin's"),
+        (TokenRequest(agent="a", admin=True), "for every agent"),
+        (TokenRequest(admin=True, scopes=(Scope.READ,)), "leave the scopes out"),
+        (TokenRequest(admin=True, name="a\nb"), "printable"),
+        (TokenRequest(admin=True, name="\ud83d"), "printable"),
+        (TokenRequest(admin=True, name="x" * 201), "200"),
+        (TokenRequest(admin=True, expires_in=0), "one second"),
+        (TokenRequest(admin=True, expires_in=-1), "one second"),
+        (TokenRequest(admin=True, expires_in=10**12), "ten years"),
     ],
 )
-def test_what_may_not_be_issued(wanted: TokenWanted, says: str, tmp_path: Path) -> None:
+def test_what_may_not_be_issued(wanted: TokenRequest, says: str, tmp_path: Path) -> None:
     store = opened(tmp_path)
     with pytest.raises(InvalidRequest, match=says):
         store.issue(wanted)
@@ -191,7 +191,7 @@ def test_what_may_not_be_issued(wanted: TokenWanted, says: str, tmp_path: Path) 
 
 
 def test_there_are_not_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memplane.access.tokens._MOST", 2)
+    monkeypatch.setattr("memplane.access.token_store._MAX_TOKENS", 2)
     store = opened(tmp_path)
     store.issue(ANALYST)
     store.issue(ANALYST)
@@ -260,8 +260,8 @@ def test_what_cannot_be_written_did_not_happen(tmp_path: Path) -> None:
 KILLED = """
 import os, sys
 from pathlib import Path
-from memplane.access.grants import TokenWanted
-from memplane.access.tokens import TokenStore
+from memplane.access.grants import TokenRequest
+from memplane.access.token_store import TokenStore
 from memplane.clock import system_clock
 
 store = TokenStore(Path(sys.argv[1]) / "tokens.json", clock=system_clock, admins={})
@@ -270,7 +270,7 @@ real = getattr(os, call)
 def die(*words, **named):
     os._exit(9)
 setattr(os, call, die)
-store.issue(TokenWanted(admin=True, name="new"))
+store.issue(TokenRequest(admin=True, name="new"))
 """
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import memplane
 from memplane import errors
-from memplane.cli import exit_code_of
+from memplane.cli import get_exit_code
 from memplane.http.errors import STATUS_OF, status_of
 
 SOURCE: Final = Path(errors.__file__).parent
@@ -132,7 +132,7 @@ def test_a_wrong_tree_is_noticed(before: str, after: str, named: set[str]) -> No
 
 INTERNAL_ERRORS: Final = {
     # The answer 404 on its way through the adapter, which turns it into None or False.
-    ("objects/azure_errors.py", "NotThere"),
+    ("objects/azure_errors.py", "BlobNotFound"),
 }
 
 
@@ -201,7 +201,7 @@ def test_an_error_below_another_has_its_status() -> None:
 
 @pytest.mark.parametrize("kind", error_classes().values())
 def test_every_error_has_an_exit_code(kind: type[errors.MemplaneError]) -> None:
-    code = exit_code_of(kind("failed"))
+    code = get_exit_code(kind("failed"))
     assert type(code) is int
     assert 1 <= code <= 3
 
@@ -221,7 +221,7 @@ def test_every_error_has_an_exit_code(kind: type[errors.MemplaneError]) -> None:
     ],
 )
 def test_exit_codes_are_those_of_the_help(kind: type[errors.MemplaneError], code: int) -> None:
-    assert exit_code_of(kind("failed")) == code
+    assert get_exit_code(kind("failed")) == code
 
 
 # The public names
@@ -565,31 +565,31 @@ BLIND: Final = frozenset({"Exception", "BaseException"})
 
 CARRIED_ON: Final = {
     # Whoever asked gets 500, and the log has the rest.
-    ("http/dispatch.py", "__call__: except Exception"),
+    ("http/dispatcher.py", "__call__: except Exception"),
     # The writer's thread tells those who wait, and goes on for every other agent.
     ("ledger/writer.py", "_failing: except Exception"),
     # Those who wait for a batch are told; the next one is tried all the same.
-    ("memory/applying.py", "run: except Exception"),
-    ("memory/applying.py", "_read: except Exception"),
+    ("memory/retain_queue.py", "run: except Exception"),
+    ("memory/retain_queue.py", "_read: except Exception"),
     # The work stays where it is kept, status says so, and it is tried again.
-    ("memory/upkeep.py", "run: except Exception"),
+    ("memory/background_indexer.py", "run: except Exception"),
     # The turns are kept, the log says what is wrong, and they are looked at again.
-    ("observations/turns.py", "run: except Exception"),
+    ("observations/turn_ingest.py", "run: except Exception"),
     # Models are other people's code: status says what went wrong, and it is tried again.
-    ("memory/upkeep.py", "run_embedding: except Exception"),
+    ("memory/background_indexer.py", "run_embedding: except Exception"),
     # A question that cannot be compared by meaning is answered by its words.
-    ("memory/meaning.py", "question: except Exception"),
+    ("memory/episode_embeddings.py", "question: except Exception"),
     # The thread of a pool hands whatever happened to the future that somebody waits for.
-    ("objects/background.py", "work: except BaseException"),
+    ("objects/background_loop.py", "work: except BaseException"),
     # What goes wrong with one document is told to the one who waits for it, and stops no other.
-    ("persona/together.py", "_done: except BaseException"),
+    ("persona/group_commit.py", "_run_steps: except BaseException"),
     # Nothing that memory does may fail a turn; telemetry says that it failed.
-    ("proxy/recalling.py", "told: except Exception"),
-    ("proxy/turn.py", "_given: except Exception"),
+    ("proxy/recall_client.py", "told: except Exception"),
+    ("proxy/turn.py", "_inject_memories: except Exception"),
     # What one prompt was told is given up, the log says why, and that of all others is written.
-    ("proxy/sticky.py", "run: except Exception"),
+    ("proxy/sticky_injections.py", "run: except Exception"),
     # The process is leaving: each thing gets its chance, and what went wrong is printed.
-    ("objects/leaving.py", "_close_all: except Exception"),
+    ("objects/atexit_hooks.py", "_close_all: except Exception"),
     # The helper of the suite gathers errors of threads and raises the first one afterwards.
     ("testing/backend_conformance.py", "guarded: except BaseException"),
 }
@@ -723,3 +723,46 @@ SAYS: Final = '"""What it is."""'
 )
 def test_a_silent_package_is_noticed(sources: Mapping[str, str], silent: list[str]) -> None:
     assert silent_packages(sources) == silent
+
+
+# Names
+
+NOUNS: Final = {
+    "observations/matching.py": "a matching of statements",
+    "proxy/content_encoding.py": "the header's name",
+}
+"""Modules whose names end like a participle and are none, and what they mean."""
+
+
+def doing(paths: Iterable[str]) -> list[str]:
+    """Find modules that are named by a gerund or a participle."""
+    return [path for path in paths if re.search(r"(?:ing|ed)\.py$", path) and path not in NOUNS]
+
+
+def test_modules_are_named_by_nouns() -> None:
+    assert doing(modules()) == []
+    assert set(NOUNS) <= set(modules())
+
+
+def test_a_module_named_by_a_gerund_is_noticed() -> None:
+    found = doing(["proxy/recalling.py", "proxy/told.py", "objects/shared.py", "objects/keys.py"])
+    assert found == ["proxy/recalling.py", "objects/shared.py"]
+
+
+def repeated_classes(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    """Find names that several classes have, private or not, and the modules that have them."""
+    places: dict[str, list[str]] = {}
+    for path, source in sources.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name.lstrip("_"), []).append(path)
+    return {name: paths for name, paths in places.items() if len(paths) > 1}
+
+
+def test_every_class_has_a_name_of_its_own() -> None:
+    assert repeated_classes(modules()) == {}
+
+
+def test_a_class_with_the_name_of_another_is_noticed() -> None:
+    sources = {"a.py": "class Turn: ...", "b.py": "class _Turn: ...", "c.py": "class Entry: ..."}
+    assert repeated_classes(sources) == {"Turn": ["a.py", "b.py"]}

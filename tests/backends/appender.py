@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from memplane import BlobBackend, CachedBlobBackend, LocalBackend
-from memplane.objects import leaving
+from memplane.objects import atexit_hooks
 from memplane.objects.backend import StoreBackend
 from memplane.secret import Secret
 from memplane.settings import BlobSettings
@@ -26,7 +26,7 @@ def backend_of(kind: str, where: str, cache: str) -> StoreBackend:
 
 def main() -> None:
     kind, where, cache, key, name, count, patience = sys.argv[1:]
-    leaving._PATIENCE = float(patience)  # type: ignore[misc]
+    atexit_hooks._EXIT_TIMEOUT_S = float(patience)  # type: ignore[misc]
     backend = backend_of(kind, where, cache)
     for number in range(int(count)):
         line = f"{name}-{number}"

@@ -15,8 +15,8 @@ from memplane import (
     Secret,
     get_backend,
 )
-from memplane.assemble.storage import fingerprint
 from memplane.objects.backend import StoreBackend
+from memplane.service.composition.storage import fingerprint
 from memplane.settings import load_settings
 from memplane.testing.backend_conformance import MemoryBackendConformance
 from tests.support.azurite import Azurite

@@ -186,14 +186,14 @@ print(sum(t.name == "memplane" for t in threading.enumerate()))
 def test_one_close_that_fails_holds_up_neither_the_others_nor_the_signal() -> None:
     program = """
 import os, signal
-from memplane.objects.leaving import close_when_leaving
+from memplane.objects.atexit_hooks import register_exit_hook
 class Thing:
     def __init__(self, name): self.name = name
     def leave(self, patience):
         print(self.name, flush=True)
         raise RuntimeError("cannot leave")
 for name in ("one", "two"):
-    close_when_leaving(Thing(name))
+    register_exit_hook(Thing(name))
 os.kill(os.getpid(), signal.SIGTERM)
 signal.pause()
 """

@@ -210,14 +210,26 @@ def configure(home: Path, provider: Provider) -> None:
 
 
 def talk(running: Running, api: Api, asked: str) -> None:
-    """Ask a model through memplane, which keeps the turn."""
-    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
+    """Ask a model through memplane, and wait until the turn is recorded, beside the answer."""
+    before = _recorded_turns(running, api)
     body = {"model": "openai/gpt-4o", "messages": [{"role": "user", "content": asked}]}
-    given = {"Authorization": f"Bearer {api.token}", "Content-Type": "application/json"}
+    _send(running, api, "POST", "/v1/chat/completions", json.dumps(body))
+    while _recorded_turns(running, api) == before:
+        pass  # The time limit of the test is the limit.
+
+
+def _recorded_turns(running: Running, api: Api) -> int:
+    return _send(running, api, "GET", f"/history/{api.agent}").count(b"\n")
+
+
+def _send(running: Running, api: Api, method: str, path: str, body: str | None = None) -> bytes:
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
+    headers = {"Authorization": f"Bearer {api.token}", "Content-Type": "application/json"}
     try:
-        connection.request("POST", "/v1/chat/completions", json.dumps(body), given)
-        reply = connection.getresponse()
-        assert reply.status == 200, reply.read()
-        reply.read()
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        content = response.read()
+        assert response.status == 200, content
+        return content
     finally:
         connection.close()

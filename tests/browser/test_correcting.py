@@ -40,6 +40,44 @@ def test_editing_the_text_leaves_the_confidence_alone(desk: Desk, api: Api) -> N
     ]
 
 
+def test_a_saved_edit_says_so_and_can_be_undone(desk: Desk, api: Api) -> None:
+    number = api.add("Takes 60s to start", service="jellyfin", confidence=0.9)["id"]
+    page = list_of(desk, api)
+    form = edit_row(page, number)
+    form.get_by_label("Observation").fill("Takes 90s to start")
+    form.get_by_label("Confidence").fill("1.5")
+    save(page, number)
+    message = toast(page, "Memory changed")
+    expect(message).to_be_visible()
+    assert stored(api, number)["confidence"] == 1.0
+    message.get_by_role("button", name="Undo").click()
+    expect(toast(page, "Memory undone")).to_be_visible()
+    expect(page).to_have_url(re.compile(rf"agent={api.agent}"))
+    expect(row_of(page, number).locator(".text")).to_have_text("Takes 60s to start")
+    after = stored(api, number)
+    assert (after["observation"], after["confidence"]) == ("Takes 60s to start", 0.9)
+
+
+def test_an_edit_that_changes_nothing_says_so(desk: Desk, api: Api) -> None:
+    number = api.add("Takes 60s to start", service="jellyfin")["id"]
+    page = list_of(desk, api)
+    edit_row(page, number)
+    save(page, number)
+    message = toast(page, "Nothing was changed")
+    expect(message).to_be_visible()
+    expect(message.get_by_role("button", name="Undo")).to_have_count(0)
+
+
+def test_the_key_u_undoes_a_saved_edit(desk: Desk, api: Api) -> None:
+    number = api.add("Takes 60s to start", service="jellyfin")["id"]
+    page = list_of(desk, api)
+    edit_row(page, number).get_by_label("Observation").fill("Takes 90s to start")
+    save(page, number)
+    expect(toast(page, "Memory changed")).to_be_visible()
+    page.keyboard.press("u")
+    expect(row_of(page, number).locator(".text")).to_have_text("Takes 60s to start")
+
+
 def test_every_field_of_a_row_can_be_edited(desk: Desk, api: Api) -> None:
     number = api.add("Takes 60s to start", service="jelyfin", category="behavior")["id"]
     page = list_of(desk, api)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -38,6 +40,40 @@ def test_slash_searches_and_escape_leaves(listed: Page) -> None:
     expect(listed.locator("#q")).to_have_value("xjk")
     press(listed, "Escape")
     expect(listed.locator("#q")).not_to_be_focused()
+
+
+def test_escape_clears_the_search_and_the_list_is_whole_again(listed: Page) -> None:
+    press(listed, "/")
+    for _ in range(2):  # the same words again, too
+        listed.keyboard.type("pear")
+        expect(listed.locator("tr[data-memory]")).to_have_count(1)
+        press(listed, "Escape")
+        expect(listed.locator("#q")).to_have_value("")
+        expect(listed.locator("#q")).not_to_be_focused()
+        expect(listed.locator("tr[data-memory]")).to_have_count(3)
+        assert "pear" not in listed.url
+        press(listed, "/")
+
+
+def test_escape_takes_filters_away_when_nothing_is_left_to_leave(listed: Page) -> None:
+    agent = listed.url.partition("agent=")[2]
+    filters = listed.get_by_role("complementary", name="Filters")
+    filters.get_by_role("link", name="s1").click()
+    expect(listed.locator("tr[data-memory]")).to_have_count(1)
+    press(listed, "?")
+    expect(listed.get_by_role("dialog")).to_be_visible()
+    press(listed, "Escape")
+    expect(listed.get_by_role("dialog")).not_to_be_visible()
+    expect(listed.locator("tr[data-memory]")).to_have_count(1)
+    press(listed, "/")
+    listed.keyboard.type("pear")
+    press(listed, "Escape")
+    expect(listed.locator("#q")).to_have_value("")
+    press(listed, "Escape")
+    expect(listed.locator("tr[data-memory]")).to_have_count(3)
+    expect(listed).to_have_url(re.compile(rf"/memories\?agent={agent}$"))
+    listed.reload()
+    expect(listed.locator("tr[data-memory]")).to_have_count(3)
 
 
 def test_e_edits_the_row_and_escape_leaves_it(listed: Page) -> None:

@@ -14,7 +14,7 @@ import pytest
 from jinja2 import Environment
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from memplane.http.dashboard.pages import SAFE
+from memplane.http.dashboard.renderer import PAGE_HEADERS
 from tests.browser.homelab import AGENT, Homelab, talk
 from tests.browser.looking import Desk, Watch, edit_row, row_of
 from tests.browser.servers import Canary, Provider, Site, running_server
@@ -245,7 +245,7 @@ def test_the_policy_of_pages_would_stop_what_escaping_missed(
         f"{site.address}/",
         lambda route: route.fulfill(
             body=f"<p>{that_stay(canary.address)}</p><p id=end>",
-            headers={**SAFE, "Content-Type": "text/html"},
+            headers={**PAGE_HEADERS, "Content-Type": "text/html"},
         ),
     )
     page.goto(f"{site.address}/")
@@ -313,7 +313,7 @@ def test_every_page_forbids_what_it_does_not_need(desk: Desk, homelab: Homelab) 
     context = desk.context()
     for path in ("/", "/memories", "/memories/99999999", "/audit", "/login"):
         told = context.request.get(path, max_redirects=0).headers
-        assert told["content-security-policy"] == SAFE["Content-Security-Policy"], path
+        assert told["content-security-policy"] == PAGE_HEADERS["Content-Security-Policy"], path
         assert told["x-content-type-options"] == "nosniff"
         assert told["cache-control"] == "no-store"
         assert told["cross-origin-resource-policy"] == "same-origin"
@@ -410,11 +410,11 @@ def test_a_form_without_its_token_is_refused(desk: Desk, api: Api, token: str) -
 
 
 _WITHOUT = """
-import memplane.http.boundary as boundary
-import memplane.http.dashboard.signing_in as signing_in
-boundary.Boundary._refusal = lambda self, scope: None
+import memplane.http.host_origin_check as boundary
+import memplane.http.dashboard.sign_in as signing_in
+boundary.HostOriginCheck._refusal = lambda self, scope: None
 signing_in._check_site = lambda request: None
-signing_in.is_from = lambda browser, token: True
+signing_in.is_csrf_token_of = lambda browser, token: True
 from memplane.cli import main
 raise SystemExit(main(["up", "--port", "0"]))
 """

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 
-from memplane.claude_code.carrying import Carrier, Learned
+from memplane.claude_code.session_ingest import IngestSummary, SessionIngest
 from memplane.errors import HomeError, InvalidRequest, MemplaneError, OwnerUnavailable
-from memplane.observations.contract import (
-    Heard,
-    HeardReceipt,
-    HeardText,
-    OperationalMemory,
-    PromptView,
-    RejectView,
-    SessionBegun,
-    SessionEnded,
-    SessionWanted,
-)
+from memplane.observations.api_types import IngestReceipt, PromptView, RejectView, StartedSession
+from memplane.observations.requests import Heard, HeardText, SessionEnded, SessionWanted
+from memplane.service.client import Client
+from memplane.service.operation import Operation
+
+R = TypeVar("R")
 
 WANTED = SessionWanted(agent="a", tier=2)
 ENDED = SessionEnded(exit_code=0)
@@ -44,51 +39,59 @@ class Memories:
         self.missed = asyncio.Event()
 
     @asynccontextmanager
-    async def open(self) -> AsyncGenerator[OperationalMemory]:
+    async def open(self) -> AsyncGenerator[Client]:
         await asyncio.sleep(0)
         self.opened += 1
         if self.away:
             self.missed.set()
             raise self.away.pop(0)
-        yield cast("OperationalMemory", self)
+        yield Client.over(self)
 
-    async def begin(self, wanted: SessionWanted) -> SessionBegun:
+    async def send(self, operation: Operation[..., R], arguments: dict[str, Any]) -> R:
         await asyncio.sleep(0)
-        self.begun.append(wanted)
+        answers: dict[str, Callable[..., Any]] = {
+            "begin_session": self.begin,
+            "learn_from_session": self.hear,
+            "end_session": self.end,
+        }
+        assert arguments.pop("agent") == "a"
+        return cast("R", answers[operation.name](**arguments))
+
+    def begin(self, body: SessionWanted) -> StartedSession:
+        self.begun.append(body)
         block = PromptView(block="", tokens=0, budget=0, included=(), dropped=(), candidates=0)
-        return SessionBegun(session=7, prompt=block)
+        return StartedSession(session=7, prompt=block)
 
-    async def hear(self, agent: str, session: int, heard: Heard) -> HeardReceipt:
-        await asyncio.sleep(0)
-        assert (agent, session) == ("a", 7)
-        if heard.texts[0].text == "refused":
+    def hear(self, id: int, body: Heard) -> IngestReceipt:  # noqa: A002 - its name in the row
+        assert id == 7
+        if body.texts[0].text == "refused":
             raise InvalidRequest("no")
-        self.heard.append(heard.texts[0].text)
+        self.heard.append(body.texts[0].text)
         self.told.set()
-        return HeardReceipt(asserted=(len(self.heard),))
+        return IngestReceipt(asserted=(len(self.heard),))
 
-    async def end(self, agent: str, session: int, ended: SessionEnded) -> None:
-        await asyncio.sleep(0)
-        self.ended.append(ended)
+    def end(self, id: int, body: SessionEnded) -> None:  # noqa: A002 - its name in the row
+        assert id == 7
+        self.ended.append(body)
 
 
 async def at_once(_: float) -> None:
     await asyncio.sleep(0)
 
 
-def carrier(memories: Memories, session: int | None = 7) -> Carrier:
-    return Carrier(memories.open, WANTED, session, at_once)
+def carrier(memories: Memories, session: int | None = 7) -> SessionIngest:
+    return SessionIngest(memories.open, WANTED, session, at_once)
 
 
-async def carried(carrying: Carrier, queue: asyncio.Queue[Heard | None]) -> None:
-    await carrying.carry(queue)
+async def carried(carrying: SessionIngest, queue: asyncio.Queue[Heard | None]) -> None:
+    await carrying.drain_queue(queue)
     await carrying.finish(ENDED)
 
 
 async def test_what_is_heard_is_carried_while_the_session_goes_on() -> None:
     memories = Memories()
     carrying, queue = carrier(memories), asyncio.Queue[Heard | None]()
-    task = asyncio.create_task(carrying.carry(queue))
+    task = asyncio.create_task(carrying.drain_queue(queue))
     queue.put_nowait(said("one"))
     await memories.told.wait()
     assert memories.heard == ["one"]
@@ -114,7 +117,7 @@ async def test_what_comes_at_once_is_carried_at_once() -> None:
 async def test_what_does_not_get_there_is_tried_again_and_stays_in_order() -> None:
     memories = Memories(HomeError("busy"))
     carrying, queue = carrier(memories), asyncio.Queue[Heard | None]()
-    task = asyncio.create_task(carrying.carry(queue))
+    task = asyncio.create_task(carrying.drain_queue(queue))
     queue.put_nowait(said("one"))
     await memories.missed.wait()
     queue.put_nowait(said("two"))
@@ -175,17 +178,22 @@ async def test_a_session_of_which_nobody_knows_is_not_ended() -> None:
     ("receipts", "words"),
     [
         ([], ""),
-        ([HeardReceipt(echoed=(1,))], ""),
-        ([HeardReceipt(asserted=(1, 2)), HeardReceipt(reinforced=(3,))], "learned 2, confirmed 1"),
-        ([HeardReceipt(reinforced=(3,))] * 2, "confirmed 1"),
+        ([IngestReceipt(echoed=(1,))], ""),
         (
-            [HeardReceipt(asserted=(2, 3), contradicted=(1,), quarantined=(2,), retracted=1)],
+            [IngestReceipt(asserted=(1, 2)), IngestReceipt(reinforced=(3,))],
+            "learned 2, confirmed 1",
+        ),
+        ([IngestReceipt(reinforced=(3,))] * 2, "confirmed 1"),
+        (
+            [IngestReceipt(asserted=(2, 3), contradicted=(1,), quarantined=(2,), retracted=1)],
             "learned 1, contradicted 1, held back 1, took back 1",
         ),
     ],
 )
-def test_what_was_learned_is_said_in_a_few_words(receipts: list[HeardReceipt], words: str) -> None:
-    learned = Learned()
+def test_what_was_learned_is_said_in_a_few_words(
+    receipts: list[IngestReceipt], words: str
+) -> None:
+    learned = IngestSummary()
     for one in receipts:
         learned.add(one)
     assert learned.summary() == words
@@ -197,6 +205,6 @@ def test_rejects_are_said_with_their_reasons() -> None:
         RejectView(id="r", agent="a", at="", reason=reason, **empty)
         for reason in ("unknown_category", "status_noise", "unknown_category")
     )
-    learned = Learned()
-    learned.add(HeardReceipt(asserted=(1,), rejects=rejects))
+    learned = IngestSummary()
+    learned.add(IngestReceipt(asserted=(1,), rejects=rejects))
     assert learned.summary() == "learned 1, rejected 3 (status_noise, unknown_category)"

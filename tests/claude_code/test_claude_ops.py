@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from memplane.claude_code.claude_ops import _rows, is_database, memories_in
+from memplane.claude_code.claude_ops_import import _rows, is_database, read_memories
 from memplane.errors import InvalidRequest
-from memplane.observations.contract import ImportedLine
+from memplane.observations.requests import ImportedLine
 
 SCHEMA = """
 CREATE TABLE memories (
@@ -47,7 +47,7 @@ def test_a_memory_is_read_with_all_that_is_known_of_it(tmp_path: Path) -> None:
         {"confidence": 0.85, "updated_at": LATER, "session_id": 42, "tier": 3, "active": 0},
     )
     assert is_database(path.read_bytes())
-    assert memories_in(path) == (
+    assert read_memories(path) == (
         ImportedLine(
             category="timing",
             observation="Takes 60s to start",
@@ -71,7 +71,7 @@ def test_the_same_said_twice_is_one_memory_with_both_sessions(tmp_path: Path) ->
         {"session_id": 2, "active": 0},
         {"session_id": None, "service": None},
     )
-    first, second = memories_in(path)
+    first, second = read_memories(path)
     assert first.sessions == ("1", "2")
     assert (first.confidence, first.state) == (0.9, "active")
     assert first.updated_at == "2026-02-20T08:30:00.000Z"
@@ -80,7 +80,7 @@ def test_the_same_said_twice_is_one_memory_with_both_sessions(tmp_path: Path) ->
 
 def test_categories_are_left_as_they_were_written(tmp_path: Path) -> None:
     path = database(tmp_path / "ops.db", {"category": "known-issue"}, {"category": "jellyfin"})
-    assert [one.category for one in memories_in(path)] == ["known-issue", "jellyfin"]
+    assert [one.category for one in read_memories(path)] == ["known-issue", "jellyfin"]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_categories_are_left_as_they_were_written(tmp_path: Path) -> None:
 def test_times_are_read_in_every_way_they_were_written(
     tmp_path: Path, written: str, told: str
 ) -> None:
-    (found,) = memories_in(database(tmp_path / "ops.db", {"created_at": written}))
+    (found,) = read_memories(database(tmp_path / "ops.db", {"created_at": written}))
     assert found.created_at == told
 
 
@@ -121,4 +121,4 @@ def test_another_database_is_said_to_be_none(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as made, made:
         made.execute("CREATE TABLE things (id INTEGER)")
     with pytest.raises(InvalidRequest, match="no database of Claude Ops: no such table"):
-        memories_in(path)
+        read_memories(path)

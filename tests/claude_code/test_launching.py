@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from memplane.claude_code.launching import (
-    Launch,
+from memplane.claude_code.launch_command import (
+    LaunchCommand,
+    build_launch,
+    find_prompt_file,
+    inline_prompt_file,
     is_claude_code,
-    launch_of,
-    prompt_file_of,
-    with_prompt_of_file,
 )
 from memplane.errors import InvalidRequest
 
@@ -27,14 +27,14 @@ def test_nothing_else_is_claude_code(name: str) -> None:
 
 
 def test_claude_code_is_told_behind_its_name() -> None:
-    launch = launch_of(["claude", "-p", "hi"], TOLD)
-    assert launch == Launch(("claude", "--append-system-prompt", TOLD, "-p", "hi"))
+    launch = build_launch(["claude", "-p", "hi"], TOLD)
+    assert launch == LaunchCommand(("claude", "--append-system-prompt", TOLD, "-p", "hi"))
 
 
 @pytest.mark.parametrize("theirs", [["--append-system-prompt", "Be kind."],
                                     ["--append-system-prompt=Be kind."]])  # fmt: skip
 def test_a_users_own_prompt_comes_first_in_the_same_argument(theirs: list[str]) -> None:
-    launch = launch_of(["claude", "-p", *theirs, "--", "hi"], TOLD)
+    launch = build_launch(["claude", "-p", *theirs, "--", "hi"], TOLD)
     both = f"Be kind.\n\n{TOLD}"
     assert launch.arguments == ("claude", "-p", "--append-system-prompt", both, "--", "hi")
 
@@ -44,17 +44,17 @@ def test_a_users_own_prompt_comes_first_in_the_same_argument(theirs: list[str]) 
 )
 def test_a_users_own_prompt_in_a_file_becomes_an_argument(theirs: list[str]) -> None:
     command = ["claude", "-p", *theirs, "hi"]
-    assert prompt_file_of(command) == "f"
-    assert with_prompt_of_file(command, "Be kind.") == (
+    assert find_prompt_file(command) == "f"
+    assert inline_prompt_file(command, "Be kind.") == (
         "claude", "-p", "--append-system-prompt", "Be kind.", "hi"
     )  # fmt: skip
-    assert prompt_file_of(["other", *theirs]) is None
-    assert prompt_file_of(["claude", "--", *theirs]) is None
+    assert find_prompt_file(["other", *theirs]) is None
+    assert find_prompt_file(["claude", "--", *theirs]) is None
 
 
 def test_what_stands_behind_the_options_is_the_prompt() -> None:
     words = ["claude", "-p", "--", "--append-system-prompt", "--json-schema"]
-    launch = launch_of(words, TOLD, schema="{}")
+    launch = build_launch(words, TOLD, schema="{}")
     assert launch.arguments == (
         "claude", "--json-schema", "{}", "--append-system-prompt", TOLD, *words[1:]
     )  # fmt: skip
@@ -62,25 +62,25 @@ def test_what_stands_behind_the_options_is_the_prompt() -> None:
 
 @pytest.mark.parametrize("theirs", [["--json-schema", "{}"], ["--json-schema={}"]])
 def test_a_users_own_schema_stays(theirs: list[str]) -> None:
-    launch = launch_of(["claude", *theirs], "", schema='{"type": "object"}')
+    launch = build_launch(["claude", *theirs], "", schema='{"type": "object"}')
     assert launch.arguments == ("claude", *theirs)
 
 
 def test_an_option_without_its_value_is_left_to_the_program() -> None:
-    launch = launch_of(["claude", "--append-system-prompt"], TOLD)
+    launch = build_launch(["claude", "--append-system-prompt"], TOLD)
     assert launch.arguments == (
         "claude", "--append-system-prompt", TOLD, "--append-system-prompt"
     )  # fmt: skip
 
 
 def test_nothing_to_tell_changes_nothing() -> None:
-    assert launch_of(["claude", "-p"], "") == Launch(("claude", "-p"))
-    assert launch_of(["other"], "", schema="{}", file="f") == Launch(("other",))
+    assert build_launch(["claude", "-p"], "") == LaunchCommand(("claude", "-p"))
+    assert build_launch(["other"], "", schema="{}", file="f") == LaunchCommand(("other",))
 
 
 def test_other_programs_are_told_in_their_environment() -> None:
-    launch = launch_of(["python", "agent.py"], TOLD, schema="{}", file="/tmp/told.md")
-    assert launch == Launch(
+    launch = build_launch(["python", "agent.py"], TOLD, schema="{}", file="/tmp/told.md")
+    assert launch == LaunchCommand(
         ("python", "agent.py"),
         {"MEMPLANE_RUN_CONTEXT": TOLD, "MEMPLANE_RUN_CONTEXT_FILE": "/tmp/told.md"},
     )
@@ -99,7 +99,7 @@ def test_what_is_too_much_for_a_program_is_refused(
     command: list[str], told: int, *, fits: bool
 ) -> None:
     if fits:
-        assert launch_of(command, "é" * (told // 2) + "x" * (told % 2)).arguments
+        assert build_launch(command, "é" * (told // 2) + "x" * (told % 2)).arguments
         return
     with pytest.raises(InvalidRequest, match=r"128 KiB .* --budget"):
-        launch_of(command, "é" * (told // 2) + "x" * (told % 2))
+        build_launch(command, "é" * (told // 2) + "x" * (told % 2))

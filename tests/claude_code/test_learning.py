@@ -10,29 +10,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.claude_code.learning import MOST_OF_A_TOOL, MOST_OF_TOOLS, Hearing, Line
-from memplane.memory.markers import attempts_of
-from memplane.observations.contract import Heard, Mode
-from memplane.observations.model import Source
+from memplane.claude_code.output_extractor import (
+    MAX_TOOL_RESULT_CHARS,
+    MAX_TOOL_RESULTS_CHARS,
+    OutputExtractor,
+    OutputLine,
+)
+from memplane.memory.marker_parser import parse_attempts
+from memplane.observations.model import SourceClass
+from memplane.observations.requests import Heard, Mode
 
 MARKER = "[MEMORY:timing:jellyfin] Takes 60s to start"
 OTHER = "[MEMORY:dependency:caddy] Must be started after WireGuard"
 NOW = "2026-03-01T09:30:00.000Z"
 
 
-def lines(*texts: str | bytes, ended: bool = True) -> list[Line]:
+def lines(*texts: str | bytes, ended: bool = True) -> list[OutputLine]:
     """Lines as a log has them, each behind 25 bytes of time."""
-    made: list[Line] = []
+    made: list[OutputLine] = []
     offset = 0
     for number, text in enumerate(texts, start=1):
         raw = text if isinstance(text, bytes) else text.encode()
-        made.append(Line(raw, NOW, number, offset, ended or number < len(texts)))
+        made.append(OutputLine(raw, NOW, number, offset, ended or number < len(texts)))
         offset += 25 + len(raw) + 1
     return made
 
 
-def heard(*given: Line, mode: Mode = "markers", cut: bool = False) -> list[Heard]:
-    hearing = Hearing(mode)
+def heard(*given: OutputLine, mode: Mode = "markers", cut: bool = False) -> list[Heard]:
+    hearing = OutputExtractor(mode)
     found = [one for line in given for one in hearing.line(line)]
     return found + hearing.end(cut=cut)
 
@@ -47,7 +52,7 @@ def asserted(found: list[Heard]) -> list[str]:
         attempt.text
         for one in found
         for text in one.texts
-        for attempt in attempts_of(text.text, aborted=text.aborted)
+        for attempt in parse_attempts(text.text, aborted=text.aborted)
     ]
 
 
@@ -77,7 +82,7 @@ def ends(**more: Any) -> str:
 
 
 def test_a_marker_is_heard_as_soon_as_its_line_came() -> None:
-    hearing = Hearing("markers")
+    hearing = OutputExtractor("markers")
     first, second, third = lines(starts(), says(f"Well.\n{MARKER}\n"), ends())
     assert hearing.line(first) == []
     (found,) = hearing.line(second)
@@ -85,7 +90,7 @@ def test_a_marker_is_heard_as_soon_as_its_line_came() -> None:
     assert text.text == f"Well.\n{MARKER}\n"
     assert (text.at, text.line, text.offset) == (NOW, 2, second.offset)
     assert text.digest == hashlib.sha256(second.raw).hexdigest()
-    assert (text.message, text.source) == ("u1", Source.AGENT)
+    assert (text.message, text.source) == ("u1", SourceClass.AGENT)
     assert (found.cli_session, found.model) == ("s1", "claude-x")
     assert hearing.line(third) == []
     assert hearing.end() == []
@@ -103,7 +108,7 @@ def test_what_may_be_meant_as_a_marker_is_heard(near: str) -> None:
 
 def test_a_sub_agent_is_told_apart() -> None:
     (found,) = heard(*lines(says(MARKER, parent_tool_use_id="toolu_1")))
-    assert found.texts[0].source is Source.SUBAGENT
+    assert found.texts[0].source is SourceClass.SUBAGENT
 
 
 def test_partial_messages_say_nothing_twice() -> None:
@@ -120,11 +125,11 @@ def test_markers_in_results_of_tools_are_evidence_and_nothing_else() -> None:
 
 
 def test_of_tools_the_newest_are_kept_and_the_longest_cut() -> None:
-    results = [gives(str(number) * MOST_OF_A_TOOL * 2) for number in range(10)]
-    many = [gives(f"{number:04}" + "x" * (MOST_OF_A_TOOL - 4)) for number in range(40)]
+    results = [gives(str(number) * MAX_TOOL_RESULT_CHARS * 2) for number in range(10)]
+    many = [gives(f"{number:04}" + "x" * (MAX_TOOL_RESULT_CHARS - 4)) for number in range(40)]
     (found,) = heard(*lines(*results, *many, says(MARKER)))
-    assert {len(one) for one in found.tool_results} == {MOST_OF_A_TOOL}
-    assert sum(map(len, found.tool_results)) == MOST_OF_TOOLS
+    assert {len(one) for one in found.tool_results} == {MAX_TOOL_RESULT_CHARS}
+    assert sum(map(len, found.tool_results)) == MAX_TOOL_RESULTS_CHARS
     assert [one[:4] for one in found.tool_results] == [f"{n:04}" for n in range(39, 23, -1)]
 
 
@@ -142,7 +147,7 @@ def test_what_was_never_heard_is_not_taken_back() -> None:
 
 def test_the_whole_array_of_a_run_is_read() -> None:
     array = "[" + ",".join((starts(), says(MARKER), ends(num_turns=3))) + "]"
-    hearing = Hearing("markers")
+    hearing = OutputExtractor("markers")
     (line,) = lines(array)
     (found,) = hearing.line(line)
     assert texts([found]) == [MARKER]
@@ -151,7 +156,7 @@ def test_the_whole_array_of_a_run_is_read() -> None:
 
 
 def test_an_end_says_how_it_went_whatever_its_subtype() -> None:
-    hearing = Hearing("markers")
+    hearing = OutputExtractor("markers")
     for line in lines(says(MARKER), ends(is_error=True, total_cost_usd=0.5, num_turns=2)):
         hearing.line(line)
     assert hearing.outcome is not None
@@ -165,7 +170,7 @@ def test_a_stream_with_anything_in_it_is_read_on() -> None:
 
 
 def test_a_stream_without_a_result_has_no_outcome() -> None:
-    hearing = Hearing("markers")
+    hearing = OutputExtractor("markers")
     for line in lines(starts(), says(MARKER)):
         hearing.line(line)
     hearing.end()
@@ -186,7 +191,7 @@ DOCUMENT = {"memories": [{"category": "timing", "observation": "Takes 60s to sta
 @pytest.mark.parametrize("document", [DOCUMENT, {"memories": []}, {}, []])
 def test_a_document_counts_and_markers_do_not(document: Any) -> None:
     stream = lines(starts(), gives("seen"), says(MARKER), ends(structured_output=document))
-    hearing = Hearing("structured")
+    hearing = OutputExtractor("structured")
     (found,) = (one for line in stream for one in hearing.line(line))
     assert (found.structured, found.texts) == (document, ())
     assert found.tool_results == ("seen",)
@@ -196,7 +201,7 @@ def test_a_document_counts_and_markers_do_not(document: Any) -> None:
 
 @pytest.mark.parametrize("end", [[ends()], [ends(structured_output=None)], []])
 def test_markers_count_when_there_is_no_document(end: list[str]) -> None:
-    hearing = Hearing("structured")
+    hearing = OutputExtractor("structured")
     stream = lines(says(MARKER, "u1"), says(OTHER, "u2", supersedes=["u1"]), *end)
     assert [one for line in stream for one in hearing.line(line)] == []
     found = hearing.end()
@@ -220,7 +225,7 @@ def test_a_document_alone_is_read_from_a_result_alone() -> None:
 
 
 def test_a_marker_in_text_is_heard_at_the_next_blank_line() -> None:
-    hearing = Hearing("markers")
+    hearing = OutputExtractor("markers")
     given = lines("Looking.", "", f"- {MARKER}", "  after a restart", "", "Done.")
     assert [hearing.line(one) for one in given[:4]] == [[], [], [], []]
     (found,) = hearing.line(given[4])
@@ -296,5 +301,5 @@ PARAGRAPHS = st.lists(
 
 @given(PARAGRAPHS)
 def test_text_in_pieces_asserts_what_it_asserts_as_a_whole(given: list[str]) -> None:
-    whole = [one.text for one in attempts_of("\n".join([*given, ""]))]
+    whole = [one.text for one in parse_attempts("\n".join([*given, ""]))]
     assert asserted(heard(*lines(*given))) == whole

@@ -10,10 +10,10 @@ import pytest
 
 from memplane.claude_code.memory_folder import (
     claude_code_memory_dir,
-    main_root,
+    find_main_root,
     memory_dir_for_hook,
 )
-from memplane.claude_code.project import project_slug
+from memplane.claude_code.project_slug import make_slug
 from tests.support.claude_code import _program
 
 
@@ -68,7 +68,7 @@ def trust(home: Path, folder: Path) -> None:
 
 
 def ruled(home: Path, root: Path) -> Path:
-    return home / ".claude" / "projects" / project_slug(str(root)) / "memory"
+    return home / ".claude" / "projects" / make_slug(str(root)) / "memory"
 
 
 def memory_of(root: Path, home: Path, **environ: str) -> Path:
@@ -164,13 +164,13 @@ def test_an_odd_git_file_leads_nowhere(top: Path, home: Path, content: bytes) ->
     project.mkdir()
     (project / ".git").write_bytes(content)
     assert memory_of(project, home) == ruled(home, project)
-    assert main_root(project) == project
+    assert find_main_root(project) == project
 
 
 def test_outside_of_all_repositories_there_is_no_root(top: Path, repository: Path) -> None:
-    assert main_root(top) is None
-    assert main_root(top / "not" / "there") is None
-    assert main_root(repository / "not" / "there") == repository
+    assert find_main_root(top) is None
+    assert find_main_root(top / "not" / "there") is None
+    assert find_main_root(repository / "not" / "there") == repository
 
 
 # A long name
@@ -179,7 +179,7 @@ def test_outside_of_all_repositories_there_is_no_root(top: Path, repository: Pat
 def long_project(top: Path) -> Path:
     made = top.joinpath(*["x" * 60] * 4)
     made.mkdir(parents=True)
-    assert len(project_slug(str(made))) > 200
+    assert len(make_slug(str(made))) > 200
     return made
 
 
@@ -190,13 +190,13 @@ def long_project(top: Path) -> Path:
 def test_a_long_name_ends_in_the_hash_that_claude_code_makes(
     home: Path, root: str, digits: str
 ) -> None:
-    assert memory_of(Path(root), home).parent.name == f"{project_slug(root)[:200]}-{digits}"
+    assert memory_of(Path(root), home).parent.name == f"{make_slug(root)[:200]}-{digits}"
 
 
 def test_of_a_long_name_the_one_folder_that_begins_so_is_taken(top: Path, home: Path) -> None:
     project = long_project(top)
     likely = memory_of(project, home)
-    beginning = project_slug(str(project))[:200]
+    beginning = make_slug(str(project))[:200]
     other = likely.parent.with_name(f"{beginning}-0ther")
     other.mkdir(parents=True)
     assert memory_of(project, home) == other / "memory"
@@ -211,7 +211,7 @@ def test_of_a_long_name_the_one_folder_that_begins_so_is_taken(top: Path, home: 
 
 def test_the_configuration_may_lie_elsewhere(top: Path, home: Path, repository: Path) -> None:
     found = memory_of(repository, home, CLAUDE_CONFIG_DIR=str(top / "conf"))
-    assert found == top / "conf" / "projects" / project_slug(str(repository)) / "memory"
+    assert found == top / "conf" / "projects" / make_slug(str(repository)) / "memory"
     assert memory_of(repository, home, CLAUDE_CONFIG_DIR="") == ruled(home, repository)
 
 

@@ -14,19 +14,19 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from memplane.claude_code.stream import (
-    Compacted,
-    Ended,
-    Happening,
-    Place,
-    Retracted,
-    Started,
-    StreamReader,
-    Text,
+from memplane.claude_code.stream_json import (
+    Compaction,
+    EventPosition,
+    ModelText,
+    Retraction,
+    SessionResult,
+    StreamEvent,
+    StreamJsonReader,
+    StreamStart,
     ToolResult,
 )
-from memplane.observations.guide import schema
-from memplane.observations.model import Source
+from memplane.observations.agent_guide import build_output_schema
+from memplane.observations.model import SourceClass
 from tests.support.answers import ANTHROPIC, Call, Said
 from tests.support.claude_code import MODEL, ClaudeCode
 from tests.support.upstream import running_upstream
@@ -36,14 +36,14 @@ MARKER = "[MEMORY:timing:jellyfin] Takes 60s to start"
 untimed = hypothesis_settings(deadline=None)
 
 
-def read(*chunks: bytes) -> list[Happening]:
-    reader = StreamReader()
+def read(*chunks: bytes) -> list[StreamEvent]:
+    reader = StreamJsonReader()
     found = [one for chunk in chunks for one in reader.feed(chunk)]
     return found + reader.end()
 
 
 def counted(stream: bytes) -> tuple[int, int, int]:
-    reader = StreamReader()
+    reader = StreamJsonReader()
     reader.feed(stream)
     reader.end()
     return reader.lines, reader.not_json, reader.unknown
@@ -70,8 +70,8 @@ def result(content: Any, **more: Any) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": "toolu_1", "content": content} | more
 
 
-def texts(happenings: Iterable[Happening]) -> list[str]:
-    return [one.text for one in happenings if isinstance(one, Text)]
+def texts(happenings: Iterable[StreamEvent]) -> list[str]:
+    return [one.text for one in happenings if isinstance(one, ModelText)]
 
 
 # Lines
@@ -80,12 +80,12 @@ def texts(happenings: Iterable[Happening]) -> list[str]:
 def test_a_text_says_where_it_stands() -> None:
     first, second = printed({"type": "system", "subtype": "status"}), printed(said(text(MARKER)))
     (found,) = read(first + second)
-    assert found == Text(
-        at=Place(2, len(first), hashlib.sha256(second.rstrip(b"\n")).hexdigest()),
+    assert found == ModelText(
+        at=EventPosition(2, len(first), hashlib.sha256(second.rstrip(b"\n")).hexdigest()),
         text=MARKER,
         message_id="msg_1",
         uuid="u1",
-        origin=Source.AGENT,
+        origin=SourceClass.AGENT,
         aborted=False,
     )
 
@@ -99,7 +99,7 @@ def test_blank_lines_count_as_lines_and_as_nothing_else() -> None:
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_each_line_is_read_when_it_ends(end: bytes) -> None:
-    reader = StreamReader()
+    reader = StreamJsonReader()
     whole = printed(said(text("a")), end=end)
     assert reader.feed(whole[:-1]) == []
     assert texts(reader.feed(whole[-1:])) == ["a"]
@@ -137,7 +137,9 @@ def test_a_line_of_five_megabytes_in_small_pieces() -> None:
 def test_the_array_of_a_whole_run_is_read() -> None:
     array = json.dumps([said(text("a")), said(text("b")), {"type": "new"}]).encode()
     assert texts(read(array)) == ["a", "b"]
-    assert {one.at for one in read(array)} == {Place(1, 0, hashlib.sha256(array).hexdigest())}
+    assert {one.at for one in read(array)} == {
+        EventPosition(1, 0, hashlib.sha256(array).hexdigest())
+    }
     assert counted(array) == (1, 0, 1)
     assert counted(b"[]\n") == (1, 0, 0)
 
@@ -202,7 +204,7 @@ def test_a_start_says_with_what() -> None:
         "plugins": [{"name": "p", "path": "/p"}],
     }
     (found,) = read(printed(event))
-    assert found == Started(
+    assert found == StreamStart(
         at=found.at,
         session_id="s",
         model="m",
@@ -237,7 +239,7 @@ def test_what_is_said_beside_answers_is_no_text() -> None:
         {"type": "result", "subtype": "success", "is_error": False, "result": MARKER},
     )
     assert texts(read(stream)) == []
-    assert [type(one) for one in read(stream)] == [ToolResult, Ended]
+    assert [type(one) for one in read(stream)] == [ToolResult, SessionResult]
 
 
 def test_an_answer_that_is_an_error_is_skipped() -> None:
@@ -251,11 +253,11 @@ def test_an_answer_says_whose_it_is_and_whether_it_was_aborted() -> None:
         said(text("b"), parent_tool_use_id="toolu_7"),
         said(text("c"), aborted=True),
     )
-    found = [(one.origin, one.aborted) for one in read(stream) if isinstance(one, Text)]
+    found = [(one.origin, one.aborted) for one in read(stream) if isinstance(one, ModelText)]
     assert found == [
-        (Source.AGENT, False),
-        (Source.SUBAGENT, False),
-        (Source.AGENT, True),
+        (SourceClass.AGENT, False),
+        (SourceClass.SUBAGENT, False),
+        (SourceClass.AGENT, True),
     ]
 
 
@@ -276,7 +278,7 @@ def test_a_result_of_a_tool_has_its_texts(content: Any, words: str) -> None:
         text=words,
         tool_use_id="toolu_1",
         uuid="u2",
-        origin=Source.SUBAGENT,
+        origin=SourceClass.SUBAGENT,
         is_error=True,
     )
 
@@ -288,16 +290,16 @@ def test_a_result_that_is_replayed_is_not_seen_again() -> None:
 def test_an_answer_takes_back_what_it_replaces_and_not_itself() -> None:
     event = said(text("better"), supersedes=["u0", "u1", 7, "", "u9"])
     retracted, better = read(printed(event))
-    assert isinstance(retracted, Retracted)
+    assert isinstance(retracted, Retraction)
     assert retracted.uuids == ("u0", "u9")
     assert texts([better]) == ["better"]
-    assert [type(one) for one in read(printed(said(supersedes=["u0"], error="x")))] == [Retracted]
+    assert [type(one) for one in read(printed(said(supersedes=["u0"], error="x")))] == [Retraction]
 
 
 def test_a_fallback_takes_back_what_was_refused() -> None:
     event = {"type": "system", "subtype": "model_refusal_fallback", "uuid": "u5"}
     (found,) = read(printed(event | {"retracted_message_uuids": ["u1", "u2"]}))
-    assert isinstance(found, Retracted)
+    assert isinstance(found, Retraction)
     assert found.uuids == ("u1", "u2")
     assert read(printed(event)) == []
     assert counted(printed(event)) == (1, 0, 0)
@@ -307,7 +309,9 @@ def test_a_compaction_says_how_much_is_left() -> None:
     figures = {"trigger": "auto", "pre_tokens": 95_000, "post_tokens": True}
     event = {"type": "system", "subtype": "compact_boundary", "compact_metadata": figures}
     (found,) = read(printed(event))
-    assert found == Compacted(at=found.at, trigger="auto", tokens_before=95_000, tokens_after=None)
+    assert found == Compaction(
+        at=found.at, trigger="auto", tokens_before=95_000, tokens_after=None
+    )
 
 
 ENDED = {
@@ -326,15 +330,15 @@ ENDED = {
 }
 
 
-def ended(**changes: Any) -> Ended:
+def ended(**changes: Any) -> SessionResult:
     event = {name: value for name, value in (ENDED | changes).items() if value != "nothing"}
     (found,) = read(printed(event))
-    assert isinstance(found, Ended)
+    assert isinstance(found, SessionResult)
     return found
 
 
 def test_an_end_says_how_it_went() -> None:
-    assert ended() == Ended(
+    assert ended() == SessionResult(
         at=ended().at,
         session_id="s",
         subtype="success",
@@ -446,7 +450,7 @@ async def test_what_the_program_prints_is_understood_however_it_is_cut(tmp_path:
         Said(calls=(REFUSED,), id="2"),
         Said("Again.", (RETURNED,), id="3"),
     )
-    options = ("--include-partial-messages", "--json-schema", json.dumps(schema()))
+    options = ("--include-partial-messages", "--json-schema", json.dumps(build_output_schema()))
     async with running_upstream() as upstream:
         upstream.scripts[ANTHROPIC.path] = ANTHROPIC.replies(*replies)
         claude = ClaudeCode(upstream.address, tmp_path / "home", tmp_path / "project")
@@ -454,21 +458,21 @@ async def test_what_the_program_prints_is_understood_however_it_is_cut(tmp_path:
     assert b'"stream_event"' in ran.stdout
     found = read(ran.stdout)
     assert [type(one) for one in found] == [
-        *(Started, Text, ToolResult, ToolResult, Text, ToolResult, Ended)
+        *(StreamStart, ModelText, ToolResult, ToolResult, ModelText, ToolResult, SessionResult)
     ]
     assert counted(ran.stdout) == (len(ran.events), 0, 0)
     assert texts(found) == [f"Let me see, “é” 🌍.\n\n{MARKER}", "Again."]
     started, first, looked, refused, *_, end = found
-    assert isinstance(started, Started)
+    assert isinstance(started, StreamStart)
     assert (started.session_id, started.model) == (ran.session, MODEL)
     assert str(tmp_path / "home") in started.memory_folder
-    assert isinstance(first, Text)
+    assert isinstance(first, ModelText)
     assert ran.events[first.at.line - 1]["uuid"] == first.uuid
     assert isinstance(looked, ToolResult)
     assert (looked.text, looked.tool_use_id) == (MARKER, LOOK.id)
     assert isinstance(refused, ToolResult)
     assert (refused.is_error, "/memories/0/category" in refused.text) == (True, True)
-    assert isinstance(end, Ended)
+    assert isinstance(end, SessionResult)
     assert end.structured_output == {"memories": [MEMORY]}
     assert (end.is_error, end.subtype, end.turns) == (False, "success", 4)
     assert (end.cost_usd or 0) > 0

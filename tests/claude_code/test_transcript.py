@@ -12,8 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.claude_code.learning import Line
-from memplane.claude_code.transcript import Lines, Reading, Transcript, is_log, open_log
+from memplane.claude_code.output_extractor import OutputLine
+from memplane.claude_code.transcript import (
+    LineSource,
+    TranscriptReader,
+    TranscriptWriter,
+    create_transcript,
+    is_transcript,
+)
 from memplane.errors import HomeError
 from memplane.redaction.redactor import Redactor
 
@@ -28,21 +34,21 @@ def scrub(raw: bytes) -> bytes:
     return Redactor(key=b"k" * 32).json(raw).value
 
 
-def every(lines: Lines, *pieces: bytes) -> list[Line]:
+def every(lines: LineSource, *pieces: bytes) -> list[OutputLine]:
     found = [line for piece in pieces for line in lines.feed(piece, NOW)]
     return found + list(lines.end(NOW))
 
 
-def written(*pieces: bytes) -> tuple[list[Line], bytes]:
+def written(*pieces: bytes) -> tuple[list[OutputLine], bytes]:
     log = bytearray()
-    return every(Transcript(scrub, log.extend), *pieces), bytes(log)
+    return every(TranscriptWriter(scrub, log.extend), *pieces), bytes(log)
 
 
 def test_a_line_of_the_log_has_its_time_before_it() -> None:
     log = bytearray()
-    transcript = Transcript(scrub, log.extend)
-    assert list(transcript.feed(b"one\ntw", NOW)) == [Line(b"one", NOW, 1, 0)]
-    assert list(transcript.feed(b"o\r\n", LATER)) == [Line(b"two\r", LATER, 2, 29)]
+    transcript = TranscriptWriter(scrub, log.extend)
+    assert list(transcript.feed(b"one\ntw", NOW)) == [OutputLine(b"one", NOW, 1, 0)]
+    assert list(transcript.feed(b"o\r\n", LATER)) == [OutputLine(b"two\r", LATER, 2, 29)]
     assert list(transcript.end(LATER)) == []
     assert bytes(log) == f"{NOW} one\n{LATER} two\r\n".encode()
 
@@ -84,7 +90,7 @@ def test_a_key_over_several_lines_is_a_secret(rest: bytes) -> None:
 
 def test_what_only_begins_like_a_key_is_let_go() -> None:
     many = b"".join(b"line %d\n" % number for number in range(1000))
-    transcript = Transcript(scrub)
+    transcript = TranscriptWriter(scrub)
     found = list(transcript.feed(b"-----BEGIN RSA PRIVATE KEY of mine\n" + many, NOW))
     assert found[-1].raw == b"line 999"
     assert len(found) == 1001
@@ -106,7 +112,7 @@ def test_cuts_make_no_difference(data: bytes, cuts: list[int]) -> None:
 @given(st.binary(max_size=80))
 def test_a_log_reads_as_what_was_heard(data: bytes) -> None:
     lines, log = written(data)
-    again = every(Reading(scrub), log)
+    again = every(TranscriptReader(scrub), log)
     assert [(one.raw, one.at, one.number, one.offset) for one in again] == [
         (one.raw, one.at, one.number, one.offset) for one in lines
     ]
@@ -114,9 +120,9 @@ def test_a_log_reads_as_what_was_heard(data: bytes) -> None:
 
 def test_a_log_is_known_by_its_beginning() -> None:
     _, log = written(b"x\n")
-    assert is_log(log)
-    assert not is_log(b'{"type":"system"}')
-    assert not is_log(b"2026-03-01 09:30 started")
+    assert is_transcript(log)
+    assert not is_transcript(b'{"type":"system"}')
+    assert not is_transcript(b"2026-03-01 09:30 started")
 
 
 # The file
@@ -124,7 +130,7 @@ def test_a_log_is_known_by_its_beginning() -> None:
 
 def test_a_log_is_there_at_once_and_for_its_user_alone(tmp_path: Path) -> None:
     path = tmp_path / "home" / "sessions" / "one.log"
-    with open_log(path) as log:
+    with create_transcript(path) as log:
         log.write(b"a line\n")
         assert path.read_bytes() == b"a line\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -135,14 +141,14 @@ def test_a_log_is_never_written_over(tmp_path: Path) -> None:
     path = tmp_path / "one.log"
     path.write_text("mine")
     with pytest.raises(HomeError, match="cannot be made"):
-        open_log(path)
+        create_transcript(path)
     assert path.read_text() == "mine"
 
 
 def test_a_full_disk_ends_the_log_and_nothing_else() -> None:
-    from memplane.claude_code.transcript import Log
+    from memplane.claude_code.transcript import TranscriptFile
 
-    with Log(Path("/dev/full"), os.open("/dev/full", os.O_WRONLY)) as log:
+    with TranscriptFile(Path("/dev/full"), os.open("/dev/full", os.O_WRONLY)) as log:
         log.write(b"a line\n")
         log.write(b"another\n")
         assert "No space left" in log.trouble

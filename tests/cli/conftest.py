@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from memplane.objects.pacing import Pacing
+from memplane.objects.retry_clock import RetryClock
 from tests.operate.conftest import pod, service
 
 __all__ = ["pod", "service"]
@@ -20,4 +20,6 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     async def sleep(seconds: float) -> None:
         await asyncio.sleep(seconds / 100)
 
-    monkeypatch.setattr("memplane.assemble.storage.Pacing", partial(Pacing, sleep=sleep))
+    monkeypatch.setattr(
+        "memplane.service.composition.storage.RetryClock", partial(RetryClock, sleep=sleep)
+    )

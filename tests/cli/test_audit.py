@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from memplane.telemetry import MemoryOp, MemoryOperation, MemoryStatus, Telemetry
+from memplane.telemetry import MemoryEvent, MemoryOperation, OperationStatus, Telemetry
 from tests.support.in_process import memplane_here
 from tests.support.running import environment, memplane
 from tests.support.turns import NOON, record, turn
@@ -185,12 +185,12 @@ async def test_without_a_log_or_a_pod_it_is_the_home(home: Path) -> None:
     telemetry = Telemetry(home / "logs" / "telemetry.jsonl", max_bytes=500)
     for _ in range(3):
         telemetry.emit(
-            MemoryOp(
+            MemoryEvent(
                 ts=NOON,
                 claw_id="analyst",
                 memory_service="memplane",
                 memory_op=MemoryOperation.RECALL,
-                memory_status=MemoryStatus.SUCCEEDED,
+                memory_status=OperationStatus.SUCCEEDED,
                 memory_blocks=2,
             )
         )

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from memplane.ledger.tombstones import Tombstone, append_tombstones, read_tombstones
-from memplane.operate.queue import QueuedForget, enqueue, queued
+from memplane.operate.forget_queue import QueuedForget, enqueue_forget, list_queued_forgets
 from tests.operate.memory_pod import (
     TOKEN,
     WHEN,
@@ -144,11 +144,11 @@ async def test_what_waits_is_forgotten_first(pod: MemoryPod, service: Service, h
     pod.subscribe("a", port=service.port)
     entries = await pod.record(2, agent="a")
     pod.bury(entries[0].id, agent="a")
-    enqueue(pod.place.state, QueuedForget("mem", "a", (entries[0].id,), "", WHEN))
+    enqueue_forget(pod.place.state, QueuedForget("mem", "a", (entries[0].id,), "", WHEN))
     ran = await memplane(home, "backfill", "mem", "-f", str(pod.file))
     assert ran.returncode == 0
     assert [one.path for one in service.posts] == ["/forget", "/retain"]
-    assert queued(pod.place.state) == []
+    assert list_queued_forgets(pod.place.state) == []
     mirror = pod.place.tombstones[1]
     assert list(read_tombstones(mirror, "a")) == [entries[0].id]
 

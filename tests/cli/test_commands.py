@@ -59,7 +59,7 @@ def test_every_command_explains_itself(command: str, home: Path) -> None:
         (("cloud",), "action"),
         (("cloud", "migrate"), "no container to work with"),
         (("manifest", "verify"), "no container to work with"),
-        (("queue", "list"), "no container to work with"),
+        (("queue", "retry"), "no container to work with"),
     ],
 )
 def test_wrong_usage_is_explained_and_exits_with_2(
@@ -351,7 +351,7 @@ def test_manifest_verify_finds_and_rebuild_repairs(
 
 
 def test_the_queue_is_shown_sent_and_dropped(azurite: Azurite, container: str, home: Path) -> None:
-    from memplane.assemble.storage import fingerprint
+    from memplane.service.composition.storage import fingerprint
 
     env = cloud(azurite, container)
     cache = home / "cache" / "blob" / fingerprint(azurite.by_key(container))
@@ -378,7 +378,7 @@ def test_the_queue_says_when_nobody_answers(home: Path) -> None:
         "BlobEndpoint=http://127.0.0.1:9/a;",
         "MEMPLANE_BLOB_CONTAINER": "box",
     }
-    from memplane.assemble.storage import fingerprint
+    from memplane.service.composition.storage import fingerprint
     from memplane.settings import load_settings
 
     blob = load_settings({"home": str(home)}, nobody).blob

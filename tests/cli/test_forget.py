@@ -11,7 +11,7 @@ import aiohttp
 from aiohttp import web
 
 from memplane.ledger.tombstones import read_tombstones
-from memplane.operate.queue import queued
+from memplane.operate.forget_queue import list_queued_forgets
 from tests.operate.memory_pod import (
     MemoryPod,
     Post,
@@ -64,7 +64,7 @@ async def test_what_cannot_be_forgotten_is_said(
         "memplane forget: at least one --entry-id is required\n",
     )
     unknown = await memplane(home, *words, "--entry-id", "x", "--entry-id", "y")
-    assert unknown.returncode == 2
+    assert unknown.returncode == 1
     assert unknown.stderr == "memplane forget: history does not contain entry id(s) x, y\n"
     assert service.posts == []
     allowed = await memplane(home, *words, "--entry-id", "x", "--allow-unknown")
@@ -99,13 +99,13 @@ async def test_a_service_that_is_down_is_told_by_the_next_command(
     assert again.returncode == 1, "the service still has not been told"
     assert "Skipped 1 already-tombstoned entries" in again.stdout
     assert "still waits" in again.stderr
-    assert len(queued(pod.place.state)) == 1
+    assert len(list_queued_forgets(pod.place.state)) == 1
     service.answer = up
     last = await memplane(home, *words, other.id)
     assert (last.returncode, last.stderr) == (0, "")
     assert "Sent 1 forgets that were queued" in last.stdout
     assert [one.body["entry_ids"] for one in service.taken] == [[entry.id], [other.id]]
-    assert queued(pod.place.state) == []
+    assert list_queued_forgets(pod.place.state) == []
 
 
 async def test_a_receipt_is_printed_and_decides_the_exit_code(

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.cli.layout import ago, bar, cells, decimal, wrapped
+from memplane.cli.terminal_text import (
+    count_columns,
+    draw_bar,
+    format_age,
+    format_confidence,
+    wrap_text,
+)
 
 NOW = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 
@@ -27,13 +33,13 @@ NOW = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 def test_text_breaks_between_words_and_only_then_within_one(
     text: str, width: int, lines: list[str]
 ) -> None:
-    assert wrapped(text, width) == lines
+    assert wrap_text(text, width) == lines
 
 
 @given(st.text(max_size=60), st.integers(2, 30))
 def test_no_line_is_wider_than_it_may_be_and_nothing_is_lost(text: str, width: int) -> None:
-    lines = wrapped(text, width)
-    assert all(cells(line) <= width for line in lines)
+    lines = wrap_text(text, width)
+    assert all(count_columns(line) <= width for line in lines)
     assert "".join("".join(lines).split()) == "".join(text.split())
 
 
@@ -42,14 +48,14 @@ def test_no_line_is_wider_than_it_may_be_and_nothing_is_lost(text: str, width: i
     [(0, "░░░░░"), (0.05, "░░░░░"), (0.3, "█▌░░░"), (0.7, "███▌░"), (1.0, "█████"), (7, "█████")],
 )
 def test_a_bar_is_five_wide(value: float, drawn: str) -> None:
-    assert bar(value) == drawn
+    assert draw_bar(value) == drawn
 
 
 @pytest.mark.parametrize(
     ("value", "written"), [(0.9, "0.9"), (0.95, "0.95"), (1, "1.0"), (0, "0.0")]
 )
 def test_a_confidence_is_written_as_in_prompts(value: float, written: str) -> None:
-    assert decimal(value) == written
+    assert format_confidence(value) == written
 
 
 @pytest.mark.parametrize(
@@ -66,4 +72,4 @@ def test_a_confidence_is_written_as_in_prompts(value: float, written: str) -> No
     ],
 )
 def test_an_age_is_said_in_its_largest_unit(apart: timedelta, said: str) -> None:
-    assert ago(NOW - apart, NOW) == said
+    assert format_age(NOW - apart, NOW) == said

@@ -15,9 +15,9 @@ KEY = "sk-live-" + "123456789"
 
 CRASH = """
 import logging, sys
-from memplane.cli.logs import set_up_logs
-from memplane.settings import settings_from_environment
-set_up_logs(settings_from_environment())
+from memplane.cli.log_setup import set_up_logs
+from memplane.settings import load_settings_from_environment
+set_up_logs(load_settings_from_environment())
 logging.getLogger("test").warning("the key is %s", sys.argv[1])
 logging.getLogger("test").debug("quietly %s", sys.argv[1])
 try:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from memplane.observations.guide import guide, schema
+from memplane.observations.agent_guide import build_guide, build_output_schema
 from tests.claude_code.test_claude_ops import LATER, database
 from tests.memory.remembering import entry, raw
 from tests.support.in_process import memplane_here
@@ -181,7 +181,7 @@ def test_a_long_list_goes_on_behind_its_cursor(kept: Path) -> None:
 
 
 def test_another_agents_memories_are_not_seen_unless_all_are_asked_for(kept: Path) -> None:
-    assert said(kept, "list", agent="b") == ""
+    assert "there is no agent b. There are: a" in said(kept, "list", code=1, agent="b")
     assert said(kept, "show", "1", code=1, agent="b")
     assert "a · jellyfin\n" in said(kept, "list", "--all-agents", agent="b")
     assert "say which agent" in said(kept, "list", code=2, agent="")
@@ -189,12 +189,12 @@ def test_another_agents_memories_are_not_seen_unless_all_are_asked_for(kept: Pat
 
 @pytest.mark.parametrize("columns", [120, 90, 60, 30])
 def test_a_list_fits_the_terminal_that_it_is_shown_on(kept: Path, columns: int) -> None:
-    from memplane.cli.layout import cells
+    from memplane.cli.terminal_text import count_columns
 
     shown = at_a_terminal(kept, columns, "list")
     assert "\x1b[32m" in shown
     lines = plain(shown).split("\n")
-    assert max(map(cells, lines)) <= max(columns, 46)
+    assert max(map(count_columns, lines)) <= max(columns, 46)
     assert "".join(WORDS.split()) in "".join("".join(lines).split())
 
 
@@ -237,12 +237,50 @@ def test_a_memory_is_written_down_by_an_operator(own: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("confidence", "stored"), [("1.5", 1.0), ("-1", 0.0), ("0.95", 0.95), ("0.29", 0.29)]
-)
-def test_a_confidence_is_moved_into_its_range(own: Path, confidence: str, stored: float) -> None:
+def test_an_undo_without_an_id_takes_back_the_last_change_step_by_step(own: Path) -> None:
+    first, second = added(own), added(own, "Leaks memory after a week")
+    said(own, "edit", first, "--text", "Takes 90s to start")
+    said(own, "retire", first, second)
+    shown = memplane_here(own, "memories", "undo", env={"MEMPLANE_AGENT": "a"})
+    assert shown.returncode == 0, shown.stderr
+    assert "was retired" in shown.stderr
+    assert [told(own, "show", one)["state"] for one in (first, second)] == ["active", "active"]
+    undone = told(own, "undo")["memories"]
+    assert [(str(one["id"]), one["observation"]) for one in undone] == [(first, WORDS)]
+    said(own, "undo")  # the second was only written down
+    assert told(own, "stats")["by_state"].get("active") == 1
+    said(own, "undo")
+    assert "nothing was changed that could be undone" in said(own, "undo", code=1)
+
+
+def test_an_undo_is_about_the_agent_that_is_named(own: Path) -> None:
+    mine = added(own)
+    said(own, "add", "--category", "timing", "Another one's", agent="b")
+    said(own, "pin", mine)
+    said(own, "undo", agent="b")
+    assert told(own, "show", mine)["pinned"]
+    said(own, "undo", agent="")  # whoever's the last change was
+    assert not told(own, "show", mine)["pinned"]
+
+
+@pytest.mark.parametrize("confidence", ["1.5", "-1", "1.01", "80", "nan", "inf", "high", ""])
+def test_a_confidence_outside_0_to_1_is_refused_and_nothing_changes(
+    own: Path, confidence: str
+) -> None:
     number = added(own)
-    assert told(own, "edit", number, f"--confidence={confidence}")["confidence"] == stored
+    before = told(own, "show", number)
+    for words in (["edit", number], ["add", "--category", "timing", WORDS]):
+        shown = said(own, *words, f"--confidence={confidence}", code=2)
+        assert f"{confidence!r} is not a number from 0 to 1" in shown
+    assert told(own, "show", number) == before
+    assert told(own, "stats")["by_state"] == {"active": 1}
+
+
+@pytest.mark.parametrize("confidence", ["0", "1", "0.95", "0.29"])
+def test_a_confidence_within_0_to_1_is_stored(own: Path, confidence: str) -> None:
+    number = added(own)
+    stored = told(own, "edit", number, f"--confidence={confidence}")["confidence"]
+    assert stored == float(confidence)
 
 
 def test_an_edit_changes_what_it_names_and_nothing_else(own: Path) -> None:
@@ -359,13 +397,16 @@ def test_a_purge_is_confirmed_in_words_and_leaves_none_behind(own: Path) -> None
         (["show", "99"], 1, "99"),
         (["show", "x"], 2, "invalid int"),
         (["list", "--state", "odd"], 2, "invalid choice"),
-        (["list", "--limit", "-1"], 2, "0 to 1000"),
+        (["list", "--limit", "-1"], 2, "from 0 to 1000"),
+        (["list", "--session", "99"], 1, "there is no session 99"),
         (["list", "--cursor", "nonsense"], 2, "cursor"),
         (["resolve", "1-2", "both"], 1, ""),
         (["accept", "nothing"], 1, ""),
         (["preview", "--budget", "40000"], 2, "128 KiB"),
         (["guide", "--tier", "0"], 2, "invalid choice"),
-        (["undo"], 2, ""),
+        (["undo"], 1, "nothing was changed"),
+        (["undo", "--batch", "nothing"], 1, "there is no change nothing"),
+        (["undo", "1", "--batch", "nothing"], 2, "not allowed with"),
         ([], 2, ""),
     ],
 )
@@ -441,11 +482,11 @@ def test_a_preview_knows_what_is_in_scope_and_keeps_its_fence(kept: Path) -> Non
 @pytest.mark.parametrize("mode", ["markers", "structured"])
 @pytest.mark.parametrize("tier", [1, 2, 3])
 def test_the_guide_is_printed(kept: Path, tier: int, mode: Any) -> None:
-    assert said(kept, "guide", "--tier", str(tier), "--mode", mode) == guide(tier, mode)
+    assert said(kept, "guide", "--tier", str(tier), "--mode", mode) == build_guide(tier, mode)
 
 
 def test_the_guide_has_its_schema(kept: Path) -> None:
-    assert told(kept, "guide", "--mode", "structured")["schema"] == schema()
+    assert told(kept, "guide", "--mode", "structured")["schema"] == build_output_schema()
 
 
 # Moving
@@ -501,6 +542,31 @@ def test_a_database_of_claude_ops_is_taken_in_once(own: Path) -> None:
     assert found["Forgets its settings"]["state"] == "quarantined"
     assert found["Retry DNS once"]["service"] is None
     assert "sessions 1, 2 of claude-ops" in said(own, "evidence", str(starts["id"]))
+
+
+def test_confidences_and_sessions_of_a_claude_ops_database_are_kept(own: Path) -> None:
+    rows = {
+        "Takes 60s to start after a restart": (0.9, 17),
+        "Takes 30s to start after a restart": (0.7, 18),  # contradicts the one before
+        "Transcoding needs the GPU driver 535": (0.9, 19),
+        "Waits for the NFS share for 20s": (0.55, None),
+        "Needs a manual library scan after an upgrade": (1.0, 20),
+    }
+    written = [
+        {"observation": text, "confidence": confidence, "session_id": session, "updated_at": LATER}
+        for text, (confidence, session) in rows.items()
+    ]
+    path = str(database(own.parent / "claudeops.db", *written))
+    said(own, "import", path)
+    for again in (("import", path), ("rebuild",)):
+        found = {one["observation"]: one for one in told(own, "list")["memories"]}
+        assert {text: one["confidence"] for text, one in found.items()} == {
+            text: confidence for text, (confidence, _) in rows.items()
+        }
+        for text, (_, session) in rows.items():
+            evidence = said(own, "evidence", str(found[text]["id"]))
+            assert (f"sessions {session} of claude-ops" in evidence) is (session is not None)
+        said(own, *again)
 
 
 def test_what_was_rebuilt_is_what_was_there(kept: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -20,7 +21,7 @@ from typing import Any
 import pytest
 
 from tests.persona.machines import memory
-from tests.support.azurite import Azurite
+from tests.support.azurite import KEY, Azurite
 from tests.support.doorway import Doorway
 from tests.support.in_process import Done, memplane_here
 from tests.support.running import environment, memplane, running_memplane
@@ -85,6 +86,7 @@ def new_machine(
             ).connection_string,
             "MEMPLANE_BLOB_CONTAINER": container,
             "MEMPLANE_PERSONA_DIR": str(folder),
+            "MEMPLANE_PERSONA_PROJECT": "demo",
         }
         (tmp_path / name).mkdir()
         return Machine(tmp_path / name / "home", folder, env)
@@ -176,20 +178,57 @@ def test_much_is_deleted_only_when_that_is_meant(laptop: Machine, desktop: Machi
     assert laptop("sync", "--force").returncode == 0
 
 
-def test_one_document_is_pushed_by_its_path(laptop: Machine, desktop: Machine) -> None:
+@pytest.mark.parametrize("action", ["push", "push-one"])
+def test_one_document_is_pushed_by_its_path(
+    laptop: Machine, desktop: Machine, action: str
+) -> None:
     in_step(laptop, desktop)
     path = laptop.write("user_role.md", memory("Role", "Works on docs.", kind="user"))
     laptop.write("feedback_tests.md", memory("Tests", "none", kind="feedback"))
-    assert laptop("push", str(path)).stdout == "sent     user_role.md\n1 sent\n"
+    assert laptop(action, str(path)).stdout == "sent     user_role.md\n1 sent\n"
     assert "Works on docs." in laptop.read("user_role.md")
     report = desktop.json("pull")
     assert report["keys"] == ["user_role.md"]
-    missing = laptop("push", "user_gone.md")
+    missing = laptop(action, "user_gone.md")
     assert missing.returncode == 2
     assert "is not in" in missing.stderr
-    outside = laptop("push", "/etc/passwd")
+    outside = laptop(action, "/etc/passwd")
     assert outside.returncode == 2
     assert "outside" in outside.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("a.md", "b.md")])
+def test_push_one_takes_one_document(laptop: Machine, words: tuple[str, ...]) -> None:
+    laptop.folder.mkdir()
+    assert laptop("push-one", *words).returncode == 2
+
+
+@pytest.mark.parametrize("words", [("push-one", "notes.md"), ("push",), ("sync", "--json")])
+def test_held_documents_are_named_on_stderr(laptop: Machine, words: tuple[str, ...]) -> None:
+    laptop.write("notes.md", "No frontmatter.\n")
+    ran = laptop(*words)
+    assert ran.returncode == 1
+    assert "held     notes.md: it does not begin with frontmatter" in ran.stderr
+    assert "held  " not in ran.stdout
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_a_pull_sends_what_waits_and_its_plan_says_so(
+    laptop: Machine, desktop: Machine, doorway: Doorway
+) -> None:
+    in_step(laptop, desktop)
+    doorway.shut()
+    laptop.write("user_role.md", memory("Role", "Written on a train.", kind="user"))
+    assert laptop("sync").returncode == 3
+    doorway.open()
+    laptop.write("feedback_tests.md", memory("Tests", "not asked to go", kind="feedback"))
+    assert laptop.json("pull", "--dry-run")["plan"] == [
+        {"key": "user_role.md", "action": "send", "why": "it changed here"}
+    ]
+    assert laptop("pull").stdout.startswith("sent     user_role.md\n1 sent")
+    desktop("pull")
+    assert "Written on a train." in desktop.read("user_role.md")
+    assert "not asked to go" not in desktop.read("feedback_tests.md")
 
 
 # Looking before
@@ -206,8 +245,9 @@ def test_a_dry_run_leaves_no_trace(laptop: Machine, desktop: Machine) -> None:
     # Nobody has claimed the place yet, so that another may.
     desktop.write("user_role.md", memory("Role", "Somebody else.", kind="user"))
     assert desktop("sync").returncode == 0
+    del laptop.env["MEMPLANE_PERSONA_PROJECT"]
     refused = laptop("sync", "--dry-run")
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "--join" in refused.stderr
 
 
@@ -290,11 +330,73 @@ def test_a_first_sync_without_a_network_says_so(laptop: Machine, doorway: Doorwa
     assert "no usable answer" in ran.stderr
 
 
-@pytest.mark.parametrize("words", [("sync",), ("pull",), ("push",), ("list",), ("watch",)])
+@pytest.mark.parametrize("words", [("sync",), ("pull",), ("push",), ("watch",)])
 def test_without_a_container_it_stops_at_once(words: tuple[str, ...], home: Path) -> None:
     ran = memplane_here(home, "persona", *words)
     assert ran.returncode == 2
     assert "MEMPLANE_BLOB_CONTAINER" in ran.stderr
+    assert ran.stdout == "", "it does not say first that it does it"
+
+
+def without_a_container(machine: Machine) -> Machine:
+    named = {name: text for name, text in machine.env.items() if "_BLOB_" not in name}
+    return replace(machine, env=named)
+
+
+@pytest.mark.parametrize("was_synced", [False, True])
+def test_list_needs_no_container(laptop: Machine, desktop: Machine, *, was_synced: bool) -> None:
+    if was_synced:
+        in_step(laptop, desktop)
+    laptop.write("user_role.md", memory("Role", "Works on sync.", kind="user"))
+    bare = without_a_container(laptop)
+    ran = bare("list")
+    assert ran.returncode == 0, ran.stderr
+    assert "user_role.md" in ran.stdout
+    assert "no container" in ran.stdout, "and it says why it does not know more"
+    assert "user_role.md" in [row["key"] for row in bare.json("list")]
+
+
+def test_list_without_a_folder_and_a_container_is_empty(home: Path) -> None:
+    ran = memplane_here(home, "persona", "list", "--json")
+    assert (ran.returncode, json.loads(ran.stdout)) == (0, [])
+
+
+def test_list_answers_while_sync_is_switched_off(laptop: Machine) -> None:
+    laptop.write("user_role.md", memory("Role", "Works on sync.", kind="user"))
+    ran = laptop("list", MEMPLANE_PERSONA_SYNC="off")
+    assert ran.returncode == 0
+    assert "user_role.md" in ran.stdout
+
+
+def test_list_refuses_half_a_configuration_that_is_to_be_strict(laptop: Machine) -> None:
+    bare = without_a_container(laptop)
+    half = {"MEMPLANE_BLOB_CONTAINER": "agent", "MEMPLANE_STRICT_CLOUD": "true"}
+    assert bare("list", **half).returncode == 2
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_the_queue_is_listed_without_a_container(
+    laptop: Machine, desktop: Machine, doorway: Doorway, home: Path
+) -> None:
+    in_step(laptop, desktop)
+    doorway.shut()
+    laptop.write("user_role.md", memory("Role", "Written on a train.", kind="user"))
+    assert laptop("sync").returncode == 3
+    ran = without_a_container(laptop).run("queue", "list")
+    assert ran.returncode == 0, ran.stderr
+    assert "user_role.md" in ran.stdout
+    empty = memplane_here(home, "queue", "list")
+    assert (empty.returncode, empty.stdout) == (0, "0 in all\n")
+
+
+@pytest.mark.parametrize("words", [("sync",), ("pull",), ("list",)])
+def test_a_wrong_account_key_is_called_that(words: tuple[str, ...], laptop: Machine) -> None:
+    wrong = base64.b64encode(b"the key of another account").decode()
+    text = laptop.env["MEMPLANE_BLOB_CONNECTION_STRING"].replace(KEY, wrong)
+    ran = laptop(*words, MEMPLANE_BLOB_CONNECTION_STRING=text)
+    assert ran.returncode == 3
+    assert "wrong account key" in ran.stderr + ran.stdout
+    assert wrong not in ran.stderr + ran.stdout
 
 
 def test_switched_off_is_off(laptop: Machine) -> None:
@@ -334,14 +436,15 @@ def test_a_folder_with_documents_of_its_own_joins_only_when_told(
     laptop("sync")
     desktop.write("feedback_tests.md", memory("Tests", "one", kind="feedback"))
     desktop.write("user_role.md", laptop.read("user_role.md"))
+    del desktop.env["MEMPLANE_PERSONA_PROJECT"]
     refused = desktop("sync")
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "--join" in refused.stderr
-    planned = desktop.json("sync", "--join", "--dry-run")["plan"]
+    planned = desktop.json("sync", "--join", "demo", "--dry-run")["plan"]
     actions = {row["key"]: row["action"] for row in planned}
     assert actions["user_role.md"] == "note", "nobody need be warned of a merge"
     assert actions["feedback_tests.md"] == "send"
-    assert desktop("sync", "--join").returncode == 0
+    assert desktop("sync", "--join", "demo").returncode == 0
     laptop("sync")
     assert laptop.files() == desktop.files()
 
@@ -451,7 +554,9 @@ def test_a_document_without_frontmatter_is_held_until_adopted(
     laptop.write("notes.md", "# Things to know\n\nThe text.\n")
     held = laptop("sync")
     assert held.returncode == 1
-    assert "held     notes.md: it does not begin with frontmatter" in held.stdout
+    assert "held     notes.md: it does not begin with frontmatter" in held.stderr
+    assert "held  " not in held.stdout
+    assert "1 held" in held.stdout
     assert [row["key"] for row in laptop.json("status")["held"]] == ["notes.md"]
     doctor = laptop.run("doctor").stdout
     assert "not published: notes.md" in doctor
@@ -481,15 +586,15 @@ def test_secrets_go_only_when_allowed(laptop: Machine, desktop: Machine) -> None
     laptop.write("reference_token.md", memory("Token", SECRET))
     held = laptop("sync")
     assert held.returncode == 1
-    assert "secret" in held.stdout
-    assert SECRET not in held.stdout
+    assert "secret" in held.stderr
+    assert SECRET not in held.stdout + held.stderr
     assert laptop("push", "reference_token.md", "--allow-secrets").returncode == 0
     desktop("pull")
     assert SECRET in desktop.read("reference_token.md")
     laptop.write("reference_token.md", memory("Token", f"{SECRET}, once more"))
     held = laptop("push", "reference_token.md", "--no-allow-secrets")
     assert held.returncode == 1
-    assert "held     reference_token.md" in held.stdout
+    assert "held     reference_token.md" in held.stderr
     desktop("pull")
     assert "once more" not in desktop.read("reference_token.md")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from memplane.assemble import persona
-from memplane.cli.persona_watching import watching
+from memplane.cli.persona_watcher import watch_in_background
+from memplane.service.composition import persona
 from memplane.settings import load_settings
 
 
@@ -27,7 +27,7 @@ async def test_a_mistake_of_ours_is_logged_and_nothing_else_stops(
     variables = {"MEMPLANE_PERSONA_WATCH": "true", "MEMPLANE_PERSONA_DIR": str(tmp_path / "m")}
     settings = load_settings({"home": str(tmp_path / "home")}, variables)
     with caplog.at_level(logging.ERROR):
-        async with watching(settings):
+        async with watch_in_background(settings):
             await asyncio.wait_for(failed.wait(), 5)
     assert "documents are not watched any more" in caplog.text
     assert "nobody thought of it" in caplog.text

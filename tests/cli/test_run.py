@@ -17,7 +17,7 @@ from typing import IO, Any
 import pytest
 
 from memplane.home import Home
-from memplane.observations.guide import guide, schema
+from memplane.observations.agent_guide import build_guide, build_output_schema
 from tests.support.in_process import memplane_here
 from tests.support.running import environment, running_memplane
 
@@ -28,9 +28,9 @@ OTHER = f"[MEMORY:dependency:caddy] {ORDER}"
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 MEMPLANE = (sys.executable, "-m", "memplane")
 _IMPATIENT = """
-from memplane.assemble import plane
 from memplane.cli import main
-plane._OWNER_PATIENCE = 10
+from memplane.service.composition import home
+home._OWNER_PATIENCE = 10
 raise SystemExit(main())
 """
 IMPATIENT = (sys.executable, "-c", _IMPATIENT)
@@ -89,6 +89,8 @@ END = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 2
 
 def asked(own: Path, *words: str) -> Any:
     done = memplane_here(own, "memories", *words, "--agent", "a", "--json")
+    if "there is no agent a" in done.stderr:  # its first session has not begun
+        return {"memories": [], "sessions": []}
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -178,7 +180,7 @@ def test_a_program_is_told_in_its_environment_what_was_learned_and_how_to_record
     file, told = done.stdout.decode().split("\n", 1)
     assert not Path(file).exists()
     assert "## Operational Memory (5 memories, " in told
-    assert told.endswith(guide(3, "markers"))
+    assert told.endswith(build_guide(3, "markers"))
     assert sessions(own)[0]["told"] == 5
 
 
@@ -186,14 +188,14 @@ def test_a_program_without_memories_is_told_how_to_record_them_and_nothing_else(
     own: Path,
 ) -> None:
     done = ran(own, *python(ECHO_CONTEXT))
-    assert done.stdout.decode().split("\n", 1)[1] == guide(1, "markers")
+    assert done.stdout.decode().split("\n", 1)[1] == build_guide(1, "markers")
 
 
 def test_preview_and_prompt_are_the_same_but_for_their_fence(own: Path) -> None:
     added(own, STARTS, "--service", "jellyfin")
     done = ran(own, *python(ECHO_CONTEXT))
     shown = memplane_here(own, "memories", "preview", "--agent", "a").stdout
-    told = done.stdout.decode().split("\n", 1)[1].removesuffix(guide(1, "markers"))
+    told = done.stdout.decode().split("\n", 1)[1].removesuffix(build_guide(1, "markers"))
     unfenced = [line for line in shown.strip().split("\n") if "operational memory" not in line]
     assert all(line in told for line in unfenced if not line.startswith("Records"))
 
@@ -229,14 +231,45 @@ def claude(tmp_path: Path) -> str:
     return str(program)
 
 
+@pytest.mark.parametrize(
+    "words", [(), ("-p",), ("--model", "opus"), ("--output-format=stream-json", "--verbose", "-p")]
+)
+def test_claude_code_without_a_prompt_is_not_started_and_the_reason_is_given(
+    own: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    program = claude(tmp_path)
+    done = ran(own, program, *words, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (2, b"")
+    said = done.stderr.decode()
+    assert "claude has no prompt" in said
+    assert f'memplane run -- {program} -p "Check the hosts."' in said
+    assert sessions(own) == []
+
+
+@pytest.mark.parametrize("words", [("Check.",), ("-p", "Check."), ("mcp", "list"), ("--version",)])
+def test_claude_code_with_something_to_do_is_started(
+    own: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    done = ran(own, claude(tmp_path), *words, stdin=subprocess.DEVNULL)
+    assert json.loads(done.stdout)[-len(words) :] == list(words), done.stderr
+
+
+def test_claude_code_may_read_its_prompt_from_a_pipe(own: Path, tmp_path: Path) -> None:
+    file = tmp_path / "prompt.txt"
+    file.write_text("Check the hosts.")
+    with file.open("rb") as prompt:
+        done = ran(own, claude(tmp_path), "-p", stdin=prompt)
+    assert json.loads(done.stdout)[-1] == "-p", done.stderr
+
+
 def test_claude_code_is_told_in_its_arguments(own: Path, tmp_path: Path) -> None:
     done = ran(own, claude(tmp_path), "-p", "hi", options=("--mode", "structured"))
     assert done.returncode == 0, done.stderr
     *ours, print_option, prompt = json.loads(done.stdout)
     assert (print_option, prompt) == ("-p", "hi")
     told = dict(zip(ours[::2], ours[1::2], strict=True))
-    assert json.loads(told["--json-schema"]) == schema()
-    assert told["--append-system-prompt"] == guide(1, "structured")
+    assert json.loads(told["--json-schema"]) == build_output_schema()
+    assert told["--append-system-prompt"] == build_guide(1, "structured")
 
 
 def test_a_users_own_prompt_that_is_too_long_with_ours_is_refused(

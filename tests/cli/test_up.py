@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import time
@@ -16,10 +18,16 @@ from pathlib import Path
 
 import pytest
 
-from memplane.cli.greeting import Greeting, agent_rows, short_line
-from memplane.cli.show import program
+from memplane.cli.output import get_program_name
+from memplane.cli.startup_message import (
+    StartupMessage,
+    format_short_line,
+    get_public_address,
+    list_agent_rows,
+)
 from memplane.home import Home
-from memplane.plane.contract import LedgerStatus, Status, StorageStatus
+from memplane.http.server import ALL_INTERFACES, ServerAddresses, _public_host
+from memplane.service.model import LedgerStatus, Status, StorageStatus
 from memplane.settings.table import HttpSettings, Settings
 from tests.support.running import environment, memplane, running_memplane
 
@@ -99,20 +107,68 @@ def test_in_a_pod_it_says_what_works_there(home: Path, tmp_path: Path) -> None:
         assert post(running.address, "/agent/me" + path, body, secret) == 403
 
 
-def greeting(settings: Settings) -> Greeting:
+def greeting(settings: Settings) -> StartupMessage:
     storage = StorageStatus(kind="local", where="here", reason="because")
     ledger = LedgerStatus(where="here", agents=0)
     status = Status(version="1", home="", pid=1, address="", storage=storage, ledger=ledger)
-    return Greeting("http://127.0.0.1:8080", "memplane", Home(settings.home), status, settings)
+    return StartupMessage(
+        "http://127.0.0.1:8080", "memplane", Home(settings.home), status, settings
+    )
 
 
 def test_agents_of_a_pod_are_told_the_name_that_they_know_it_by(tmp_path: Path) -> None:
     http = HttpSettings(allowed_hosts=("cllama:8080",))
     of_pod = greeting(Settings(home=tmp_path, http=http, context_root=tmp_path))
-    assert "OPENAI_BASE_URL=http://cllama:8080/v1" in agent_rows(of_pod)[0][0]
-    assert "http://cllama:8080/v1, each with the key CLLAMA_TOKEN" in short_line(of_pod)
+    assert "OPENAI_BASE_URL=http://cllama:8080/v1" in list_agent_rows(of_pod)[0][0]
+    assert "http://cllama:8080/v1, each with the key CLLAMA_TOKEN" in format_short_line(of_pod)
     alone = greeting(Settings(home=tmp_path, http=http))
-    assert "OPENAI_BASE_URL=http://127.0.0.1:8080/agent/me/v1" in agent_rows(alone)[0][0]
+    assert "OPENAI_BASE_URL=http://127.0.0.1:8080/agent/me/v1" in list_agent_rows(alone)[0][0]
+
+
+def test_what_listens_everywhere_prints_an_address_that_others_can_use(home: Path) -> None:
+    env = {"MEMPLANE_HTTP_HOST": "0.0.0.0", "MEMPLANE_HTTP_TRUSTED_NETWORK": "true"}  # noqa: S104
+    with running_memplane(home, env=env) as running:
+        assert "0.0.0.0" not in running.printed  # noqa: S104
+        shown = re.search(r"address +http://(\S+)", running.printed)
+        assert shown is not None
+        assert shown[1] == f"{_public_host(ALL_INTERFACES)}:{running.port}"
+        own = f"127.0.0.1:{running.port}"
+        used = set(re.findall(r"http://([\d.:]+)", running.printed)) - {own}
+        assert used <= {shown[1]}, "the clients' addresses are the same"
+        for address in (shown[1], own):
+            with closing(HTTPConnection(address, timeout=30)) as connection:
+                connection.request("GET", "/health")
+                assert connection.getresponse().status == 200, address
+        with closing(HTTPConnection(shown[1], timeout=30)) as connection:
+            connection.request("GET", "/health", headers={"Host": f"evil.example:{running.port}"})
+            assert connection.getresponse().status == 421
+
+
+@pytest.mark.parametrize(
+    ("public", "hosts", "shown"),
+    [
+        ("http://198.51.100.7:80", (), "http://198.51.100.7:80"),
+        ("http://198.51.100.7:80", ("mem.lan:80",), "http://mem.lan:80"),
+        ("http://127.0.0.1:80", ("mem.lan:80",), "http://127.0.0.1:80"),
+    ],
+)
+def test_others_are_told_the_name_that_was_allowed_or_a_number(
+    tmp_path: Path, public: str, hosts: tuple[str, ...], shown: str
+) -> None:
+    settings = Settings(home=tmp_path, http=HttpSettings(allowed_hosts=hosts))
+    assert get_public_address(ServerAddresses("http://127.0.0.1:80", public), settings) == shown
+
+
+def test_the_way_out_of_this_machine_is_found_without_a_packet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert _public_host("192.0.2.7") == "192.0.2.7"
+
+    def no_way(_socket: socket.socket, _address: object) -> None:
+        raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    monkeypatch.setattr(socket.socket, "connect", no_way)
+    assert _public_host(ALL_INTERFACES) == "127.0.0.1"
 
 
 def test_the_commands_that_it_prints_reach_its_home(tmp_path: Path) -> None:
@@ -132,5 +188,7 @@ def test_the_commands_that_it_prints_reach_its_home(tmp_path: Path) -> None:
 
 def test_the_usual_home_needs_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert "--home" not in program(tmp_path / ".memplane")
-    assert program(tmp_path / "it's").endswith(""" --home '""" + f"""{tmp_path}/it'"'"'s'""")
+    assert "--home" not in get_program_name(tmp_path / ".memplane")
+    assert get_program_name(tmp_path / "it's").endswith(
+        """ --home '""" + f"""{tmp_path}/it'"'"'s'"""
+    )

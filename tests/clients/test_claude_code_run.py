@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from memplane.observations.guide import guide
+from memplane.observations.agent_guide import build_guide
 from tests.clients.test_claude_code_through_the_proxy import ECHO, LOOK, lasting
 from tests.support.answers import ANTHROPIC, Call, Said, anthropic_error
 from tests.support.claude_code import ClaudeCode
@@ -86,7 +86,7 @@ async def test_what_one_run_learns_the_next_one_is_told_and_saying_it_again_earn
 
     before, after = (system(one) for one in upstream.asked(MESSAGES))
     assert "Operational Memory" not in before
-    assert guide(2, "markers").strip() in before
+    assert build_guide(2, "markers").strip() in before
     assert "## Operational Memory (1 memory" in after
     assert f"### jellyfin\n- [timing] {STARTS} (confidence: 0.7)" in after
     assert after.index("## Operational Memory") < after.index("## Recording operational memory")
@@ -149,7 +149,7 @@ async def test_a_users_own_prompt_is_kept_before_ours(
     ran = await within(claude_at(upstream.address), ops).ask("Hello", *options[way])
     assert ran.code == 0, ran.stderr
     (sent,) = upstream.asked(MESSAGES)
-    assert f"{words}\n\n{guide(1, 'markers').strip()}" in system(sent)
+    assert f"{words}\n\n{build_guide(1, 'markers').strip()}" in system(sent)
 
 
 async def test_a_run_that_fails_is_a_failed_session_whose_memories_stay(
@@ -203,4 +203,4 @@ async def test_structured_output_is_learned_and_markers_are_not(
     ran = await claude.ask("Hello")
     assert ran.result["structured_output"] == {"memories": memories}
     assert [one["observation"] for one in listed(ops)] == [STARTS]
-    assert guide(1, "structured").strip() in system(upstream.asked(MESSAGES)[0])
+    assert build_guide(1, "structured").strip() in system(upstream.asked(MESSAGES)[0])

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from memplane.embedding.endpoint import EndpointEmbedder
-from memplane.embedding.vectors import stored
+from memplane.embedding.endpoint_embedder import EndpointEmbedder
+from memplane.embedding.vectors import quantize_vector
 from memplane.errors import EmbeddingUnavailable, SettingsError
-from memplane.objects.pacing import Pacing
+from memplane.objects.retry_clock import RetryClock
 from memplane.secret import Secret
 
 KEY = "k3y/that+nobody=sees"
@@ -114,8 +114,8 @@ class Waits:
         self.pauses.append(seconds)
 
     @property
-    def pacing(self) -> Pacing:
-        return Pacing(sleep=self.sleep, elapsed=lambda: sum(self.pauses), chance=lambda: 0.5)
+    def pacing(self) -> RetryClock:
+        return RetryClock(sleep=self.sleep, elapsed=lambda: sum(self.pauses), chance=lambda: 0.5)
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ async def refusal(service: Service, waits: Waits, *texts: str) -> str:
 
 
 def expected(*texts: str) -> list[bytes]:
-    return [stored(vector_of(text)) for text in texts]
+    return [quantize_vector(vector_of(text)) for text in texts]
 
 
 # What is asked
@@ -279,7 +279,7 @@ async def test_batches_of_different_dimensions_are_refused(service: Service, wai
 async def test_a_vector_of_zeros_is_none(service: Service, waits: Waits) -> None:
     service.answers(lambda: embeddings([[0, 0], [1, 0]]))
     async with embedder_for(service, waits) as embedder:
-        assert await embedder.embed(["dog", "cat"]) == [b"", stored([1, 0])]
+        assert await embedder.embed(["dog", "cat"]) == [b"", quantize_vector([1, 0])]
 
 
 async def test_an_answer_without_end_is_given_up(service: Service, waits: Waits) -> None:

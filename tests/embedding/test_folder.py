@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from memplane.embedding.folder import FolderEmbedder
-from memplane.embedding.vectors import stored
+from memplane.embedding.folder_embedder import FolderEmbedder
+from memplane.embedding.vectors import quantize_vector
 from memplane.errors import EmbeddingUnavailable
 from tests.embedding.made_up import (
     HIDDEN,
@@ -37,13 +37,13 @@ async def embedded(folder: Path, *texts: str) -> list[bytes]:
 
 async def test_a_text_is_the_mean_of_its_words(tmp_path: Path) -> None:
     found = await embedded(table_folder(tmp_path / "m"), "cat", "cat kitten", "cat cat invoice")
-    assert found == [stored([1, 0]), stored([1, 1]), stored([1, -1])]
+    assert found == [quantize_vector([1, 0]), quantize_vector([1, 1]), quantize_vector([1, -1])]
 
 
 async def test_what_is_unknown_does_not_count(tmp_path: Path) -> None:
     texts = ("zebra cat", "zebra", "", " ", "[UNK] kitten")
     found = await embedded(table_folder(tmp_path / "m"), *texts)
-    assert found == [stored([1, 0]), b"", b"", b"", stored([0, 1])]
+    assert found == [quantize_vector([1, 0]), b"", b"", b"", quantize_vector([0, 1])]
 
 
 async def test_the_tokenizer_s_own_limits_and_padding_do_not_count(tmp_path: Path) -> None:
@@ -55,23 +55,23 @@ async def test_the_tokenizer_s_own_limits_and_padding_do_not_count(tmp_path: Pat
     tokenizer.enable_truncation(1)
     tokenizer.enable_padding(length=8, pad_id=5, pad_token="invoice")
     tokenizer.save(path)
-    assert await embedded(folder, "cat kitten") == [stored([1, 1])]
+    assert await embedded(folder, "cat kitten") == [quantize_vector([1, 1])]
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float64, np.int8])
 async def test_tables_of_other_numbers_are_read(tmp_path: Path, kind: type) -> None:
     folder = table_folder(tmp_path / "m", {"embedding.weight": TABLE.astype(kind)})
-    assert await embedded(folder, "cat kitten") == [stored([1, 1])]
+    assert await embedded(folder, "cat kitten") == [quantize_vector([1, 1])]
 
 
 async def test_one_matrix_of_any_name_is_the_table(tmp_path: Path) -> None:
     folder = table_folder(tmp_path / "m", {"anything": TABLE, "scale": np.ones(3, np.float32)})
-    assert await embedded(folder, "cat") == [stored([1, 0])]
+    assert await embedded(folder, "cat") == [quantize_vector([1, 0])]
 
 
 async def test_a_matrix_is_recognised_by_its_name(tmp_path: Path) -> None:
     folder = table_folder(tmp_path / "m", {"a": -TABLE, "embedding.weight": TABLE, "z": -TABLE})
-    assert await embedded(folder, "cat") == [stored([1, 0])]
+    assert await embedded(folder, "cat") == [quantize_vector([1, 0])]
 
 
 async def test_words_may_share_rows_and_have_weights(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ async def test_words_may_share_rows_and_have_weights(tmp_path: Path) -> None:
         "weights": np.array([1, 1, 1, 1, 3, 1], np.float64),
     }
     found = await embedded(table_folder(tmp_path / "m", tensors), "cat kitten", "invoice")
-    assert found == [stored([1, 3]), stored([1, 0])]
+    assert found == [quantize_vector([1, 3]), quantize_vector([1, 0])]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ async def test_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     table = TABLE.copy()
     table[3, 0] = np.nan
     folder = table_folder(tmp_path / "m", {"embeddings": table})
-    assert await embedded(folder, "kitten") == [stored([0, 1])]
+    assert await embedded(folder, "kitten") == [quantize_vector([0, 1])]
     with pytest.raises(EmbeddingUnavailable, match="not finite"):
         await embedded(folder, "cat")
 
@@ -196,13 +196,13 @@ async def test_an_encoder_s_tokens_are_averaged_with_the_special_ones(tmp_path: 
     folder = encoder_folder(tmp_path / "m", {"last_hidden_state": HIDDEN})
     found = await embedded(folder, "cat", "cat kitten invoice", "kitten")
     # [CLS] and [SEP] cancel each other out in this table.
-    assert found == [stored([1, 0]), b"", stored([0, 1])]
+    assert found == [quantize_vector([1, 0]), b"", quantize_vector([0, 1])]
     assert await embedded(folder, "kitten", "cat") == [found[2], found[0]]
 
 
 async def test_a_text_without_tokens_has_no_vector(tmp_path: Path) -> None:
     folder = encoder_folder(tmp_path / "m", {"sentence_embedding": SENTENCE})
-    assert await embedded(folder, "", "  ", "cat") == [b"", b"", stored([5, -5])]
+    assert await embedded(folder, "", "  ", "cat") == [b"", b"", quantize_vector([5, -5])]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,9 @@ async def test_a_text_without_tokens_has_no_vector(tmp_path: Path) -> None:
 async def test_the_right_output_is_used(
     tmp_path: Path, outputs: dict[str, tuple[str | int, ...]], vector: list[float]
 ) -> None:
-    assert await embedded(encoder_folder(tmp_path / "m", outputs), "cat") == [stored(vector)]
+    assert await embedded(encoder_folder(tmp_path / "m", outputs), "cat") == [
+        quantize_vector(vector)
+    ]
 
 
 @pytest.mark.parametrize("kind", [TensorProto.INT64, TensorProto.INT32])
@@ -237,7 +239,7 @@ async def test_an_encoder_gets_the_inputs_it_wants(
     folder = encoder_folder(
         tmp_path / "m", {"last_hidden_state": HIDDEN}, inputs=dict.fromkeys(names, kind)
     )
-    assert await embedded(folder, "cat") == [stored([1, 0])]
+    assert await embedded(folder, "cat") == [quantize_vector([1, 0])]
 
 
 @pytest.mark.parametrize(
@@ -266,7 +268,7 @@ async def test_an_encoder_s_numbers_must_be_finite(tmp_path: Path) -> None:
 
 async def test_a_token_that_the_encoder_does_not_have_is_an_error(tmp_path: Path) -> None:
     folder = encoder_folder(tmp_path / "m", {"last_hidden_state": HIDDEN}, table=TABLE[:4])
-    assert await embedded(folder, "cat") == [stored([1, 0])]
+    assert await embedded(folder, "cat") == [quantize_vector([1, 0])]
     with pytest.raises(EmbeddingUnavailable, match="the model failed"):
         await embedded(folder, "invoice")
 
@@ -276,7 +278,7 @@ async def test_a_long_text_is_cut_for_an_encoder(tmp_path: Path) -> None:
     start = "cat " * 510
     assert len(start) + 100 < 8192
     short, long = await embedded(folder, start, start + "kitten " * 100)
-    assert short == long == stored([1, 0])
+    assert short == long == quantize_vector([1, 0])
 
 
 async def test_an_encoder_is_preferred_to_a_table(tmp_path: Path) -> None:
@@ -284,7 +286,7 @@ async def test_an_encoder_is_preferred_to_a_table(tmp_path: Path) -> None:
     name = FolderEmbedder(folder).name
     table_folder(folder)
     assert FolderEmbedder(folder).name == name
-    assert await embedded(folder, "cat") == [stored([5, -5])]
+    assert await embedded(folder, "cat") == [quantize_vector([5, -5])]
 
 
 async def test_a_file_that_is_no_encoder_is_named(tmp_path: Path) -> None:

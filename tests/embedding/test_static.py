@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from memplane.embedding.contract import Embedder
-from memplane.embedding.lazily import LazyModel
-from memplane.embedding.static import StaticEmbedder
-from memplane.embedding.vectors import similarities
+from memplane.embedding.embedder import Embedder
+from memplane.embedding.lazy_model import LazyModel
+from memplane.embedding.static_embedder import StaticEmbedder
+from memplane.embedding.vectors import compute_similarities
 from memplane.errors import EmbeddingUnavailable
 
 
@@ -28,7 +28,7 @@ async def embedder() -> AsyncIterator[Embedder]:
 
 async def alike(embedder: Embedder, question: str, *others: str) -> list[float]:
     asked, *answers = await embedder.embed([question, *others])
-    return similarities(asked, answers)
+    return compute_similarities(asked, answers)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ async def test_without_the_extra_it_says_how_to_get_it(
 
 ALONE = """
 import asyncio, sys
-from memplane.embedding.static import StaticEmbedder
+from memplane.embedding.static_embedder import StaticEmbedder
 (vector,) = asyncio.run(StaticEmbedder().embed(["dog"]))
 assert len(vector) == 256
 print(sorted({"wordllama", "pydantic", "requests", "huggingface_hub"} & set(sys.modules)))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.embedding.vectors import similarities, stored
+from memplane.embedding.vectors import compute_similarities, quantize_vector
 from memplane.errors import EmbeddingUnavailable
 
 components = st.lists(st.integers(-127, 127), min_size=4, max_size=4)
@@ -38,39 +38,39 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
     ],
 )
 def test_the_largest_component_is_127(vector: list[float], kept: list[int]) -> None:
-    assert stored(vector) == signed(kept)
+    assert quantize_vector(vector) == signed(kept)
 
 
 def test_the_length_of_a_vector_does_not_count() -> None:
-    assert stored([0.3, -0.1, 0.2]) == stored([30.0, -10.0, 20.0])
+    assert quantize_vector([0.3, -0.1, 0.2]) == quantize_vector([30.0, -10.0, 20.0])
 
 
 @pytest.mark.parametrize("vector", [[], [0.0, 0.0], [0.0, -0.0]])
 def test_what_points_nowhere_has_no_vector(vector: list[float]) -> None:
-    assert stored(vector) == b""
+    assert quantize_vector(vector) == b""
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
 def test_numbers_that_are_not_finite_are_refused(wrong: float) -> None:
     with pytest.raises(EmbeddingUnavailable, match="not finite"):
-        stored([1.0, wrong, 0.0])
+        quantize_vector([1.0, wrong, 0.0])
 
 
 def test_similarities_are_cosines_without_the_negative_ones() -> None:
-    question = stored([1.0, 0.0])
-    others = [stored(one) for one in ([3.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [1.0, 1.0])]
-    same, across, against, between = similarities(question, others)
+    question = quantize_vector([1.0, 0.0])
+    others = [quantize_vector(one) for one in ([3.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [1.0, 1.0])]
+    same, across, against, between = compute_similarities(question, others)
     assert (same, across, against) == (1.0, 0.0, 0.0)
     assert between == pytest.approx(math.sqrt(0.5))
 
 
 def test_what_cannot_be_compared_is_not_alike() -> None:
-    question = stored([1.0, 2.0])
-    others = [b"", stored([1.0, 2.0, 3.0]), question, b"\x01", bytes(2)]
-    assert similarities(question, others) == [0.0, 0.0, 1.0, 0.0, 0.0]
-    assert similarities(b"", [b"", question]) == [0.0, 0.0]
-    assert similarities(bytes(2), [question]) == [0.0]
-    assert similarities(question, []) == []
+    question = quantize_vector([1.0, 2.0])
+    others = [b"", quantize_vector([1.0, 2.0, 3.0]), question, b"\x01", bytes(2)]
+    assert compute_similarities(question, others) == [0.0, 0.0, 1.0, 0.0, 0.0]
+    assert compute_similarities(b"", [b"", question]) == [0.0, 0.0]
+    assert compute_similarities(bytes(2), [question]) == [0.0]
+    assert compute_similarities(question, []) == []
 
 
 @given(components, st.lists(components, max_size=8), st.randoms(use_true_random=False))
@@ -78,15 +78,15 @@ def test_a_similarity_does_not_depend_on_its_neighbours(
     question: list[int], others: list[list[int]], chance: random.Random
 ) -> None:
     asked, table = signed(question), [signed(other) for other in others]
-    found = similarities(asked, table)
-    assert found == [similarities(asked, [one])[0] for one in table]
-    assert found == [similarities(one, [asked])[0] for one in table]
+    found = compute_similarities(asked, table)
+    assert found == [compute_similarities(asked, [one])[0] for one in table]
+    assert found == [compute_similarities(one, [asked])[0] for one in table]
     assert all(0.0 <= one <= 1.0 for one in found)
     expected = [max(0.0, cosine(question, other)) for other in others]
     assert found == pytest.approx(expected, abs=1e-12)
     order = list(range(len(table)))
     chance.shuffle(order)
-    assert similarities(asked, [table[place] for place in order]) == [
+    assert compute_similarities(asked, [table[place] for place in order]) == [
         found[place] for place in order
     ]
 
@@ -95,11 +95,11 @@ def test_similarities_of_many_dimensions_are_exact() -> None:
     # In single precision these sums would be rounded.
     dice = random.Random(5)  # noqa: S311
     vectors = [signed([dice.randint(100, 127) for _ in range(4096)]) for _ in range(50)]
-    found = similarities(vectors[0], vectors)
+    found = compute_similarities(vectors[0], vectors)
     assert found[0] == 1.0
-    assert found == [similarities(vectors[0], [one])[0] for one in vectors]
-    assert found == [similarities(one, vectors[:1])[0] for one in vectors]
-    assert found[::-1] == similarities(vectors[0], vectors[::-1])
+    assert found == [compute_similarities(vectors[0], [one])[0] for one in vectors]
+    assert found == [compute_similarities(one, vectors[:1])[0] for one in vectors]
+    assert found[::-1] == compute_similarities(vectors[0], vectors[::-1])
 
 
 def test_storing_keeps_the_direction() -> None:
@@ -107,16 +107,16 @@ def test_storing_keeps_the_direction() -> None:
     for _ in range(20):
         one, other = ([dice.gauss(0, 1) for _ in range(256)] for _ in range(2))
         mixed = [a + b for a, b in zip(one, other, strict=True)]
-        (found,) = similarities(stored(one), [stored(mixed)])
+        (found,) = compute_similarities(quantize_vector(one), [quantize_vector(mixed)])
         assert found == pytest.approx(cosine(one, mixed), abs=0.01)
 
 
 def test_without_the_libraries_it_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numpy", None)
     with pytest.raises(EmbeddingUnavailable, match=r"pip install 'memplane\[semantic\]'"):
-        stored([1.0])
+        quantize_vector([1.0])
     with pytest.raises(EmbeddingUnavailable, match=r"pip install 'memplane\[semantic\]'"):
-        similarities(b"\x01", [b"\x01"])
+        compute_similarities(b"\x01", [b"\x01"])
 
 
 LIBRARIES = "{'numpy', 'tokenizers', 'safetensors', 'onnxruntime', 'wordllama'}"
@@ -125,11 +125,17 @@ LIBRARIES = "{'numpy', 'tokenizers', 'safetensors', 'onnxruntime', 'wordllama'}"
 @pytest.mark.parametrize(
     ("statement", "loaded"),
     [
-        ("import memplane.embedding.static", "set()"),
-        ("import memplane.embedding.folder", "set()"),
-        ("import memplane.embedding.endpoint", "set()"),
-        ("from memplane.embedding.static import StaticEmbedder; StaticEmbedder()", "set()"),
-        ("from memplane.embedding.vectors import stored; stored([1.0])", "{'numpy'}"),
+        ("import memplane.embedding.static_embedder", "set()"),
+        ("import memplane.embedding.folder_embedder", "set()"),
+        ("import memplane.embedding.endpoint_embedder", "set()"),
+        (
+            "from memplane.embedding.static_embedder import StaticEmbedder; StaticEmbedder()",
+            "set()",
+        ),
+        (
+            "from memplane.embedding.vectors import quantize_vector; quantize_vector([1.0])",
+            "{'numpy'}",
+        ),
     ],
 )
 def test_libraries_are_loaded_when_a_vector_is_wanted(statement: str, loaded: str) -> None:

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from memplane.pod.compose import PROXY_IMAGE
-from memplane.settings.sources import unknown_variables
+from memplane.settings.sources import find_unknown_variables
 
 ROOT = Path(__file__).parents[2]
 LINES = (ROOT / "Dockerfile").read_text().replace("\\\n", "").splitlines()
@@ -31,7 +31,7 @@ def test_it_runs_for_a_user_of_its_own_with_settings_that_there_are() -> None:
     assert said("USER") == ["memplane"]
     assert said("VOLUME") == ["/data"]
     settings = dict(re.findall(r"(MEMPLANE_\w+)=(\S+)", said("ENV")[0]))
-    assert unknown_variables(settings) == []
+    assert find_unknown_variables(settings) == []
     assert settings["MEMPLANE_HOME"] == "/data"
     assert not re.search("(?i)(token|secret|password|key)=", "\n".join(LINES))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memplane.pod.compiling import compile_pod
+from memplane.pod.compiler import compile_pod
 from memplane.pod.descriptor import own_descriptor, read_descriptor
 from tests.pod.service_contract import MemoryService
 from tests.support.running import running_memplane

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from memplane.access.pods import read_pod_context
-from memplane.pod.compiling import compile_pod
+from memplane.access.pod_files import read_pod_context
+from memplane.pod.compiler import compile_pod
 from memplane.pod.descriptor import read_descriptor
 from tests.pod.service_contract import MemoryService, Restart, ServiceContract, entry
 

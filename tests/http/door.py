@@ -12,7 +12,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from memplane.http.sending import Answering, send_answer
+from memplane.http.responses import AppLayer, send_response
 from tests.support.running import Running
 
 _ADDRESSES = itertools.count(2)
@@ -82,11 +82,11 @@ def post_json(running: Running, path: str, body: bytes | object, *headers: str) 
     return ask(running, f"POST {path}", own_host(running), JSON, *given, body=sent)
 
 
-def sending(layer: Answering) -> ASGIApp:
+def sending(layer: AppLayer) -> ASGIApp:
     """Make an application of a layer that returns its answers."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await send_answer(await layer(scope, receive), scope, receive, send)
+        await send_response(await layer(scope, receive), scope, receive, send)
 
     return app
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.exceptions import HTTPException
 
-from memplane.http import bodies
-from memplane.http.bodies import check_head, has_key_twice, is_deeper_than, parse_json
+from memplane.http import request_body
+from memplane.http.request_body import check_head, has_duplicate_key, is_deeper_than, parse_json
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_is_taken(body: bytes) -> None:
     ],
 )
 def test_a_key_that_is_there_twice_is_seen(body: bytes, *, twice: bool) -> None:
-    assert has_key_twice(body) is twice
+    assert has_duplicate_key(body) is twice
 
 
 KEYS = st.lists(st.text(alphabet='ab"\\ä:,{ '), max_size=4)
@@ -94,7 +94,7 @@ def test_a_key_is_there_twice_when_it_is(
         for key, value in zip(keys, values, strict=False)
     )
     body = "{" + comma.join(members) + "}"
-    assert has_key_twice(body.encode()) is (len(set(keys)) < len(keys))
+    assert has_duplicate_key(body.encode()) is (len(set(keys)) < len(keys))
 
 
 def depth(value: object) -> int:
@@ -112,7 +112,7 @@ VALUES = st.recursive(
 @given(value=VALUES, piece=st.integers(1, 9))
 def test_the_depth_is_that_of_the_value_wherever_it_is_cut(value: object, piece: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bodies, "_PIECE", piece)
+        patch.setattr(request_body, "_SCAN_CHUNK_BYTES", piece)
         body = json.dumps(value).encode()
         assert not is_deeper_than(depth(value), body)
         assert depth(value) == 0 or is_deeper_than(depth(value) - 1, body)
@@ -121,7 +121,7 @@ def test_the_depth_is_that_of_the_value_wherever_it_is_cut(value: object, piece:
 @given(st.binary(), st.integers(1, 5))
 def test_the_depth_of_any_bytes_can_be_asked(body: bytes, piece: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bodies, "_PIECE", piece)
+        patch.setattr(request_body, "_SCAN_CHUNK_BYTES", piece)
         is_deeper_than(64, body)
 
 

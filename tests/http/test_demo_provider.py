@@ -17,7 +17,7 @@ from anthropic import AsyncAnthropic
 from hypothesis import strategies as st
 from openai import AsyncOpenAI
 
-from memplane.http.demo_provider import MODEL, demo_provider, demo_reply
+from memplane.http.demo_provider import DEMO_MODEL, demo_provider, make_demo_reply
 from tests.clients.talks import talking
 from tests.http.door import call
 from tests.support.answers import ANTHROPIC, CHAT, RESPONSES, Form
@@ -54,12 +54,12 @@ def chat(*messages: tuple[str, object]) -> dict[str, object]:
 
 
 def test_what_is_told_will_be_remembered() -> None:
-    assert demo_reply(chat(("user", "My cat is called Miso."))) == "I will remember that."
+    assert make_demo_reply(chat(("user", "My cat is called Miso."))) == "I will remember that."
 
 
 @pytest.mark.parametrize("asked", ["What is my cat called?", "tell me its name", "Miso\uff1f"])
 def test_without_memory_it_knows_nothing(asked: str) -> None:
-    assert demo_reply(chat(("user", asked))).startswith("I know nothing about that yet.")
+    assert make_demo_reply(chat(("user", asked))).startswith("I know nothing about that yet.")
 
 
 @pytest.mark.parametrize(
@@ -79,28 +79,28 @@ def test_without_memory_it_knows_nothing(asked: str) -> None:
     ],
 )
 def test_it_answers_from_the_memories_beside_the_prompt(request_: dict[str, object]) -> None:
-    assert demo_reply(request_) == KNOWN
+    assert make_demo_reply(request_) == KNOWN
 
 
 def test_something_told_beside_memories_is_remembered_too() -> None:
-    said = demo_reply(chat(("user", f"She likes fish.\n\n{BLOCK}")))
+    said = make_demo_reply(chat(("user", f"She likes fish.\n\n{BLOCK}")))
     assert said == f"{KNOWN}\n\nI will remember that."
 
 
 def test_memories_of_an_earlier_prompt_do_not_count() -> None:
     earlier = ("user", f"My cat?\n\n{BLOCK}"), ("assistant", KNOWN)
-    assert demo_reply(chat(*earlier, ("user", "And my dog?"))).startswith("I know nothing")
+    assert make_demo_reply(chat(*earlier, ("user", "And my dog?"))).startswith("I know nothing")
 
 
 def test_it_tells_a_few_lines_of_a_long_block() -> None:
     lines = "\n".join(f"Fact {number}." for number in range(50))
     block = f"--- BEGIN MEMORY (from x) ---\n{lines}\n--- END MEMORY ---"
-    said = demo_reply(chat(("user", f"What now?\n\n{block}")))
+    said = make_demo_reply(chat(("user", f"What now?\n\n{block}")))
     assert said == "From what I remember: Fact 0. / Fact 1. / Fact 2."
 
 
 def test_a_greeting_is_greeted() -> None:
-    assert demo_reply(chat(("user", "Hello!"))).startswith("Hello.")
+    assert make_demo_reply(chat(("user", "Hello!"))).startswith("Hello.")
 
 
 ANYTHING = st.recursive(
@@ -117,7 +117,7 @@ ANYTHING = st.recursive(
 
 @hypothesis.given(st.dictionaries(st.sampled_from(["messages", "input", "model"]), ANYTHING))
 def test_it_has_an_answer_to_everything(request: dict[str, object]) -> None:
-    assert demo_reply(request)
+    assert make_demo_reply(request)
 
 
 # How it is said
@@ -202,20 +202,20 @@ async def test_what_stands_beside_conversations(address: str) -> None:
         AsyncOpenAI(base_url=f"{address}/v1", api_key="x") as openai,
         AsyncAnthropic(base_url=address, api_key="x") as anthropic,
     ):
-        assert [one.id async for one in openai.models.list()] == [MODEL]
-        assert [one.id async for one in anthropic.models.list()] == [MODEL]
+        assert [one.id async for one in openai.models.list()] == [DEMO_MODEL]
+        assert [one.id async for one in anthropic.models.list()] == [DEMO_MODEL]
         counted = await anthropic.messages.count_tokens(
-            model=MODEL, messages=[{"role": "user", "content": "hello"}]
+            model=DEMO_MODEL, messages=[{"role": "user", "content": "hello"}]
         )
         assert counted.input_tokens > 0
-        compact = await openai.embeddings.create(model=MODEL, input=["a", "b"])
+        compact = await openai.embeddings.create(model=DEMO_MODEL, input=["a", "b"])
         plain = await openai.embeddings.create(
-            model=MODEL, input=["a", "b"], encoding_format="float"
+            model=DEMO_MODEL, input=["a", "b"], encoding_format="float"
         )
         vectors = [one.embedding for one in plain.data]
         assert [one.embedding for one in compact.data] == vectors
         assert vectors[0] != vectors[1]
-        one = await openai.embeddings.create(model=MODEL, input=[1, 2, 3])
+        one = await openai.embeddings.create(model=DEMO_MODEL, input=[1, 2, 3])
         assert len(one.data) == 1
 
 

@@ -17,24 +17,33 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
-from memplane.access.grants import Scope, TokenWanted
-from memplane.access.tokens import TokenStore
-from memplane.errors import BackendUnavailable, HomeError
+from memplane.access.grants import Scope, TokenRequest
+from memplane.access.token_store import TokenStore
+from memplane.errors import BackendUnavailable, HomeError, OwnerUnavailable
 from memplane.home import Home
-from memplane.http.api import api_endpoints, door_endpoints
-from memplane.http.app import Limits, create_app, make_table
-from memplane.http.bodies import read_json
-from memplane.http.dispatch import Dispatch
-from memplane.http.endpoints import AnyToken, Endpoint, Needs, Open, OwnRules, Table
+from memplane.http.app import RequestLimits, build_table, create_app
+from memplane.http.dispatcher import Dispatcher
+from memplane.http.endpoints import (
+    AnyTokenAuth,
+    Endpoint,
+    EndpointTable,
+    HandlerAuth,
+    NoAuth,
+    ScopeAuth,
+)
 from memplane.http.history_api import history_endpoints
-from memplane.http.metrics import Figure, Metrics
-from memplane.http.principals import grant_if_any, require_agent
+from memplane.http.metrics import Metrics, MetricSample
+from memplane.http.operation_endpoints import operation_endpoints
+from memplane.http.request_auth import find_grant, require_agent
+from memplane.http.request_body import convert_json, read_value
+from memplane.http.system_api import system_endpoints
 from memplane.ledger.writer import Ledger
-from memplane.plane.local import LocalPlane, StorageSummary
-from memplane.plane.recording import Recording
-from memplane.plane.remembering import Remembering
 from memplane.redaction.redactor import Redactor
 from memplane.secret import Secret
+from memplane.service.lazy_memory import LazyMemory
+from memplane.service.ledger_service import LedgerService
+from memplane.service.services import Services, StorageSummary
+from memplane.service.table import OPERATIONS
 from tests.http.door import Reply, call, sending
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -42,7 +51,7 @@ ROOT = "the home's own token"
 
 
 def no_memory() -> NoReturn:
-    raise AssertionError("nothing here asks memory")
+    raise OwnerUnavailable("nothing here opens memory")
 
 
 class Door:
@@ -56,15 +65,18 @@ class Door:
         storage = StorageSummary("local", "x", "y", None, None)
         ledger = Ledger(home / "ledger", scrub=lambda turn: turn, clock=lambda: NOON)
         redactor = Redactor(key=b"key")
-        recording = Recording(home / "ledger", ledger, lambda: redactor, Counter(), verbatim=False)
-        plane = LocalPlane(Home(home), storage, self.tokens, recording, Remembering(no_memory))
+        recording = LedgerService(
+            home / "ledger", ledger, lambda: redactor, Counter(), verbatim=False
+        )
+        services = Services(Home(home), storage, self.tokens, recording, LazyMemory(no_memory))
         histories = history_endpoints(
             recording, self.tokens, context_root=None, tombstones=home / "tombstones"
         )
         besides = [*(histories if history else ()), *more.pop("endpoints", ())]
-        self.endpoints = [*door_endpoints(Metrics()), *api_endpoints(plane), *besides]
+        operations = operation_endpoints(OPERATIONS, services)
+        self.endpoints = [*system_endpoints(Metrics(), tuple), *operations, *besides]
         self.app: ASGIApp = create_app(
-            plane,
+            services,
             hosts=("localhost",),
             tokens=self.tokens,
             clock=lambda: NOON,
@@ -73,7 +85,7 @@ class Door:
         )
 
     def token(self, agent: str, *scopes: Scope) -> str:
-        return self.tokens.issue(TokenWanted(agent=agent, scopes=scopes))[1].reveal()
+        return self.tokens.issue(TokenRequest(agent=agent, scopes=scopes))[1].reveal()
 
     async def ask(self, line: str, token: str | None = ROOT, **more: Any) -> Reply:
         headers = [("Authorization", f"Bearer {token}")] if token is not None else []
@@ -98,14 +110,25 @@ def endpoint(needs: Any, path: str = "/things", method: str = "GET", **more: Any
 
 
 def address_of(path: str) -> str:
-    return re.sub(r"{\w+(:\w+)?}", "something", path)
+    return re.sub(r"{\w+(:\w+)?}", "something", re.sub(r"{\w+:int}", "1", path))
 
 
-async def complaints(app: ASGIApp, table: Table, tokens: dict[str, str]) -> list[str]:
+OF_AGENTS = {
+    "an agent that reads": (ScopeAuth(Scope.READ),),
+    "an agent with all that agents have": (ScopeAuth(Scope.READ), ScopeAuth(Scope.WRITE)),
+}
+
+
+def may_send(who: str, endpoint: Endpoint) -> set[int]:
+    """The statuses for those who may ask, and here send no body and meet no memory."""
+    return {415, 503} if endpoint.needs in OF_AGENTS.get(who, ()) else set()
+
+
+async def complaints(app: ASGIApp, table: EndpointTable, tokens: dict[str, str]) -> list[str]:
     """Ask every endpoint as people who may not, and say where that went differently."""
     found: list[str] = []
     for path, place in table.places.items():
-        for method in place:
+        for method, endpoint in place.items():
             if (path, method) in {("/health", "GET"), ("/health", "HEAD")}:
                 continue
             for who, token in tokens.items():
@@ -119,7 +142,7 @@ async def complaints(app: ASGIApp, table: Table, tokens: dict[str, str]) -> list
                     # Its contract says first that an agent is unknown, and lets it read its own.
                     own = path == "/history" and who.startswith("an agent")
                     allowed = {200} if own else {401, 403, 404}
-                if reply.status not in allowed:
+                if reply.status not in allowed | may_send(who, endpoint):
                     found.append(f"{method} {path} answers {reply.status} to {who}")
     return found
 
@@ -137,15 +160,15 @@ def those_who_may_not(door: Door) -> dict[str, str]:
 
 async def test_no_route_answers_those_who_may_not_ask(home: Path) -> None:
     door = Door(home, history=True)
-    table = make_table(door.endpoints)
+    table = build_table(door.endpoints)
     assert {"/history", "/history/{agent}", "/metrics"} <= table.places.keys()
     assert await complaints(door.app, table, those_who_may_not(door)) == []
 
 
 async def test_a_route_without_auth_is_noticed(home: Path) -> None:
-    forgotten = [endpoint(Open()), endpoint(OwnRules("none"), "/own", "POST")]
+    forgotten = [endpoint(NoAuth()), endpoint(HandlerAuth("none"), "/own", "POST")]
     door = Door(home, endpoints=forgotten)
-    found = await complaints(door.app, make_table(door.endpoints), those_who_may_not(door))
+    found = await complaints(door.app, build_table(door.endpoints), those_who_may_not(door))
     assert "GET /things answers 200 to nobody" in found
     assert "POST /own answers 200 to a stranger" in found
     assert not [one for one in found if "/api/v1" in one]
@@ -153,8 +176,8 @@ async def test_a_route_without_auth_is_noticed(home: Path) -> None:
 
 async def test_a_table_without_the_gate_still_refuses(door: Door) -> None:
     """Two locks: what answers from the table asks for the token, too."""
-    table = make_table(door.endpoints)
-    assert await complaints(sending(Dispatch(table)), table, {"nobody": ""}) == []
+    table = build_table(door.endpoints)
+    assert await complaints(sending(Dispatcher(table)), table, {"nobody": ""}) == []
 
 
 def test_an_endpoint_cannot_be_written_without_saying_who_may_ask() -> None:
@@ -164,7 +187,7 @@ def test_an_endpoint_cannot_be_written_without_saying_who_may_ask() -> None:
 
 def test_an_endpoint_is_in_the_table_once() -> None:
     with pytest.raises(ValueError, match="twice"):
-        Table([endpoint(Open()), endpoint(AnyToken())])
+        EndpointTable([endpoint(NoAuth()), endpoint(AnyTokenAuth())])
 
 
 @pytest.mark.parametrize(
@@ -180,7 +203,7 @@ def test_an_endpoint_is_in_the_table_once() -> None:
 async def test_a_scope_is_needed(
     scope: Scope, held: tuple[Scope, ...], status: int, home: Path
 ) -> None:
-    door = Door(home, endpoints=[endpoint(Needs(scope))])
+    door = Door(home, endpoints=[endpoint(ScopeAuth(scope))])
     reply = await door.ask("GET /things", door.token("a", *held))
     assert reply.status == status
     if status == 403:
@@ -193,7 +216,7 @@ async def test_another_agents_things_are_as_if_absent(home: Path) -> None:
         require_agent(request, request.path_params["agent"])
         return PlainTextResponse("hers")
 
-    own = endpoint(Needs(Scope.READ), "/agents/{agent}", handler=read)
+    own = endpoint(ScopeAuth(Scope.READ), "/agents/{agent}", handler=read)
     door = Door(home, endpoints=[own])
     token = door.token("a", Scope.READ)
     assert (await door.ask("GET /agents/a", token)).status == 200
@@ -206,10 +229,10 @@ async def test_another_agents_things_are_as_if_absent(home: Path) -> None:
 
 async def test_rules_of_its_own_see_every_request_and_what_was_granted(home: Path) -> None:
     async def decide(request: Request) -> Response:
-        grant = grant_if_any(request)
+        grant = find_grant(request)
         return PlainTextResponse(grant.name if grant else "no token of ours")
 
-    own = endpoint(OwnRules("a contract"), "/history/{agent}", handler=decide)
+    own = endpoint(HandlerAuth("a contract"), "/history/{agent}", handler=decide)
     door = Door(home, endpoints=[own])
     assert (await door.ask("GET /history/a")).body == b"home"
     assert (await door.ask("GET /history/a", None)).body == b"no token of ours"
@@ -219,7 +242,7 @@ async def test_rules_of_its_own_see_every_request_and_what_was_granted(home: Pat
 
 
 async def test_a_revoked_or_expired_token_is_refused_like_any_other(door: Door) -> None:
-    wanted = TokenWanted(agent="a", scopes=(Scope.READ,), expires_in=1)
+    wanted = TokenRequest(agent="a", scopes=(Scope.READ,), expires_in=1)
     record, token = door.tokens.issue(wanted)
     assert (await door.ask("GET /api/v1/whoami", token.reveal())).status == 200
     door.tokens.revoke(record.id)
@@ -263,7 +286,7 @@ async def failing(error: Exception, home: Path) -> Reply:
     async def fail(_request: Request) -> Response:
         raise error
 
-    door = Door(home, endpoints=[endpoint(AnyToken(), handler=fail)])
+    door = Door(home, endpoints=[endpoint(AnyTokenAuth(), handler=fail)])
     return await door.ask("GET /things")
 
 
@@ -281,7 +304,7 @@ async def test_a_surprise_is_500_and_tells_nothing(
     async def fail(_request: Request) -> Response:
         raise KeyError("a secret detail")
 
-    door = Door(home, endpoints=[endpoint(AnyToken(), handler=fail)])
+    door = Door(home, endpoints=[endpoint(AnyTokenAuth(), handler=fail)])
     reply = await door.ask("GET /things")
     assert reply.status == 500
     told = {"code": "internal_error", "message": "internal server error"}
@@ -300,7 +323,7 @@ class Thing(msgspec.Struct):
 
 
 async def echo_length(request: Request) -> Response:
-    thing = await read_json(request, Thing)
+    thing = convert_json(await read_value(request), Thing)
     return PlainTextResponse(str(len(thing.text)))
 
 
@@ -312,7 +335,7 @@ async def post(door: Door, *parts: bytes, kind: str = "application/json") -> Rep
 @pytest.fixture
 def taking(home: Path) -> Door:
     one = endpoint(
-        AnyToken(), method="POST", handler=echo_length, takes=Thing, body_limit=1_000_000
+        AnyTokenAuth(), method="POST", handler=echo_length, takes=Thing, body_limit=1_000_000
     )
     return Door(home, endpoints=[one])
 
@@ -338,7 +361,7 @@ async def test_a_body_is_of_the_type_that_was_asked_for(taking: Door) -> None:
 
 
 async def test_a_token_that_asks_too_often_is_told_when_to_come_back(home: Path) -> None:
-    door = Door(home, limits=Limits(requests_per_second=5), seconds=lambda: 0.0)
+    door = Door(home, limits=RequestLimits(requests_per_second=5), seconds=lambda: 0.0)
     token = door.token("a", Scope.READ)
     statuses = [(await door.ask("GET /api/v1/whoami", token)).status for _ in range(11)]
     assert statuses == [200] * 10 + [429]
@@ -355,8 +378,8 @@ async def test_more_requests_at_once_than_it_takes_are_told_so(home: Path) -> No
         await leave.wait()
         return PlainTextResponse("done")
 
-    slow = endpoint(AnyToken(), handler=wait)
-    door = Door(home, endpoints=[slow], limits=Limits(concurrent_requests=1))
+    slow = endpoint(AnyTokenAuth(), handler=wait)
+    door = Door(home, endpoints=[slow], limits=RequestLimits(concurrent_requests=1))
     first = asyncio.create_task(door.ask("GET /things"))
     await entered.wait()
     busy = await door.ask("GET /health", None)
@@ -399,7 +422,7 @@ async def test_the_boundary_does_not_rely_on_the_parser(
 
 async def test_the_description_and_the_table_have_the_same_endpoints(door: Door) -> None:
     described = (await door.ask("GET /openapi.json")).json()
-    table = make_table(door.endpoints)
+    table = build_table(door.endpoints)
     routed = {
         (re.sub(r"{(\w+)(:\w+)?}", r"{\1}", path), method)
         for path, place in table.places.items()
@@ -426,8 +449,8 @@ async def test_the_description_says_who_may_ask(door: Door) -> None:
 
 async def test_the_description_is_whole(home: Path) -> None:
     more = [
-        endpoint(OwnRules("its contract"), "/history/{agent}"),
-        endpoint(AnyToken(), "/files/{rest:path}"),
+        endpoint(HandlerAuth("its contract"), "/history/{agent}"),
+        endpoint(AnyTokenAuth(), "/files/{rest:path}"),
     ]
     body = (await Door(home, endpoints=more).ask("GET /openapi.json")).json()
     schemas, schemes = body["components"]["schemas"], body["components"]["securitySchemes"]
@@ -440,7 +463,8 @@ async def test_the_description_is_whole(home: Path) -> None:
             assert operation["responses"]
             assert operation["summary"]
             assert all(scheme in schemes for one in operation["security"] for scheme in one)
-            given = [one["name"] for one in operation.get("parameters", [])]
+            parameters = operation.get("parameters", [])
+            given = [one["name"] for one in parameters if one["in"] == "path"]
             assert given == re.findall(r"{(\w+)}", path)
     assert len(names) == len(set(names))
     assert body["paths"]["/files/{rest}"]
@@ -477,8 +501,8 @@ async def test_figures_count_endpoints_and_never_name_agents(home: Path) -> None
 
 
 async def test_other_parts_add_figures(home: Path) -> None:
-    def figures() -> list[Figure]:
-        made: Callable[..., Figure] = Figure
+    def figures() -> list[MetricSample]:
+        made: Callable[..., MetricSample] = MetricSample
         return [
             made(name="memplane_ledger_entries", help="Kept.", kind="counter", value=3),
             made(name="memplane_rules", help="By.", kind="gauge", value=1, labels={"kind": "a"}),

@@ -15,9 +15,15 @@ from urllib.parse import urlencode
 
 import pytest
 
-from memplane.ledger.entry import entry_of
-from memplane.ledger.note import Note, encoded, with_removed
-from memplane.ledger.tombstones import Tombstone, append_tombstones, mirror_of
+from memplane.ledger.entry import Entry, Turn, make_entry
+from memplane.ledger.tombstones import Tombstone, append_tombstones, get_mirror_root
+from memplane.ledger.turn_note import (
+    InjectedBlock,
+    MessageInjection,
+    TurnNote,
+    add_removed_count,
+    encode_note,
+)
 from memplane.ledger.writer import LedgerOptions
 from tests.support.in_process import memplane_here
 from tests.support.running import Running, running_memplane
@@ -60,19 +66,23 @@ class Pod:
 def write_contexts(root: Path) -> None:
     """What a pod's compile step leaves: tokens for an agent and for services."""
     for agent in ("analyst", "pod-only", "noted"):
-        (root / agent / "service-auth").mkdir(parents=True)
-        (root / agent / "metadata.json").write_text(json.dumps({"token": f"{agent}:{SECRET}"}))
-        for service, token in (("cllama-history", REPLAY), ("mem-svc", SERVICE)):
-            body = {"service": service, "auth_type": "bearer", "token": token, "principal": "m"}
-            (root / agent / "service-auth" / f"{service}.json").write_text(json.dumps(body))
+        write_context(root, agent)
     (root / "broken").mkdir()
     (root / "broken" / "metadata.json").write_text("{")
+
+
+def write_context(root: Path, agent: str) -> None:
+    (root / agent / "service-auth").mkdir(parents=True)
+    (root / agent / "metadata.json").write_text(json.dumps({"token": f"{agent}:{SECRET}"}))
+    for service, token in (("cllama-history", REPLAY), ("mem-svc", SERVICE)):
+        body = {"service": service, "auth_type": "bearer", "token": token, "principal": "m"}
+        (root / agent / "service-auth" / f"{service}.json").write_text(json.dumps(body))
 
 
 def foreign_line() -> bytes:
     """A line of another recorder, with a secret in it."""
     said = f"my key is {KEY}"
-    return entry_of(turn(said, ts=NOON - timedelta(days=1))).line + b"\n"
+    return make_entry(turn(said, ts=NOON - timedelta(days=1))).line + b"\n"
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +94,9 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     turns = [turn(f"turn {n}", ts=NOON + timedelta(seconds=n // 3)) for n in range(120)]
     asyncio.run(record(folder / "ledger", turns, LedgerOptions(max_bytes=9000)))
     noted = [
-        turn("a title, please", agent="noted", note=encoded(Note(left_out="title"))),
-        turn("[redacted:openai:0011aabb]", agent="noted", note=with_removed(b"", 2)),
-        turn("[redacted:github:2233ccdd]", agent="noted", note=with_removed(b"", 1)),
+        turn("a title, please", agent="noted", note=encode_note(TurnNote(left_out="title"))),
+        turn("[redacted:openai:0011aabb]", agent="noted", note=add_removed_count(b"", 2)),
+        turn("[redacted:github:2233ccdd]", agent="noted", note=add_removed_count(b"", 1)),
     ]
     asyncio.run(record(folder / "ledger", noted))
     env = {
@@ -139,12 +149,116 @@ def test_a_replay_has_no_memory_in_it_once_something_was_forgotten(pod: Pod) -> 
     (entry,) = asyncio.run(record(root, [turn(f"Where?\n{memory}", agent="pod-only")]))
     assert b"osprey" in pod.ask(path, REPLAY)[2]
     stone = Tombstone("2026-03-01T12:00:00Z", "pod-only", "mem", "cited")
-    append_tombstones(mirror_of(root), "pod-only", [stone])
+    append_tombstones(get_mirror_root(root), "pod-only", [stone])
     replayed = pod.ask(path, REPLAY)[2]
     assert b"osprey" not in replayed
     assert json.loads(replayed)["id"] == entry.id
     for token in (pod.running.token, f"pod-only:{SECRET}"):
-        assert pod.ask(path, token)[2] == entry.line + b"\n", "these read the ledger as it is"
+        assert pod.ask(path, token)[2] == entry.line + b"\n", "no note says that it was told"
+
+
+def forget_in(pod: Pod, agent: str, *ids: str) -> None:
+    root = pod.running.home.parent / "ledger"
+    stones = [Tombstone("2026-03-01T12:00:00Z", agent, "mem", one) for one in ids]
+    append_tombstones(get_mirror_root(root), agent, stones)
+
+
+def forgetful(pod: Pod, agent: str, *forgotten: int) -> list[Entry]:
+    """Record thirty turns of an agent, a second apart, and forget some of them."""
+    write_context(pod.running.home.parent / "context", agent)
+    turns = [turn(f"turn {n}", agent=agent, ts=NOON + timedelta(seconds=n)) for n in range(30)]
+    entries = asyncio.run(record(pod.running.home.parent / "ledger", turns))
+    forget_in(pod, agent, *(entries[at].id for at in forgotten))
+    return entries
+
+
+@pytest.mark.parametrize("token", ["self", REPLAY, "admin"])
+def test_who_pages_by_time_gets_full_pages_and_nothing_that_was_forgotten(
+    token: str, pod: Pod
+) -> None:
+    """A memory service without cursors takes a page that is not full for the end."""
+    agent = f"by-time-{['self', REPLAY, 'admin'].index(token)}"
+    gone = [*range(10), 12, 19, 29]
+    entries = forgetful(pod, agent, *gone)
+    asked = {"self": f"{agent}:{SECRET}", "admin": pod.running.token}.get(token, token)
+    path, met = f"/history/{agent}?limit=10", list[str]()
+    while True:
+        status, _, body = pod.ask(path, asked)
+        assert status == 200
+        page = [json.loads(line) for line in body.splitlines()]
+        met += [one["id"] for one in page]
+        if len(page) < 10:
+            break
+        path = f"/history/{agent}?limit=10&after={page[-1]['ts']}"
+    assert met == [one.id for at, one in enumerate(entries) if at not in gone]
+
+
+def test_a_walk_by_cursor_passes_what_was_forgotten_also_where_it_stands(pod: Pod) -> None:
+    entries = forgetful(pod, "by-cursor")
+    path = "/history/by-cursor?limit=7"
+    _, headers, body = pod.ask(path, pod.running.token)
+    assert body.count(b"\n") == 7
+    gone = [0, 6, 7, 8, 20, *range(25, 30)]  # the last one that was read is among them
+    forget_in(pod, "by-cursor", *(entries[at].id for at in gone))
+    met = list[str]()
+    while headers["x-memplane-has-more"] == "true":
+        cursor = headers["x-memplane-next-cursor"]
+        _, headers, body = pod.ask(f"{path}&cursor={cursor}", pod.running.token)
+        met += [json.loads(line)["id"] for line in body.splitlines()]
+    assert met == [one.id for at, one in enumerate(entries) if at > 6 and at not in gone]
+    (later,) = asyncio.run(
+        record(pod.running.home.parent / "ledger", [turn("later", agent="by-cursor")])
+    )
+    cursor = headers["x-memplane-next-cursor"]
+    assert pod.ids(f"{path}&cursor={cursor}") == [later.id]
+
+
+def test_an_admin_who_asks_for_it_sees_what_was_forgotten_marked_with_its_own_bytes(
+    pod: Pod,
+) -> None:
+    entries = forgetful(pod, "asked-for", 3)
+    path = "/history/asked-for?forgotten=include"
+    lines = pod.ask(path, pod.running.token)[2].splitlines()
+    assert lines[3] == b'{"forgotten":true,"entry":' + entries[3].line + b"}"
+    assert [*lines[:3], *lines[4:]] == [one.line for one in (*entries[:3], *entries[4:])]
+    refused = (403, "only an admin may see what was forgotten: leave out forgotten=include")
+    for token in (f"asked-for:{SECRET}", REPLAY):
+        assert pod.refusal(path, token) == refused
+    assert pod.refusal("/history?forgotten=include", f"asked-for:{SECRET}") == refused
+    wrong = pod.refusal("/history/asked-for?forgotten=yes", pod.running.token)
+    assert wrong == (400, "forgotten must be include")
+    assert pod.refusal(path, "wrong") == (403, "forbidden"), "the token is looked at first"
+
+
+def test_a_prompt_that_was_told_of_a_forgotten_turn_is_shown_without_that_memory(pod: Pod) -> None:
+    root, path = pod.running.home.parent / "ledger", "/history/told"
+    write_context(root.parent / "context", "told")
+    (cited,) = asyncio.run(record(root, [turn("Where?", agent="told")]))
+
+    def told_of(entry_id: str) -> Turn:
+        memory = f"--- BEGIN MEMORY (from m) ---\nAs in {entry_id}.\n--- END MEMORY ---"
+        block = InjectedBlock(id="b", entry_ids=(entry_id,))
+        note = TurnNote(
+            injected=(MessageInjection(message=0, service="m", bytes=9, blocks=(block,)),)
+        )
+        return turn(f"And then?\n{memory}", agent="told", note=encode_note(note))
+
+    citing, other = asyncio.run(record(root, [told_of(cited.id), told_of("hist1_other")]))
+    for token in (pod.running.token, f"told:{SECRET}"):
+        assert pod.ask(path, token)[2].splitlines() == [cited.line, citing.line, other.line]
+    forget_in(pod, "told", cited.id)
+    for token in (pod.running.token, f"told:{SECRET}"):
+        shown, last = pod.ask(path, token)[2].splitlines()
+        assert json.loads(shown)["id"] == citing.id
+        assert b"As in" not in shown
+        assert last == other.line, "that prompt was told of something else"
+    asked = pod.ask(f"{path}?forgotten=include", pod.running.token)[2].splitlines()
+    assert asked[1:] == [citing.line, other.line]
+    (later,) = asyncio.run(record(root, [told_of(cited.id)]))
+    assert b"As in" in later.line
+    assert b"As in" not in pod.ask(path, pod.running.token)[2].splitlines()[-1]
+    forget_in(pod, "told", "hist1_other")
+    assert b"As in" not in pod.ask(path, pod.running.token)[2]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +283,8 @@ def test_refusals_of_the_own_history(
 
 
 def test_an_admin_has_no_own_history(pod: Pod) -> None:
-    assert pod.refusal("/history", pod.running.token) == (401, "invalid bearer token")
+    status, text = pod.refusal("/history", pod.running.token)
+    assert (status, "name one, as in /history/AGENT" in text) == (400, True)
 
 
 @pytest.mark.parametrize(
@@ -180,17 +295,27 @@ def test_an_admin_has_no_own_history(pod: Pod) -> None:
         ("/history/analyst", "analyst:wrong", (403, "forbidden")),
         ("/history/analyst", f"pod-only:{SECRET}", (403, "forbidden")),
         ("/history/analyst", SERVICE, (403, "forbidden")),
-        ("/history/nobody", None, (404, "agent context not found")),
-        ("/history/nobody", "wrong", (404, "agent context not found")),
-        ("/history/%2e%2e", None, (404, "agent context not found")),
-        ("/history/..%00", None, (404, "agent context not found")),
-        ("/history/.memplane", None, (404, "agent context not found")),
+        ("/history/nobody", None, (401, "missing bearer token")),
+        ("/history/nobody", "wrong", (403, "forbidden")),
+        ("/history/nobody", "nobody:wrong", (403, "forbidden")),
+        ("/history/%2e%2e", None, (401, "missing bearer token")),
+        ("/history/..%00", None, (401, "missing bearer token")),
+        ("/history/.memplane", None, (401, "missing bearer token")),
     ],
 )
 def test_refusals_of_an_agents_history(
     path: str, token: str | None, refused: tuple[int, str], pod: Pod
 ) -> None:
     assert pod.refusal(path, token) == refused
+
+
+def test_only_an_admin_learns_whether_an_agent_exists(pod: Pod) -> None:
+    """Everybody else gets the same answer for a name that exists and for one that does not."""
+    for name in ("nobody", "%2e%2e", "..%00", ".memplane"):
+        path = f"/history/{name}"
+        assert pod.refusal(path, pod.running.token) == (404, "agent context not found")
+        for token in (None, "wrong", SERVICE, pod.agent_token, f"pod-only:{SECRET}"):
+            assert pod.refusal(path, token) == pod.refusal("/history/analyst", token), token
 
 
 @pytest.mark.parametrize("path", ["/history", "/history/analyst"])
@@ -240,7 +365,7 @@ def test_a_walk_from_a_moment_on_keeps_to_it(pod: Pod) -> None:
     folder = pod.running.home.parent / "ledger" / "unsorted"
     folder.mkdir()
     times = [NOON + timedelta(seconds=(n * 7) % 20) for n in range(20)]
-    turns = [entry_of(turn(f"turn {n}", ts=ts)) for n, ts in enumerate(times)]
+    turns = [make_entry(turn(f"turn {n}", ts=ts)) for n, ts in enumerate(times)]
     (folder / "history.jsonl").write_bytes(b"".join(one.line + b"\n" for one in turns))
     after = NOON + timedelta(seconds=9)
     path, met = "/history/unsorted?limit=3&after=2026-03-01T12:00:09Z", list[str]()
@@ -322,7 +447,7 @@ def test_lines_that_cannot_be_read_are_counted(tmp_path: Path, pod: Pod) -> None
 def test_a_line_of_many_megabytes_is_streamed(pod: Pod) -> None:
     folder = pod.running.home.parent / "ledger" / "long"
     folder.mkdir()
-    line = entry_of(turn("x" * (9 << 20), agent="long")).line
+    line = make_entry(turn("x" * (9 << 20), agent="long")).line
     (folder / "history.jsonl").write_bytes(line + b"\n")
     status, headers, body = pod.ask("/history/long", pod.running.token)
     assert (status, body == line + b"\n") == (200, True)

@@ -18,11 +18,10 @@ import msgspec
 import pytest
 from starlette.datastructures import QueryParams
 
-from memplane.http.changes_api import _pieces
-from memplane.http.memories_api import _list_asked
-from memplane.http.memories_wire import ListQuery
-from memplane.http.queries import read_query
-from memplane.observations.contract import ChangeTold, ListAsked
+from memplane.http.event_stream import _pieces
+from memplane.http.query_params import read_query
+from memplane.observations.api_types import ChangeEvent
+from memplane.observations.requests import MemoryQuery
 from tests.http.door import ask as ask_door
 from tests.http.door import own_host
 from tests.http.operating import Api, admin, new_agent, token_for
@@ -178,10 +177,10 @@ def test_a_query_asks_all_that_memory_can_be_asked() -> None:
         "as_of": "2026-03-01T00:00:00Z",
         "known_at": "2026-03-02T00:00:00Z",
         "state": "any",
+        "forgotten": "include",
     }
-    query = read_query(QueryParams(given), ListQuery)
-    asked = msgspec.structs.asdict(_list_asked(query, query.state))
-    unasked = msgspec.structs.asdict(ListAsked())
+    asked = msgspec.structs.asdict(read_query(QueryParams(given), MemoryQuery))
+    unasked = msgspec.structs.asdict(MemoryQuery())
     assert [name for name in unasked if asked[name] == unasked[name]] == []
 
 
@@ -302,6 +301,17 @@ def test_a_repeated_idempotency_key_makes_one_row(api: Api, running: Running) ->
         422,
         "Idempotency-Key",
     )
+
+
+def test_only_an_admin_may_ask_for_what_was_forgotten(api: Api, running: Running) -> None:
+    for path in ("/memories", "/quarantine", "/facets", "/export", "/acts", "/rejects"):
+        reply = api.ask(f"GET {path}", forgotten="include")
+        assert reply.status == 403, path
+        assert "only an admin may see what was forgotten" in reply.json()["error"]["message"]
+        asked = admin(running).ask(f"GET {path}", forgotten="include", agent=api.agent)
+        assert asked.status == 200, path
+    reply = admin(running).ask("GET /memories", forgotten="yes")
+    refused(reply, 422, "forgotten")
 
 
 def test_half_a_character_is_replaced(api: Api) -> None:
@@ -996,9 +1006,9 @@ def test_only_the_head_of_a_stream_can_be_asked_for(api: Api) -> None:
 
 
 async def test_a_stream_says_that_it_is_there_while_nothing_happens() -> None:
-    async def nothing() -> AsyncIterator[ChangeTold]:
+    async def nothing() -> AsyncIterator[ChangeEvent]:
         await asyncio.Event().wait()
-        yield ChangeTold(seq=1, kind="k", agent="a", memory_id=1, session_id=None, at="")
+        yield ChangeEvent(seq=1, kind="k", agent="a", memory_id=1, session_id=None, at="")
 
     stopping = asyncio.Event()
     pieces = _pieces(nothing(), lambda: True, stopping, 0.001)
@@ -1008,8 +1018,8 @@ async def test_a_stream_says_that_it_is_there_while_nothing_happens() -> None:
 
 
 async def test_a_stream_ends_when_there_is_nothing_more_to_come() -> None:
-    async def one() -> AsyncIterator[ChangeTold]:
-        yield ChangeTold(seq=1, kind="k", agent="a", memory_id=1, session_id=None, at="")
+    async def one() -> AsyncIterator[ChangeEvent]:
+        yield ChangeEvent(seq=1, kind="k", agent="a", memory_id=1, session_id=None, at="")
 
     pieces = _pieces(one(), lambda: True, asyncio.Event(), 60)
     told = b'{"seq":1,"kind":"k","agent":"a","memory_id":1,"session_id":null,"at":""}'

@@ -7,9 +7,9 @@ from itertools import product
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from memplane.http.memory_figures import memory_figures
 from memplane.http.metrics import Metrics
-from memplane.telemetry import MemoryOp, MemoryOperation, MemoryStatus, Telemetry
+from memplane.http.telemetry_metrics import telemetry_metrics
+from memplane.telemetry import MemoryEvent, MemoryOperation, OperationStatus, Telemetry
 from tests.support.turns import NOON
 
 
@@ -17,12 +17,12 @@ def emit(
     telemetry: Telemetry, operation: str, status: str, *, latency_ms: int = 0, **more: int
 ) -> None:
     telemetry.emit(
-        MemoryOp(
+        MemoryEvent(
             ts=NOON,
             claw_id="secret-agent",
             memory_service="secret-service",
             memory_op=MemoryOperation(operation),
-            memory_status=MemoryStatus(status),
+            memory_status=OperationStatus(status),
             latency_ms=latency_ms,
             memory_blocks=more.get("blocks"),
             memory_bytes=more.get("bytes"),
@@ -35,7 +35,7 @@ def emit(
 
 
 def samples(telemetry: Telemetry) -> dict[str, float]:
-    text = Metrics([memory_figures(telemetry)]).text().decode()
+    text = Metrics([telemetry_metrics(telemetry)]).text().decode()
     return {
         one.name + "".join(f" {k}={v}" for k, v in sorted(one.labels.items())): one.value
         for family in text_string_to_metric_families(text)
@@ -69,12 +69,12 @@ def test_every_series_is_there_from_the_start_and_no_agent_makes_more() -> None:
     before = samples(telemetry)
     assert {
         f"memplane_memory_operations_total op={operation} status={status}"
-        for operation, status in product(MemoryOperation, MemoryStatus)
+        for operation, status in product(MemoryOperation, OperationStatus)
     } <= before.keys()
     emit(telemetry, "recall", "succeeded", blocks=1, bytes=1)
     emit(telemetry, "forget", "failed")
     assert samples(telemetry).keys() == before.keys()
-    assert "secret-" not in Metrics([memory_figures(telemetry)]).text().decode()
+    assert "secret-" not in Metrics([telemetry_metrics(telemetry)]).text().decode()
 
 
 def test_latencies_make_a_histogram() -> None:

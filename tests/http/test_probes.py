@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from memplane.http.protocol import LONGEST_HEAD
+from memplane.http.protocol import MAX_HEAD_BYTES
 from tests.http.door import (
     JSON,
     ask,
@@ -200,7 +200,7 @@ def test_every_wrong_token_is_refused_alike(
     [
         case("A1-1MB", b"x" * 1_000_000, 431),
         case("A1-NUL", b"a\x00b", 400),
-        case("A1-limit", b"x" * LONGEST_HEAD, 431),
+        case("A1-limit", b"x" * MAX_HEAD_BYTES, 431),
     ],
 )
 def test_a_head_that_no_client_sends_is_refused_by_the_parser(

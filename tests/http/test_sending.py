@@ -12,11 +12,17 @@ from starlette.types import Message, Scope
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from memplane.http.boundary import Boundary
-from memplane.http.metrics import Measured, Metrics
-from memplane.http.protocol import write_whole
-from memplane.http.relaying import Client, Relay
-from memplane.http.sending import SAFE_HEADERS, STATUS, WHOLE, Answering, send_answer
+from memplane.http.host_origin_check import HostOriginCheck
+from memplane.http.metrics import Metrics, MetricsLayer
+from memplane.http.protocol import write_whole_response
+from memplane.http.response_stream import HttpResponseWriter, StreamedResponse
+from memplane.http.responses import (
+    SAFE_HEADERS,
+    STATUS_KEY,
+    WRITE_WHOLE_KEY,
+    AppLayer,
+    send_response,
+)
 
 SCOPE: Scope = {
     "type": "http",
@@ -68,7 +74,7 @@ class Asked:
             keep_alive=keep_alive,
             on_response=self._count,
         )
-        self.scope[WHOLE] = partial(write_whole, self.cycle)
+        self.scope[WRITE_WHOLE_KEY] = partial(write_whole_response, self.cycle)
 
     def _count(self) -> None:
         self.over += 1
@@ -76,7 +82,7 @@ class Asked:
     async def answer(self, response: Response) -> bytes:
         """Send an answer; returns all that was written."""
         cycle = self.cycle
-        await send_answer(response, self.scope, cycle.receive, cycle.send)  # type: ignore[arg-type]
+        await send_response(response, self.scope, cycle.receive, cycle.send)  # type: ignore[arg-type]
         return b"".join(self.wire.pieces)
 
 
@@ -94,12 +100,12 @@ async def test_a_whole_answer_is_what_the_server_would_have_sent(
     response: Response, *, keep_alive: bool
 ) -> None:
     ours, theirs = Asked(keep_alive=keep_alive), Asked(keep_alive=keep_alive)
-    del theirs.scope[WHOLE]
+    del theirs.scope[WRITE_WHOLE_KEY]
     assert await ours.answer(response) == await theirs.answer(response)
     for one in (ours, theirs):
         assert (one.over, one.wire.closed) == (1, not keep_alive)
         assert one.cycle.response_complete
-        assert one.scope[STATUS] == response.status_code
+        assert one.scope[STATUS_KEY] == response.status_code
 
 
 async def test_a_whole_answer_is_written_once() -> None:
@@ -144,7 +150,7 @@ async def test_a_head_gets_the_safe_headers_and_the_pieces_go_past() -> None:
     metrics = Metrics()
 
     async def layer(_scope: Scope, _receive: object) -> Response:
-        return Relay(_pass_on)
+        return StreamedResponse(_pass_on)
 
     async def receive() -> Message:
         await asyncio.Event().wait()  # the client stays
@@ -153,8 +159,8 @@ async def test_a_head_gets_the_safe_headers_and_the_pieces_go_past() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    measured = Measured(layer, metrics, lambda: 0.0)
-    boundary = Boundary(measured, hosts=["here"], most=1, refused=print)
+    measured = MetricsLayer(layer, metrics, lambda: 0.0)
+    boundary = HostOriginCheck(measured, hosts=["here"], most=1, refused=print)
     await boundary({**SCOPE}, receive, send)
     head, *body = sent
     assert {*SAFE_HEADERS} <= {*head["headers"]}
@@ -163,28 +169,28 @@ async def test_a_head_gets_the_safe_headers_and_the_pieces_go_past() -> None:
     assert 'status="201"' in metrics.text().decode()
 
 
-async def _pass_on(client: Client) -> None:
+async def _pass_on(client: HttpResponseWriter) -> None:
     await client.begin(201, [(b"content-type", b"text/plain")])
     for piece in (b"one", b"two"):
         await client.send(piece)
     await client.end()
 
 
-async def _failed(layer: Answering) -> str:
+async def _failed(layer: AppLayer) -> str:
     """Return what was counted of an answer that fails."""
     metrics = Metrics()
     with pytest.raises(LookupError):
-        await Measured(layer, metrics, lambda: 0.0)({**SCOPE}, _nothing, _send)
+        await MetricsLayer(layer, metrics, lambda: 0.0)({**SCOPE}, _nothing, _send)
     return metrics.text().decode()
 
 
 async def test_an_answer_that_breaks_off_is_counted_by_the_head_that_was_sent() -> None:
-    async def begin_and_fail(client: Client) -> None:
+    async def begin_and_fail(client: HttpResponseWriter) -> None:
         await client.begin(200, [])
         raise LookupError
 
     async def layer(_scope: Scope, _receive: object) -> Response:
-        return Relay(begin_and_fail)
+        return StreamedResponse(begin_and_fail)
 
     assert 'status="200"' in await _failed(layer)
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import SettingsError
-from memplane.http.serve import LOOPBACK, _check_host, _listening
+from memplane.http.server import LOOPBACK, _check_host, _open_listeners
 from tests.support.running import memplane, running_memplane
 
 
 async def test_small_answers_are_sent_at_once() -> None:
     """Otherwise each answer on a kept connection waits for a delayed acknowledgement."""
-    with _listening(LOOPBACK, 0) as listening:
+    with _open_listeners(LOOPBACK, 0) as listening:
         assert [await is_sent_at_once(one) for one in listening] == [True] * len(listening)
 
 

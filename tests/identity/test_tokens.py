@@ -16,7 +16,7 @@ from azure.core.exceptions import ClientAuthenticationError
 
 from memplane.clock import system_clock
 from memplane.errors import AuthError, BackendMisconfigured
-from memplane.identity.tokens import AmbientTokens, FixedToken
+from memplane.identity.token_sources import AmbientTokenSource, FixedTokenSource
 from memplane.secret import Secret
 
 
@@ -64,14 +64,14 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 async def test_one_question_serves_all_who_wait(machine: Machine) -> None:
-    tokens = AmbientTokens(clock=machine.clock)
+    tokens = AmbientTokenSource(clock=machine.clock)
     given = await asyncio.gather(*(tokens.token() for _ in range(50)))
     assert set(given) == {"token1"}
     assert machine.scopes == ["https://storage.azure.com/.default"]
 
 
 async def test_a_token_is_renewed_five_minutes_before_it_ends(machine: Machine) -> None:
-    tokens = AmbientTokens(clock=machine.clock)
+    tokens = AmbientTokenSource(clock=machine.clock)
     assert await tokens.token() == "token1"
     machine.now += timedelta(minutes=54)
     assert await tokens.token() == "token1"
@@ -80,7 +80,7 @@ async def test_a_token_is_renewed_five_minutes_before_it_ends(machine: Machine) 
 
 
 async def test_a_refused_token_is_not_given_again(machine: Machine) -> None:
-    tokens = AmbientTokens(clock=machine.clock)
+    tokens = AmbientTokenSource(clock=machine.clock)
     first = await tokens.token()
     tokens.refused(first)
     second = await tokens.token()
@@ -91,7 +91,7 @@ async def test_a_refused_token_is_not_given_again(machine: Machine) -> None:
 
 async def test_without_an_identity_the_remedy_is_said(machine: Machine) -> None:
     machine.broken = True
-    tokens = AmbientTokens(clock=machine.clock)
+    tokens = AmbientTokenSource(clock=machine.clock)
     with pytest.raises(AuthError, match="az login"):
         await tokens.token()
     machine.broken = False
@@ -103,10 +103,10 @@ async def test_without_the_library_it_is_said_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "azure.identity.aio", None)
     with pytest.raises(BackendMisconfigured, match=r"pip install 'memplane\[azure\]'"):
-        await AmbientTokens(clock=system_clock).token()
+        await AmbientTokenSource(clock=system_clock).token()
 
 
 async def test_a_fixed_token_stays_what_it_is() -> None:
-    tokens = FixedToken(Secret("given"))
+    tokens = FixedTokenSource(Secret("given"))
     tokens.refused("given")
     assert await tokens.token() == "given"

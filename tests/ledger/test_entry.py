@@ -13,16 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.ledger.canonical import compacted, escaped, quoted, reencoded, shortest_number
+from memplane.ledger.canonical_json import (
+    compact_json,
+    escape_characters,
+    format_shortest_number,
+    quote_text,
+    reencode_json,
+)
 from memplane.ledger.entry import (
     JsonReply,
     StreamReply,
     Turn,
     Usage,
-    again,
-    entry_of,
-    recomputed_id,
-    without_id,
+    make_entry,
+    recompute_entry_id,
+    strip_entry_id,
+    with_occurrence,
 )
 
 VECTORS = json.loads(Path(__file__).with_name("id_vectors.json").read_text("utf-8"))
@@ -96,14 +102,14 @@ def turn_of(hashed: bytes) -> Turn:
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["id"][6:14])
 def test_recorded_entries_are_written_alike(vector: dict[str, str]) -> None:
     hashed = vector["hashed_bytes_utf8"].encode()
-    entry = entry_of(turn_of(hashed))
-    assert without_id(entry.line) == hashed
+    entry = make_entry(turn_of(hashed))
+    assert strip_entry_id(entry.line) == hashed
     assert entry.id == vector["id"]
-    assert recomputed_id(entry.line) == vector["id"]
+    assert recompute_entry_id(entry.line) == vector["id"]
 
 
 def test_the_example_of_the_format() -> None:
-    entry = entry_of(TURN)
+    entry = make_entry(TURN)
     assert entry.id == "hist1_525b626f4c7697627b6fad2dc1c4eb9d2a27a49adafe04af0d6c228655cf22d6"
     assert entry.line.startswith(b'{"version":1,"id":"hist1_525b626f')
     assert rb'"temperature":0.70' in entry.line
@@ -112,21 +118,21 @@ def test_the_example_of_the_format() -> None:
 
 
 def test_an_equal_turn_in_the_same_second_gets_another_id() -> None:
-    second = entry_of(again(TURN, 2))
+    second = make_entry(with_occurrence(TURN, 2))
     assert second.id == "hist1_789cd9a987715f22210cfd3646fb8c1ca04cdcb70cd5e7b4c8c22441e80875bf"
     assert second.line.endswith(b',"occurrence":2}')
-    assert entry_of(again(TURN, 1)) == entry_of(TURN)
+    assert make_entry(with_occurrence(TURN, 1)) == make_entry(TURN)
 
 
 def test_a_legacy_line_without_an_id_hashes_whole() -> None:
     line = b'  {"version":1,"ts":"2026-01-02T03:04:05Z"}\n'
-    assert recomputed_id(line) == "hist1_" + hashlib.sha256(line.strip()).hexdigest()
+    assert recompute_entry_id(line) == "hist1_" + hashlib.sha256(line.strip()).hexdigest()
 
 
 def test_an_id_inside_a_body_is_not_taken_for_the_entrys() -> None:
     quoted_id = b"hist1_" + b"0" * 64
     line = b'{"version":1,"ts":"x","request_original":{"id":"%s","a":1}}' % quoted_id
-    assert without_id(line) == line
+    assert strip_entry_id(line) == line
 
 
 @pytest.mark.parametrize(
@@ -151,51 +157,54 @@ def test_an_id_inside_a_body_is_not_taken_for_the_entrys() -> None:
     ],
 )
 def test_numbers_take_their_shortest_form(spelled: str, written: bytes) -> None:
-    assert shortest_number(spelled) == written
+    assert format_shortest_number(spelled) == written
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_the_shortest_form_is_the_same_number(number: float) -> None:
-    written = shortest_number(repr(number)).decode()
+    written = format_shortest_number(repr(number)).decode()
     assert float(written) == number
-    assert shortest_number(written).decode() == written
+    assert format_shortest_number(written).decode() == written
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"NaN", b"[1,]", b"'a'", b"{} {}", b"[" * 100_000])
 def test_what_is_not_json_is_refused(raw: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - each says something else
-        compacted(raw)
+        compact_json(raw)
     with pytest.raises(ValueError):  # noqa: PT011
-        reencoded(raw)
+        reencode_json(raw)
 
 
 def test_blanks_go_and_everything_else_stays() -> None:
     raw = b' { "b" : [ 1.0 , 1e3, "a  b\\n\\" , " ] ,\r\n\t"a":null , "b":true } '
-    assert compacted(raw) == b'{"b":[1.0,1e3,"a  b\\n\\" , "],"a":null,"b":true}'
+    assert compact_json(raw) == b'{"b":[1.0,1e3,"a  b\\n\\" , "],"a":null,"b":true}'
 
 
 def test_keys_are_sorted_and_the_last_duplicate_wins() -> None:
     raw = '{"é":1,"z":2,"a":3,"Z":4,"a":5}'.encode()
-    assert reencoded(raw) == '{"Z":4,"a":5,"z":2,"é":1}'.encode()
+    assert reencode_json(raw) == '{"Z":4,"a":5,"z":2,"é":1}'.encode()
 
 
 def test_strings_are_escaped_as_the_format_says() -> None:
     raw = '"\\u0001\\b\\f\\n\\r\\t\\"\\\\/\\u007f<>&\u2028\u2029é\\ud83e\\udde0"'
     controls = '"\\u0001\\b\\f\\n\\r\\t\\"\\\\/\x7f'
     others = '\\u003c\\u003e\\u0026\\u2028\\u2029é\U0001f9e0"'
-    assert escaped(reencoded(raw.encode())) == (controls + others).encode()
+    assert escape_characters(reencode_json(raw.encode())) == (controls + others).encode()
 
 
 def test_half_a_surrogate_pair_ends_nothing() -> None:
-    assert reencoded(rb'{"\ud83d":["a\udde0b"]}') == '{"\ufffd":["a\ufffdb"]}'.encode()
-    assert compacted(rb'"\ud83d"') == rb'"\ud83d"'
+    assert reencode_json(rb'{"\ud83d":["a\udde0b"]}') == '{"\ufffd":["a\ufffdb"]}'.encode()
+    assert compact_json(rb'"\ud83d"') == rb'"\ud83d"'
 
 
 def test_bytes_that_are_not_utf8() -> None:
-    assert quoted(b"a\xffb\xe2\x82") == rb'"a\ufffdb\ufffd\ufffd"'
-    assert escaped(quoted("data: é \ufffd <\n".encode())) == '"data: é \ufffd \\u003c\\n"'.encode()
-    assert compacted(b'"\xff"') == b'"\xff"'
-    assert reencoded(b'"\xff"') == '"\ufffd"'.encode()
+    assert quote_text(b"a\xffb\xe2\x82") == rb'"a\ufffdb\ufffd\ufffd"'
+    assert (
+        escape_characters(quote_text("data: é \ufffd <\n".encode()))
+        == '"data: é \ufffd \\u003c\\n"'.encode()
+    )
+    assert compact_json(b'"\xff"') == b'"\xff"'
+    assert reencode_json(b'"\xff"') == '"\ufffd"'.encode()
 
 
 values: Any = st.recursive(
@@ -208,25 +217,25 @@ values: Any = st.recursive(
 @given(values)
 def test_writing_again_changes_nothing(value: Any) -> None:
     try:
-        once = reencoded(json.dumps(value).encode())
+        once = reencode_json(json.dumps(value).encode())
     except ValueError:
         return  # infinite, or beyond every float
-    assert reencoded(once) == once
-    assert compacted(once) == once
+    assert reencode_json(once) == once
+    assert compact_json(once) == once
     assert b"\n" not in once
 
 
 def test_a_number_beyond_every_float_is_kept_as_it_came_and_cannot_be_written_anew() -> None:
-    assert compacted(b'{ "a": 1e999 }') == b'{"a":1e999}'
+    assert compact_json(b'{ "a": 1e999 }') == b'{"a":1e999}'
     with pytest.raises(ValueError, match="beyond every float"):
-        reencoded(b'{"a":1e999}')
+        reencode_json(b'{"a":1e999}')
 
 
 @given(st.integers() | st.sampled_from([2**53, 2**53 + 1, 10**15, 10**16 - 1, -(2**63), 10**21]))
 def test_whole_numbers_go_through_a_float_too(number: int) -> None:
-    assert reencoded(b"[%d]" % number) == b"[" + shortest_number(str(number)) + b"]"
+    assert reencode_json(b"[%d]" % number) == b"[" + format_shortest_number(str(number)) + b"]"
 
 
 @pytest.mark.parametrize("raw", [b"-0", b"[-0]", b'{"a":-0}', b"[-0, 1]"])
 def test_minus_zero_keeps_its_sign(raw: bytes) -> None:
-    assert b"-0" in reencoded(raw)
+    assert b"-0" in reencode_json(raw)

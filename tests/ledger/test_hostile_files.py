@@ -12,14 +12,14 @@ import pytest
 
 from memplane.clock import system_clock
 from memplane.errors import NotRecorded
-from memplane.ledger import agent_log
+from memplane.ledger import agent_writer
 from memplane.ledger.anchors import read_anchors
-from memplane.ledger.checking import verify_ledger
-from memplane.ledger.folder import AgentFolder, agents_in
-from memplane.ledger.reader import entries, open_page
-from memplane.ledger.sealing import Modes
-from memplane.ledger.writer import LedgerOptions, Syncing, open_ledger
-from memplane.objects.files import sync_data
+from memplane.ledger.chain_verification import verify_ledger
+from memplane.ledger.folder import AgentFolder, list_ledger_agents
+from memplane.ledger.reader import open_page, read_entries
+from memplane.ledger.segments import FileModes
+from memplane.ledger.writer import LedgerOptions, SyncPolicy, open_ledger
+from memplane.objects.durable_files import sync_data
 from tests.support.turns import record, turn
 
 SEVENTH = "analyst/segments/00000007.jsonl"
@@ -55,9 +55,9 @@ async def test_a_segment_that_is_no_ordinary_file_is_none(
     root = tmp_path / "ledger"
     await filled(root)
     put(root / SEVENTH)
-    assert len(list(entries(AgentFolder(root, "analyst")))) == 9
+    assert len(list(read_entries(AgentFolder(root, "analyst")))) == 9
     await record(root, [turn("after")])
-    assert len(list(entries(AgentFolder(root, "analyst")))) == 10
+    assert len(list(read_entries(AgentFolder(root, "analyst")))) == 10
 
 
 @pytest.mark.parametrize("name", ["history.jsonl", "chain.jsonl", "lock"])
@@ -77,17 +77,17 @@ async def test_a_file_that_is_no_ordinary_one_stops_its_agent_and_no_other(
     assert not victim.exists() or victim.read_bytes().endswith(b'{"unterminated":1}')
     assert not (root / "nowhere").exists()
     assert not list(root.glob(".memplane/quarantine/*/*"))
-    assert list(entries(AgentFolder(root, "analyst"))) == []
+    assert list(read_entries(AgentFolder(root, "analyst"))) == []
 
 
 async def test_a_folder_that_is_a_link_is_no_agents(tmp_path: Path) -> None:
     await filled(tmp_path, "writer")
     (tmp_path / "analyst").symlink_to("writer")
-    assert agents_in(tmp_path) == ["writer"]
-    assert list(entries(AgentFolder(tmp_path, "analyst"))) == []
+    assert list_ledger_agents(tmp_path) == ["writer"]
+    assert list(read_entries(AgentFolder(tmp_path, "analyst"))) == []
     with pytest.raises(NotRecorded, match="symbolic links"):
         await record(tmp_path, [turn("hello")])
-    assert len(list(entries(AgentFolder(tmp_path, "writer")))) == 9
+    assert len(list(read_entries(AgentFolder(tmp_path, "writer")))) == 9
 
 
 async def test_a_lock_that_was_removed_still_keeps_writers_apart(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ async def test_few_files_are_open_however_many_segments_there_are(tmp_path: Path
 async def test_everything_has_the_ledgers_permissions(mode: int, tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        options = LedgerOptions(max_bytes=1700, modes=Modes(mode))
+        options = LedgerOptions(max_bytes=1700, modes=FileModes(mode))
         await record(tmp_path / "ledger", [turn(f"turn {n}") for n in range(9)], options)
     finally:
         os.umask(before)
@@ -141,8 +141,8 @@ async def test_a_late_sync_that_fails_is_told_and_never_repeated(
             raise OSError(5, "Input/output error")
         sync_data(descriptor)
 
-    monkeypatch.setattr(agent_log, "sync_data", failing)
-    options = LedgerOptions(syncing=Syncing.INTERVAL)
+    monkeypatch.setattr(agent_writer, "sync_data", failing)
+    options = LedgerOptions(syncing=SyncPolicy.INTERVAL)
     async with open_ledger(
         tmp_path, scrub=lambda one: one, clock=system_clock, options=options
     ) as ledger:
@@ -150,7 +150,7 @@ async def test_a_late_sync_that_fails_is_told_and_never_repeated(
     assert "may be lost" in ledger.figures.degraded
     assert synced.count(synced[0]) == 1
     await record(tmp_path, [turn("second")], options)
-    assert len(list(entries(AgentFolder(tmp_path, "analyst")))) == 2
+    assert len(list(read_entries(AgentFolder(tmp_path, "analyst")))) == 2
 
 
 async def test_equal_turns_of_another_recorder_are_counted_and_ours_are_findings(

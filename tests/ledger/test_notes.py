@@ -7,19 +7,25 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from memplane.ledger.agent_log import AgentLog
+from memplane.ledger.agent_writer import AgentWriter
 from memplane.ledger.folder import AgentFolder
-from memplane.ledger.note import DroppedBlock, Injected, InjectedBlock, Note, encoded
-from memplane.ledger.notes import Notes, note_of
-from memplane.ledger.reader import entries
+from memplane.ledger.note_reader import NoteReader, find_note
+from memplane.ledger.reader import read_entries
+from memplane.ledger.turn_note import (
+    DroppedBlock,
+    InjectedBlock,
+    MessageInjection,
+    TurnNote,
+    encode_note,
+)
 from memplane.ledger.writer import LedgerOptions
 from tests.support.turns import record, turn
 
-NOTE = Note(
+NOTE = TurnNote(
     session="s1",
     recall="succeeded",
     injected=(
-        Injected(
+        MessageInjection(
             message=2,
             service="memplane",
             bytes=120,
@@ -32,37 +38,37 @@ NOTE = Note(
 
 async def test_what_is_said_about_a_turn_is_found_by_its_id(tmp_path: Path) -> None:
     first, second = await record(
-        tmp_path, [turn("one", note=encoded(NOTE)), turn("two", note=encoded(Note()))]
+        tmp_path, [turn("one", note=encode_note(NOTE)), turn("two", note=encode_note(TurnNote()))]
     )
     folder = AgentFolder(tmp_path, "analyst")
-    assert note_of(folder, first.id) == replace(NOTE, id=first.id)
-    assert note_of(folder, second.id) is None
+    assert find_note(folder, first.id) == replace(NOTE, id=first.id)
+    assert find_note(folder, second.id) is None
     assert folder.notes.stat().st_mode & 0o777 == 0o600
 
 
 async def test_a_note_changes_nothing_of_its_entry(tmp_path: Path) -> None:
-    with_note = await record(tmp_path / "a", [turn("one", note=encoded(NOTE))])
+    with_note = await record(tmp_path / "a", [turn("one", note=encode_note(NOTE))])
     without = await record(tmp_path / "b", [turn("one")])
     assert with_note == without
     assert not AgentFolder(tmp_path / "b", "analyst").notes.exists()
 
 
 async def test_equal_turns_have_notes_of_their_own(tmp_path: Path) -> None:
-    notes = [Note(left_out="title"), Note(session="s")]
-    made = await record(tmp_path, [turn("same", note=encoded(one)) for one in notes])
+    notes = [TurnNote(left_out="title"), TurnNote(session="s")]
+    made = await record(tmp_path, [turn("same", note=encode_note(one)) for one in notes])
     folder = AgentFolder(tmp_path, "analyst")
     expected = [replace(note, id=one.id) for one, note in zip(made, notes, strict=True)]
-    assert [note_of(folder, one.id) for one in made] == expected
+    assert [find_note(folder, one.id) for one in made] == expected
 
 
 async def test_reading_goes_on_where_it_ended(tmp_path: Path) -> None:
     folder = AgentFolder(tmp_path, "analyst")
-    notes = Notes(folder)
+    notes = NoteReader(folder)
     assert not notes.leaves_out("hist1_unknown")
     for number in range(3):
         (kept,) = await record(tmp_path, [turn(f"kept {number}")])
         (left,) = await record(
-            tmp_path, [turn(f"left {number}", note=encoded(Note(left_out="title")))]
+            tmp_path, [turn(f"left {number}", note=encode_note(TurnNote(left_out="title")))]
         )
         assert notes.leaves_out(left.id)
         assert not notes.leaves_out(kept.id)
@@ -70,19 +76,19 @@ async def test_reading_goes_on_where_it_ended(tmp_path: Path) -> None:
 
 async def test_a_torn_note_does_not_swallow_the_next(tmp_path: Path) -> None:
     folder = AgentFolder(tmp_path, "analyst")
-    await record(tmp_path, [turn("one", note=encoded(NOTE))])
+    await record(tmp_path, [turn("one", note=encode_note(NOTE))])
     with folder.notes.open("ab") as handle:
         handle.write(b'{"id":"hist1_torn","left_')
-    (made,) = await record(tmp_path, [turn("two", note=encoded(Note(left_out="title")))])
-    assert Notes(folder).leaves_out(made.id)
+    (made,) = await record(tmp_path, [turn("two", note=encode_note(TurnNote(left_out="title")))])
+    assert NoteReader(folder).leaves_out(made.id)
 
 
 async def test_notes_outlive_a_sealed_segment(tmp_path: Path) -> None:
-    turns = [turn(f"turn {n}", note=encoded(Note(session=f"s{n}"))) for n in range(20)]
+    turns = [turn(f"turn {n}", note=encode_note(TurnNote(session=f"s{n}"))) for n in range(20)]
     made = await record(tmp_path, turns, LedgerOptions(max_bytes=2000))
     folder = AgentFolder(tmp_path, "analyst")
     assert len(folder.sealed()) > 2
-    found = [note_of(folder, one.id) for one in made]
+    found = [find_note(folder, one.id) for one in made]
     assert [one.session for one in found if one] == [f"s{n}" for n in range(20)]
 
 
@@ -91,13 +97,13 @@ async def test_the_note_is_there_before_its_turn(
 ) -> None:
     folder = AgentFolder(tmp_path, "analyst")
     seen: list[tuple[int, int]] = []
-    write = AgentLog.write
+    write = AgentWriter.write
 
-    def watched(self: AgentLog, lines: list[bytes]) -> None:
-        written = len(list(entries(folder)))
+    def watched(self: AgentWriter, lines: list[bytes]) -> None:
+        written = len(list(read_entries(folder)))
         seen.append((len(folder.notes.read_bytes().splitlines()), written))
         write(self, lines)
 
-    monkeypatch.setattr(AgentLog, "write", watched)
-    await record(tmp_path, [turn("one", note=encoded(NOTE))])
+    monkeypatch.setattr(AgentWriter, "write", watched)
+    await record(tmp_path, [turn("one", note=encode_note(NOTE))])
     assert seen == [(1, 0)]

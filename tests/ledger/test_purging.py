@@ -13,28 +13,28 @@ import pytest
 
 from memplane.clock import system_clock
 from memplane.errors import LedgerError
-from memplane.ledger import checking, purging
-from memplane.ledger.agent_log import AgentLog
+from memplane.ledger import chain_verification, purge
+from memplane.ledger.agent_writer import AgentWriter
 from memplane.ledger.anchors import read_anchors
 from memplane.ledger.chain import (
     ERASED_SALT,
-    Kind,
-    Place,
-    Record,
-    decode,
-    encode,
-    note_record,
+    ChainRecord,
+    LedgerPosition,
+    RecordKind,
+    decode_record,
+    encode_record,
+    make_note_record,
 )
-from memplane.ledger.checking import LedgerReport, verify_ledger
+from memplane.ledger.chain_verification import LedgerReport, verify_ledger
 from memplane.ledger.cursor import BEGINNING
-from memplane.ledger.entry import Entry, id_of
+from memplane.ledger.entry import Entry, compute_entry_id
+from memplane.ledger.entry_head import is_erased_line, make_erased_line, read_entry_head
+from memplane.ledger.file_verification import LedgerProblem, verify_lines
 from memplane.ledger.folder import AgentFolder, encode_end
-from memplane.ledger.heads import erased_line, head_of, is_erased
-from memplane.ledger.lines import lines_of
-from memplane.ledger.purging import PurgeReport, purge, purge_held
-from memplane.ledger.reader import entries, open_entry, open_last, open_page
-from memplane.ledger.sealing import Modes, quarantine
-from memplane.ledger.verify import Problem, verify_lines
+from memplane.ledger.line_reader import read_lines
+from memplane.ledger.purge import PurgeReport, purge_ledger, purge_open_ledger
+from memplane.ledger.reader import open_entries_by_id, open_last_entries, open_page, read_entries
+from memplane.ledger.segments import FileModes, quarantine_bytes
 from memplane.ledger.writer import LedgerOptions, open_ledger
 from tests.support.turns import NOON, record, turn
 
@@ -55,19 +55,19 @@ async def filled(root: Path) -> tuple[AgentFolder, list[Entry]]:
 
 
 def purged(folder: AgentFolder, *ids: str) -> PurgeReport:
-    return purge(folder, ids, modes=Modes(), clock=system_clock)
+    return purge_ledger(folder, ids, modes=FileModes(), clock=system_clock)
 
 
 def checked(folder: AgentFolder) -> LedgerReport:
     return verify_ledger(folder, read_anchors(folder.root).get(folder.agent))
 
 
-def problems(folder: AgentFolder) -> list[Problem]:
+def problems(folder: AgentFolder) -> list[LedgerProblem]:
     return [one.problem for one in checked(folder).findings]
 
 
 def ids_in(folder: AgentFolder) -> list[str]:
-    return [identifier for identifier, _ in entries(folder)]
+    return [identifier for identifier, _ in read_entries(folder)]
 
 
 def files_with(folder: AgentFolder, text: str) -> list[str]:
@@ -83,14 +83,14 @@ def image_of(folder: AgentFolder) -> dict[str, bytes]:
     return {str(one): one.read_bytes() for one in folder.root.rglob("*") if one.is_file()}
 
 
-def records_in(folder: AgentFolder) -> list[Record]:
-    found = (decode(line) for line in folder.chain.read_bytes().splitlines())
+def records_in(folder: AgentFolder) -> list[ChainRecord]:
+    found = (decode_record(line) for line in folder.chain.read_bytes().splitlines())
     return [record for record in found if record is not None]
 
 
 def line_at(folder: AgentFolder, number: int) -> tuple[Path, int, int]:
     """Return where a turn lies: its file, its first byte, and its length with the newline."""
-    lines = [one for one in records_in(folder) if one.kind in {Kind.ENTRY, Kind.FOUND}]
+    lines = [one for one in records_in(folder) if one.kind in {RecordKind.ENTRY, RecordKind.FOUND}]
     place = lines[number].place
     paths = {one.number: one.path for one in folder.segments()}
     return paths[place.segment], place.offset, lines[number].size
@@ -125,7 +125,7 @@ async def test_a_purged_turn_is_gone_and_every_other_is_as_it_was(
     assert files_with(folder, canary(number)) == []
     assert all(files_with(folder, canary(n)) for n in range(TURNS) if n != number)
     others = [(one.id, one.line) for one in made if one is not made[number]]
-    assert list(entries(folder)) == others
+    assert list(read_entries(folder)) == others
     assert {one.path: one.path.stat().st_size for one in folder.segments()} == sizes
     assert {one.path: one.path.stat().st_mode for one in folder.segments()} == modes
 
@@ -141,7 +141,7 @@ async def test_all_at_once_and_one_by_one_leave_the_same_segments(tmp_path: Path
         assert here.path.read_bytes() == there.path.read_bytes()
     for each in (folder, other):
         assert (checked(each).entries, checked(each).erased, problems(each)) == (0, TURNS, [])
-        assert list(entries(each)) == []
+        assert list(read_entries(each)) == []
         assert files_with(each, "canary-") == []
 
 
@@ -171,7 +171,7 @@ async def test_the_salt_goes_and_the_rest_of_the_chain_stays(tmp_path: Path) -> 
     assert len([one for one in records_in(folder) if one.salt == salt]) == 1
     original = next(
         one.salt
-        for one in map(decode, before.splitlines())
+        for one in map(decode_record, before.splitlines())
         if one is not None and one.salt not in {r.salt for r in records_in(folder)}
     )
     assert original.hex().encode() not in after
@@ -283,7 +283,7 @@ async def test_an_entry_that_says_erased_and_more_is_an_entry(tmp_path: Path) ->
     body = {"version": 1, "id": "mine", "status": "erased", "ts": "2026-01-02T03:04:05Z"}
     line = json.dumps(body | {"request_original": {"messages": []}}).encode()
     (folder.path / "history.jsonl").write_bytes(line + b"\n")
-    assert list(entries(folder)) == [("mine", line)]
+    assert list(read_entries(folder)) == [("mine", line)]
 
 
 async def test_what_a_time_could_hide_is_not_kept(tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def changed_id_of_remains(folder: AgentFolder) -> None:
 
 def original_put_back(folder: AgentFolder) -> None:
     path, offset, size = line_at(folder, 4)
-    line = erased_line("analyst", "hist1_x", "", size - 1).replace(b"erased", b"revive")
+    line = make_erased_line("analyst", "hist1_x", "", size - 1).replace(b"erased", b"revive")
     overwrite(path, offset, line)
 
 
@@ -331,9 +331,9 @@ def changed_neighbour_without_its_salt(folder: AgentFolder) -> None:
 def salts(folder: AgentFolder, number: int) -> None:
     lines = folder.chain.read_bytes().splitlines(keepends=True)
     at = [n for n, line in enumerate(lines) if b'"salt"' in line][number]
-    found = decode(lines[at])
+    found = decode_record(lines[at])
     assert found is not None
-    lines[at] = encode(replace(found, salt=ERASED_SALT))
+    lines[at] = encode_record(replace(found, salt=ERASED_SALT))
     folder.chain.write_bytes(b"".join(lines))
 
 
@@ -341,7 +341,7 @@ def forged_remains(folder: AgentFolder) -> None:
     """A line is made to look erased, and nothing says that it was."""
     path, offset, size = line_at(folder, 5)
     data = path.read_bytes()[offset : offset + size]
-    overwrite(path, offset, erased_line("analyst", json.loads(data)["id"], "", size - 1))
+    overwrite(path, offset, make_erased_line("analyst", json.loads(data)["id"], "", size - 1))
 
 
 def forged_remains_without_salt(folder: AgentFolder) -> None:
@@ -357,7 +357,7 @@ def forged_record_in_between(folder: AgentFolder) -> None:
     fifth = [one for one in records_in(folder) if one.salt][5]
     place = {"segment": fifth.place.segment, "offset": fifth.place.offset}
     forged = replace(last, more={**last.more, **place, "record": fifth.seq})
-    folder.chain.write_bytes(data.replace(encode(last), encode(forged)))
+    folder.chain.write_bytes(data.replace(encode_record(last), encode_record(forged)))
 
 
 def record_taken_away(folder: AgentFolder) -> None:
@@ -393,7 +393,7 @@ async def test_any_other_change_is_still_found(
     purged(folder, made[4].id)
     assert problems(folder) == []
     tamper(folder)
-    assert {*problems(folder)} & {Problem.CHANGED, Problem.MISSING}
+    assert {*problems(folder)} & {LedgerProblem.CHANGED, LedgerProblem.MISSING}
     await record(tmp_path, [turn("after")])
     assert problems(folder), "the change is forgotten once the ledger is open"
 
@@ -419,12 +419,12 @@ async def test_an_erased_record_that_names_what_comes_later_counts_for_nothing(
     end = records_in(folder)[-1].link
     ahead = {"record": end.seq + 2, "segment": 3, "offset": end.place.offset}
     with folder.chain.open("ab") as file:
-        file.write(encode(note_record(end, Kind.ERASED, ahead)))
+        file.write(encode_record(make_note_record(end, RecordKind.ERASED, ahead)))
     [made] = await record(tmp_path, [turn("later")])
     assert problems(folder) == []
-    forged = erased_line("analyst", made.id, "", len(made.line))
+    forged = make_erased_line("analyst", made.id, "", len(made.line))
     overwrite(folder.path / "history.jsonl", end.place.offset, forged)
-    assert Problem.CHANGED in problems(folder)
+    assert LedgerProblem.CHANGED in problems(folder)
 
 
 async def test_an_erased_record_that_names_another_place_counts_for_nothing(
@@ -434,23 +434,25 @@ async def test_an_erased_record_that_names_another_place_counts_for_nothing(
     end, fifth = records_in(folder)[-1].link, records_in(folder)[5]
     more = {"record": fifth.seq, "segment": fifth.place.segment, "offset": fifth.place.offset + 1}
     with folder.chain.open("ab") as file:
-        file.write(encode(note_record(end, Kind.ERASED, more)))
+        file.write(encode_record(make_note_record(end, RecordKind.ERASED, more)))
     report = checked(folder)
     assert (report.entries, report.erased) == (TURNS, 0)
-    assert [one.problem for one in report.findings] == [Problem.MISSING]
+    assert [one.problem for one in report.findings] == [LedgerProblem.MISSING]
     assert ids_in(folder) == [one.id for one in made]
 
 
 async def test_lines_that_look_erased_and_were_never_chained_are_found(tmp_path: Path) -> None:
     folder, made = await filled(tmp_path)
-    forged = erased_line("analyst", id_of(b"x"), "2026-03-01T12:00:00Z", 400) + b"\n"
+    forged = (
+        make_erased_line("analyst", compute_entry_id(b"x"), "2026-03-01T12:00:00Z", 400) + b"\n"
+    )
     with (folder.path / "history.jsonl").open("ab") as file:
         file.write(forged)
     report = checked(folder)
-    assert [one.problem for one in report.findings] == [Problem.CHANGED]
+    assert [one.problem for one in report.findings] == [LedgerProblem.CHANGED]
     assert report.unchained == 0
     await record(tmp_path, [turn("after")])
-    assert Problem.CHANGED in problems(folder)
+    assert LedgerProblem.CHANGED in problems(folder)
     assert len(ids_in(folder)) == len(made) + 1
 
 
@@ -458,7 +460,7 @@ async def test_a_file_by_itself_counts_lines_that_say_they_are_erased(tmp_path: 
     folder, made = await filled(tmp_path)
     purged(folder, made[0].id)
     with folder.sealed_path(1).open("rb") as file:
-        report = verify_lines(lines_of(file))
+        report = verify_lines(read_lines(file))
     assert report.erased == 1
     assert report.findings == []
 
@@ -473,7 +475,7 @@ async def begun(folder: AgentFolder, identifier: str, monkeypatch: pytest.Monkey
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(purging, "_erase_lines", gone)
+        patch.setattr(purge, "_erase_lines", gone)
         with pytest.raises(OSError, match="Input/output"):
             purged(folder, identifier)
 
@@ -484,11 +486,11 @@ async def test_an_erasure_that_was_begun_is_told_and_completed_by_any_purge(
     folder, made = await filled(tmp_path)
     await begun(folder, made[4].id, monkeypatch)
     [finding] = checked(folder).findings
-    assert finding.problem is Problem.UNFINISHED
+    assert finding.problem is LedgerProblem.UNFINISHED
     assert "forget --purge" in finding.found
     path, offset, size = line_at(folder, 4)
     overwrite(path, offset, b"\0" * (size // 2))  # what a power loss may leave of it
-    assert problems(folder) == [Problem.UNFINISHED]
+    assert problems(folder) == [LedgerProblem.UNFINISHED]
     assert purged(folder) == PurgeReport(completed=1)
     assert (checked(folder).erased, problems(folder)) == (1, [])
     assert made[4].id in path.read_bytes().decode()
@@ -502,7 +504,7 @@ async def test_a_segment_that_was_sealed_before_an_erasure_in_it_was_completed(
     await begun(folder, made[8].id, monkeypatch)
     await record(tmp_path, [turn(f"more {n}") for n in range(6)], SHORT)
     assert folder.sealed_path(3).exists()
-    assert problems(folder) == [Problem.UNFINISHED]
+    assert problems(folder) == [LedgerProblem.UNFINISHED]
     assert purged(folder, made[8].id) == PurgeReport(erased=1)
     assert (checked(folder).erased, problems(folder)) == (1, [])
 
@@ -512,7 +514,7 @@ async def test_a_line_that_a_backup_brought_back_is_erased_again(tmp_path: Path)
     path, offset, _ = line_at(folder, 4)
     purged(folder, made[4].id)
     overwrite(path, offset, made[4].line)
-    assert Problem.CHANGED in problems(folder)
+    assert LedgerProblem.CHANGED in problems(folder)
     assert purged(folder, made[4].id) == PurgeReport(erased=1)
     assert problems(folder) == []
     assert files_with(folder, canary(4)) == []
@@ -523,15 +525,15 @@ async def test_a_file_that_was_moved_meanwhile_is_not_overwritten(
 ) -> None:
     folder, made = await filled(tmp_path)
     path = folder.path / "history.jsonl"
-    really = purging._erase_fragments
+    really = purge._erase_fragments
 
-    def moving(folder: AgentFolder, ids: frozenset[str], places: set[Place]) -> int:
+    def moving(folder: AgentFolder, ids: frozenset[str], places: set[LedgerPosition]) -> int:
         shutil.copy(path, tmp_path / "copy")
         path.unlink()
         shutil.copy(tmp_path / "copy", path)
         return really(folder, ids, places)
 
-    monkeypatch.setattr(purging, "_erase_fragments", moving)
+    monkeypatch.setattr(purge, "_erase_fragments", moving)
     with pytest.raises(LedgerError, match="moved meanwhile"):
         purged(folder, made[8].id)
     monkeypatch.undo()
@@ -548,10 +550,10 @@ async def test_fragments_in_quarantine_go_with_their_line(tmp_path: Path) -> Non
     fourth = [line for line in folder.chain.read_bytes().splitlines() if b'"salt"' in line][4]
     salt = json.loads(fourth)["salt"]
     line = made[4].line
-    quarantine(folder, line[:-40], "torn")
-    quarantine(folder, b"\xff" + line, "damaged")
-    quarantine(folder, made[3].line + b"\n" + line + b"\n", "doubtful")
-    quarantine(folder, fourth[:-60], "chain")
+    quarantine_bytes(folder, line[:-40], "torn")
+    quarantine_bytes(folder, b"\xff" + line, "damaged")
+    quarantine_bytes(folder, made[3].line + b"\n" + line + b"\n", "doubtful")
+    quarantine_bytes(folder, fourth[:-60], "chain")
     assert len(files_with(folder, canary(4))) == 4
     assert purged(folder, made[4].id) == PurgeReport(erased=1, fragments=4)
     assert files_with(folder, canary(4)) == []
@@ -567,10 +569,10 @@ async def test_a_damaged_line_that_still_names_its_id_is_erased(tmp_path: Path) 
     with (folder.path / "history.jsonl").open("ab") as file:
         file.write(damaged + b"\n" + other + b"\n")
     await record(tmp_path, [turn("after")])
-    assert problems(folder) == [Problem.DAMAGED] * 2
+    assert problems(folder) == [LedgerProblem.DAMAGED] * 2
     assert purged(folder, made[8].id) == PurgeReport(erased=2, fragments=1)
     assert purged(folder, made[8].id) == PurgeReport()
-    assert problems(folder) == [Problem.DAMAGED] * 2
+    assert problems(folder) == [LedgerProblem.DAMAGED] * 2
     data = (folder.path / "history.jsonl").read_bytes()
     assert data.count(canary(8).encode()) == other.count(canary(8).encode())
 
@@ -582,12 +584,12 @@ async def test_what_lies_behind_a_doubtful_end_goes_too(tmp_path: Path) -> None:
     folder.sealed_path(1).chmod(0o600)
     with folder.sealed_path(1).open("ab") as file:
         file.write(made[5].line + b"\n")
-    log = AgentLog(folder, modes=Modes(), max_bytes=1)
+    log = AgentWriter(folder, modes=FileModes(), max_bytes=1)
     with log.held(lambda: None, system_clock):
         # The disk did not let the end be cut off.
         with folder.sealed_path(1).open("ab") as file:
             file.write(made[5].line + b"\n")
-        purge_held(log, [made[5].id], modes=Modes())
+        purge_open_ledger(log, [made[5].id], modes=FileModes())
     log.close()
     assert files_with(folder, canary(5)) == []
     assert files_with(folder, canary(4))
@@ -631,9 +633,9 @@ async def test_erased_lines_are_counted_beside_damaged_ones(tmp_path: Path) -> N
             walked = [walked[0] + page.skipped, walked[1] + page.erased]
         cursor, more = page.next, page.has_more
     assert walked == [1, 3]
-    with open_last(folder, 100) as page:
+    with open_last_entries(folder, 100) as page:
         assert len(page.entries) == TURNS - 3
-    with open_entry(folder, made[4].id) as page:
+    with open_entries_by_id(folder, made[4].id) as page:
         assert page.entries == []
 
 
@@ -653,7 +655,7 @@ async def test_times_and_the_index_still_lead_to_the_right_place(tmp_path: Path)
     moments = [NOON + timedelta(seconds=n) for n in (0, 127, 128, 600, 1298)]
 
     def after(number: int) -> list[str]:
-        return [one for one, _ in entries(folder, after=moments[number])]
+        return [one for one, _ in read_entries(folder, after=moments[number])]
 
     assert after(0) == [one.id for one in made[1:]]
     index = folder.index.read_bytes()
@@ -671,7 +673,7 @@ async def test_a_check_that_a_purge_overtakes_looks_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, made = await filled(tmp_path)
-    really = checking._check_chain
+    really = chain_verification._check_chain
     left = [made[1].id, made[8].id]
 
     def overtaken(*given: object) -> object:
@@ -679,7 +681,7 @@ async def test_a_check_that_a_purge_overtakes_looks_again(
             purged(folder, left.pop())
         return really(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(checking, "_check_chain", overtaken)
+    monkeypatch.setattr(chain_verification, "_check_chain", overtaken)
     report = checked(folder)
     assert (report.erased, report.findings) == (2, [])
 
@@ -717,9 +719,9 @@ async def test_a_ledger_that_is_open_goes_on_after_a_purge(tmp_path: Path) -> No
 
 async def test_who_holds_the_lock_purges_through_the_same_log(tmp_path: Path) -> None:
     folder, made = await filled(tmp_path)
-    log = AgentLog(folder, modes=Modes(), max_bytes=2500)
+    log = AgentWriter(folder, modes=FileModes(), max_bytes=2500)
     with log.held(lambda: read_anchors(tmp_path)["analyst"], system_clock):
-        assert purge_held(log, [made[8].id, made[0].id], modes=Modes()).erased == 2
+        assert purge_open_ledger(log, [made[8].id, made[0].id], modes=FileModes()).erased == 2
         log.write([made[0].line])
         log.sync()
         log.chain([made[0].line])
@@ -740,7 +742,7 @@ async def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> 
     folder, made = await filled(tmp_path)
     victim = tmp_path / "victim"
     victim.write_bytes(made[4].line + b"\n")
-    quarantine(folder, b"x", "torn")
+    quarantine_bytes(folder, b"x", "torn")
     (folder.quarantine / "link").symlink_to(victim)
     path = folder.sealed_path(2)
     path.rename(tmp_path / "moved")
@@ -752,7 +754,7 @@ async def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> 
 
 def test_what_is_left_has_the_length_it_had() -> None:
     for size in range(200):
-        line = erased_line("analyst", id_of(b"x"), "2026-03-01T12:00:00Z", size)
+        line = make_erased_line("analyst", compute_entry_id(b"x"), "2026-03-01T12:00:00Z", size)
         assert len(line) == size
         assert b"\n" not in line
-        assert not line.strip() or is_erased(line, head_of(line))
+        assert not line.strip() or is_erased_line(line, read_entry_head(line))

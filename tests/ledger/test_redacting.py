@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from memplane.assemble.plane import open_local_plane
-from memplane.ledger.entry import JsonReply, StreamReply, Turn, entry_of
+from memplane.ledger.entry import JsonReply, StreamReply, Turn, make_entry
 from memplane.ledger.folder import AgentFolder
-from memplane.ledger.reader import entries
-from memplane.ledger.redacting import redact_line, redactions
+from memplane.ledger.reader import read_entries
+from memplane.ledger.turn_redaction import make_turn_redactor, redact_entry_line
 from memplane.redaction.redactor import Redactor
 from memplane.secret import Secret
+from memplane.service.client import local_client
+from memplane.service.composition.home import open_services
 from memplane.settings import load_settings
 from tests.support.turns import turn
 
@@ -68,8 +69,8 @@ def joined(line: bytes) -> str:
 @pytest.mark.parametrize("number", range(8))
 def test_every_surface_of_a_turn_is_redacted_and_counted(number: int) -> None:
     counts: Counter[str] = Counter()
-    scrub = redactions(redactor, counts)
-    line = entry_of(scrub(secret_turns()[number])).line
+    scrub = make_turn_redactor(redactor, counts)
+    line = make_entry(scrub(secret_turns()[number])).line
     assert "[redacted:" in joined(line)
     assert not [secret for secret in SECRETS if secret in joined(line)]
     assert sum(counts.values()) >= 1
@@ -77,29 +78,29 @@ def test_every_surface_of_a_turn_is_redacted_and_counted(number: int) -> None:
 
 @pytest.mark.parametrize("number", range(8))
 def test_the_check_would_notice_a_surface_left_out(number: int) -> None:
-    line = entry_of(secret_turns()[number]).line
+    line = make_entry(secret_turns()[number]).line
     assert [secret for secret in SECRETS if secret in joined(line)]
 
 
 @pytest.mark.parametrize("number", range(8))
 def test_a_line_that_another_recorded_is_redacted_and_keeps_its_id(number: int) -> None:
-    entry = entry_of(secret_turns()[number])
-    redacted = redact_line(redactor(), entry.line).value
+    entry = make_entry(secret_turns()[number])
+    redacted = redact_entry_line(redactor(), entry.line).value
     assert not [secret for secret in SECRETS if secret in joined(redacted)]
     assert json.loads(redacted)["id"] == entry.id
     assert list(json.loads(redacted)) == list(json.loads(entry.line))
 
 
 def test_a_line_without_secrets_stays_as_it_is() -> None:
-    line = entry_of(turn("<tea> & biscuits", reply=StreamReply(streamed("no", " secret")))).line
-    assert redact_line(redactor(), line).value == line
+    line = make_entry(turn("<tea> & biscuits", reply=StreamReply(streamed("no", " secret")))).line
+    assert redact_entry_line(redactor(), line).value == line
 
 
 @pytest.mark.parametrize(
     "line", [b"", b"{}", b"[1]", b'{"response":1}', b'{"response":{"text":2}}']
 )
 def test_what_is_no_entry_ends_nothing(line: bytes) -> None:
-    assert redact_line(redactor(), line).value == line
+    assert redact_entry_line(redactor(), line).value == line
 
 
 def everything_below(folder: Path) -> bytes:
@@ -108,10 +109,10 @@ def everything_below(folder: Path) -> bytes:
 
 async def test_no_byte_on_disk_holds_a_secret(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", KNOWN)
-    async with open_local_plane(load_settings({"home": str(home)}, {})) as plane:
+    async with open_services(load_settings({"home": str(home)}, {})) as plane:
         for one in secret_turns():
             await plane.recording.ledger.append(one)
-        status = await plane.status()
+        status = await local_client(plane).status()
     written = everything_below(home)
     assert written.count(b"[redacted:") >= 6
     assert not [secret for secret in SECRETS if secret.encode() in written]
@@ -121,8 +122,8 @@ async def test_no_byte_on_disk_holds_a_secret(home: Path, monkeypatch: pytest.Mo
 
 async def test_verbatim_is_a_choice_and_is_said(home: Path) -> None:
     settings = load_settings({"home": str(home), "ledger.verbatim": "true"}, {})
-    async with open_local_plane(settings) as plane:
+    async with open_services(settings) as plane:
         await plane.recording.ledger.append(secret_turns()[0])
-        assert (await plane.status()).ledger.verbatim
-    [(_, line)] = entries(AgentFolder(home / "ledger", "analyst"))
+        assert (await local_client(plane).status()).ledger.verbatim
+    [(_, line)] = read_entries(AgentFolder(home / "ledger", "analyst"))
     assert KEY.encode() in line

@@ -15,10 +15,10 @@ from memplane.errors import InvalidCursor
 from memplane.ledger.cursor import Cursor
 from memplane.ledger.entry import Entry, JsonReply, Reply, StreamReply, Turn
 from memplane.ledger.folder import AgentFolder
-from memplane.ledger.purging import purge
-from memplane.ledger.reader import open_entry
-from memplane.ledger.repeats import find_repeats
-from memplane.ledger.sealing import Modes
+from memplane.ledger.purge import purge_ledger
+from memplane.ledger.reader import open_entries_by_id
+from memplane.ledger.residual_copies import find_residual_copies
+from memplane.ledger.segments import FileModes
 from tests.support.turns import NOON, record, turn
 
 RULES = "<system-reminder>Always answer in plain words.</system-reminder>"
@@ -56,9 +56,9 @@ async def recorded(root: Path, turns: list[Turn]) -> list[Entry]:
 
 def repeats(root: Path, entry: Entry) -> list[str]:
     folder = AgentFolder(root, "analyst")
-    with open_entry(folder, entry.id) as page:
+    with open_entries_by_id(folder, entry.id) as page:
         [found] = page.entries
-        return list(find_repeats(folder, next(page.lines()), after=found.cursor))
+        return list(find_residual_copies(folder, next(page.lines()), after=found.cursor))
 
 
 async def test_later_turns_of_the_conversation_are_named_and_no_others(tmp_path: Path) -> None:
@@ -177,10 +177,10 @@ async def test_what_is_not_json_is_passed_over(tmp_path: Path) -> None:
     assert repeats(tmp_path, made[0]) == ["half"]
     folder = AgentFolder(tmp_path, "analyst")
     after = Cursor(1, 0, made[0].id)
-    assert list(find_repeats(folder, b"garbage", after=after)) == []
-    assert list(find_repeats(folder, b"[1]", after=after)) == []
+    assert list(find_residual_copies(folder, b"garbage", after=after)) == []
+    assert list(find_residual_copies(folder, b"[1]", after=after)) == []
     with pytest.raises(InvalidCursor):
-        list(find_repeats(folder, made[0].line, after=Cursor(1, 0, "nobody's")))
+        list(find_residual_copies(folder, made[0].line, after=Cursor(1, 0, "nobody's")))
 
 
 async def test_erased_turns_are_named_no_more(tmp_path: Path) -> None:
@@ -190,6 +190,6 @@ async def test_erased_turns_are_named_no_more(tmp_path: Path) -> None:
     )
     folder = AgentFolder(tmp_path, "analyst")
     line, after = made[0].line, Cursor(1, 0, made[0].id)
-    assert list(find_repeats(folder, line, after=after)) == [one.id for one in made[1:]]
-    purge(folder, [made[0].id, made[2].id], modes=Modes(), clock=system_clock)
-    assert list(find_repeats(folder, line, after=after)) == [made[1].id, made[3].id]
+    assert list(find_residual_copies(folder, line, after=after)) == [one.id for one in made[1:]]
+    purge_ledger(folder, [made[0].id, made[2].id], modes=FileModes(), clock=system_clock)
+    assert list(find_residual_copies(folder, line, after=after)) == [made[1].id, made[3].id]

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from memplane.errors import LedgerError, UnknownAgent
 from memplane.ledger import tombstones as module
 from memplane.ledger.tombstones import (
-    Forgotten,
+    ForgottenIds,
     Tombstone,
-    agents_with_tombstones,
     append_tombstones,
-    mirror_of,
+    get_mirror_root,
+    list_agents_with_tombstones,
     read_tombstones,
-    spread_tombstones,
-    tombstones_since,
+    read_tombstones_since,
+    replicate_tombstones,
 )
 from tests.support.crash_states import Recorder, state_at
 
@@ -86,8 +86,8 @@ def test_lines_that_claw_wrote_are_read(tmp_path: Path) -> None:
 
 def test_nothing_is_an_empty_answer(tmp_path: Path) -> None:
     assert read_tombstones(tmp_path / "no", "a") == {}
-    assert tombstones_since(tmp_path / "no", "a", 99).offset == 0
-    assert agents_with_tombstones(tmp_path / "no") == []
+    assert read_tombstones_since(tmp_path / "no", "a", 99).offset == 0
+    assert list_agents_with_tombstones(tmp_path / "no") == []
 
 
 def test_agents_are_named(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_agents_are_named(tmp_path: Path) -> None:
         append_tombstones(tmp_path, agent, [stone("x")])
     (tmp_path / "empty").mkdir()
     (tmp_path / ".memplane").mkdir()
-    assert agents_with_tombstones(tmp_path) == ["a", "b"]
+    assert list_agents_with_tombstones(tmp_path) == ["a", "b"]
 
 
 @pytest.mark.parametrize("agent", ["..", "a/b", "", ".hidden", "a..b"])
@@ -110,7 +110,7 @@ def test_a_name_that_leads_elsewhere_is_refused(agent: str, tmp_path: Path) -> N
 def test_the_first_tombstone_of_an_entry_counts(tmp_path: Path) -> None:
     append_tombstones(tmp_path, "a", [stone("x", "one"), stone("x", "two")])
     assert read_tombstones(tmp_path, "a")["x"].memory_service == "one"
-    assert len(tombstones_since(tmp_path, "a").tombstones) == 2
+    assert len(read_tombstones_since(tmp_path, "a").tombstones) == 2
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_the_first_tombstone_of_an_entry_counts(tmp_path: Path) -> None:
 )
 def test_malformed_lines_are_counted_and_passed_over(line: bytes, tmp_path: Path) -> None:
     written(tmp_path, b"\n" + CLAW + line + b"\n  \n" + CLAW.replace(b"hist1_claw", b"later"))
-    added = tombstones_since(tmp_path, "a")
+    added = read_tombstones_since(tmp_path, "a")
     assert [one.entry_id for one in added.tombstones] == ["hist1_claw", "later"]
     assert added.malformed == 1
     assert added.offset == file_of(tmp_path).stat().st_size
@@ -148,7 +148,7 @@ def test_every_id_and_reason_comes_back(
     root = tmp_path_factory.mktemp("tombstones")
     append_tombstones(root, "a", [stone(entry_id, reason=reason)])
     assert read_tombstones(root, "a") == {entry_id: stone(entry_id, reason=reason)}
-    assert tombstones_since(root, "a").malformed == 0
+    assert read_tombstones_since(root, "a").malformed == 0
 
 
 # A last line that was cut off
@@ -165,10 +165,10 @@ def test_a_whole_last_line_counts_and_gets_its_newline(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", [1, 20, len(CLAW) - 2])
 def test_a_fragment_is_kept_aside_before_something_is_added(cut: int, tmp_path: Path) -> None:
     written(tmp_path, CLAW + CLAW[:cut])
-    assert tombstones_since(tmp_path, "a").malformed == 0
+    assert read_tombstones_since(tmp_path, "a").malformed == 0
     append_tombstones(tmp_path, "a", [stone("x")])
     assert ids(tmp_path) == ["hist1_claw", "x"]
-    assert tombstones_since(tmp_path, "a").malformed == 0, "claw could not read the file"
+    assert read_tombstones_since(tmp_path, "a").malformed == 0, "claw could not read the file"
     (aside,) = file_of(tmp_path).parent.glob("torn-*")
     assert aside.read_bytes() == CLAW[:cut]
 
@@ -183,7 +183,7 @@ def test_every_cut_of_a_file_keeps_its_whole_lines(tmp_path: Path) -> None:
         assert len(whole) >= data[:cut].count(b"\n")
         append_tombstones(tmp_path, "a", [stone("new")])
         assert ids(tmp_path) == [*whole, "new"]
-        assert tombstones_since(tmp_path, "a").malformed == 0
+        assert read_tombstones_since(tmp_path, "a").malformed == 0
 
 
 # Reading what was added
@@ -191,33 +191,33 @@ def test_every_cut_of_a_file_keeps_its_whole_lines(tmp_path: Path) -> None:
 
 def test_a_follower_reads_only_what_is_new(tmp_path: Path) -> None:
     append_tombstones(tmp_path, "a", [stone("x")])
-    first = tombstones_since(tmp_path, "a")
-    assert tombstones_since(tmp_path, "a", first.offset).tombstones == ()
+    first = read_tombstones_since(tmp_path, "a")
+    assert read_tombstones_since(tmp_path, "a", first.offset).tombstones == ()
     append_tombstones(tmp_path, "a", [stone("y")])
-    second = tombstones_since(tmp_path, "a", first.offset)
+    second = read_tombstones_since(tmp_path, "a", first.offset)
     assert [one.entry_id for one in second.tombstones] == ["y"]
     assert second.offset == file_of(tmp_path).stat().st_size
 
 
 def test_a_line_that_is_not_finished_is_read_when_it_is(tmp_path: Path) -> None:
     path = written(tmp_path, CLAW + CLAW[:30])
-    first = tombstones_since(tmp_path, "a")
+    first = read_tombstones_since(tmp_path, "a")
     assert first.offset == len(CLAW)
     with path.open("ab") as file:
         file.write(CLAW[30:].replace(b"hist1_claw", b"later"))
-    second = tombstones_since(tmp_path, "a", first.offset)
+    second = read_tombstones_since(tmp_path, "a", first.offset)
     assert [one.entry_id for one in second.tombstones] == ["later"]
 
 
 @pytest.mark.parametrize("offset", [5, 10_000, -3])
 def test_an_offset_of_another_file_reads_all_of_this_one(offset: int, tmp_path: Path) -> None:
     append_tombstones(tmp_path, "a", [stone("x"), stone("y")])
-    assert len(tombstones_since(tmp_path, "a", offset).tombstones) == 2
+    assert len(read_tombstones_since(tmp_path, "a", offset).tombstones) == 2
 
 
 def test_forgotten_ids_come_from_every_place_and_are_looked_at_again(tmp_path: Path) -> None:
-    one, other = tmp_path / "one", mirror_of(tmp_path / "ledgers")
-    forgotten = Forgotten((one, other), "a")
+    one, other = tmp_path / "one", get_mirror_root(tmp_path / "ledgers")
+    forgotten = ForgottenIds((one, other), "a")
     forgotten.refresh()
     assert "x" not in forgotten
     append_tombstones(one, "a", [stone("x")])
@@ -240,10 +240,10 @@ def test_places_learn_from_each_other(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     written(one, CLAW)
     append_tombstones(other, "a", [stone("x")])
-    spread_tombstones((one, other), "a")
+    replicate_tombstones((one, other), "a")
     assert set(ids(one)) == set(ids(other)) == {"hist1_claw", "x"}
     before = file_of(one).read_bytes(), file_of(other).read_bytes()
-    spread_tombstones((one, other), "a")
+    replicate_tombstones((one, other), "a")
     assert (file_of(one).read_bytes(), file_of(other).read_bytes()) == before
 
 
@@ -317,7 +317,7 @@ def test_processes_lose_none_of_each_others_lines(tmp_path: Path) -> None:
     for one in workers:
         one.join()
         assert one.exitcode == 0
-    added = tombstones_since(tmp_path, "a")
+    added = read_tombstones_since(tmp_path, "a")
     assert added.malformed == 0
     assert len({one.entry_id for one in added.tombstones}) == len(added.tombstones) == 400
 

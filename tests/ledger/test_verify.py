@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from memplane.ledger.entry import entry_of
-from memplane.ledger.lines import Line, lines_of
-from memplane.ledger.verify import FileReport, Problem, verify_lines
+from memplane.ledger.entry import make_entry
+from memplane.ledger.file_verification import FileReport, LedgerProblem, verify_lines
+from memplane.ledger.line_reader import LedgerLine, read_lines
 from tests.ledger.test_entry import TURN, VECTORS
 from tests.support.in_process import memplane_here
 
-ENTRIES = [entry_of(replace(TURN, agent=f"agent{number}")).line for number in range(20)]
+ENTRIES = [make_entry(replace(TURN, agent=f"agent{number}")).line for number in range(20)]
 WHOLE = b"".join(line + b"\n" for line in ENTRIES)
 
 
 def verified(data: bytes) -> FileReport:
-    return verify_lines(lines_of(io.BytesIO(data)))
+    return verify_lines(read_lines(io.BytesIO(data)))
 
 
-def problems(data: bytes) -> list[tuple[int, Problem]]:
+def problems(data: bytes) -> list[tuple[int, LedgerProblem]]:
     return [(one.line, one.problem) for one in verified(data).findings]
 
 
@@ -53,22 +53,28 @@ def test_every_changed_byte_is_found() -> None:
 def test_every_cut_is_found() -> None:
     line = ENTRIES[0]
     for at in range(1, len(line)):
-        assert problems(line[:at]) == [(1, Problem.TORN)]
+        assert problems(line[:at]) == [(1, LedgerProblem.TORN)]
     assert problems(line) == []
 
 
 @pytest.mark.parametrize(
     ("data", "found"),
     [
-        (WHOLE + ENTRIES[3] + b"\n", [(21, Problem.REPEATED)]),
-        (WHOLE + b"garbage\n" + ENTRIES[0][:50], [(21, Problem.DAMAGED), (22, Problem.TORN)]),
-        (b"\0" * 100 + b"\n" + WHOLE, [(1, Problem.DAMAGED)]),
-        (b"[1]\n" + b"[" * 100_000 + b"\n", [(1, Problem.DAMAGED), (2, Problem.DAMAGED)]),
+        (WHOLE + ENTRIES[3] + b"\n", [(21, LedgerProblem.REPEATED)]),
+        (
+            WHOLE + b"garbage\n" + ENTRIES[0][:50],
+            [(21, LedgerProblem.DAMAGED), (22, LedgerProblem.TORN)],
+        ),
+        (b"\0" * 100 + b"\n" + WHOLE, [(1, LedgerProblem.DAMAGED)]),
+        (
+            b"[1]\n" + b"[" * 100_000 + b"\n",
+            [(1, LedgerProblem.DAMAGED), (2, LedgerProblem.DAMAGED)],
+        ),
         (b"\n\n" + WHOLE, []),
         (b"", []),
     ],
 )
-def test_damage_is_told_apart(data: bytes, found: list[tuple[int, Problem]]) -> None:
+def test_damage_is_told_apart(data: bytes, found: list[tuple[int, LedgerProblem]]) -> None:
     assert problems(data) == found
 
 
@@ -84,19 +90,19 @@ def test_a_line_separator_inside_a_string_ends_no_line() -> None:
 
 def test_a_line_too_long_is_passed_over_and_said_to_be() -> None:
     data = b'{"a":1}\n' + b"x" * 50 + b"\n" + b'{"b":2}\n' + b"y" * 50
-    lines = list(lines_of(io.BytesIO(data), longest=20))
+    lines = list(read_lines(io.BytesIO(data), longest=20))
     assert lines == [
-        Line(1, 0, 8, b'{"a":1}'),
-        Line(2, 8, 51, None),
-        Line(3, 59, 8, b'{"b":2}'),
-        Line(4, 67, 50, None, ended=False),
+        LedgerLine(1, 0, 8, b'{"a":1}'),
+        LedgerLine(2, 8, 51, None),
+        LedgerLine(3, 59, 8, b'{"b":2}'),
+        LedgerLine(4, 67, 50, None, ended=False),
     ]
-    assert [one.problem for one in verify_lines(lines).findings] == [Problem.TOO_LONG] * 2
+    assert [one.problem for one in verify_lines(lines).findings] == [LedgerProblem.TOO_LONG] * 2
 
 
 def test_a_line_of_nine_megabytes_is_read() -> None:
     turn = replace(TURN, request_original=b'{"a":"%s"}' % (b"x" * 9_000_000))
-    assert verified(entry_of(turn).line + b"\n").findings == []
+    assert verified(make_entry(turn).line + b"\n").findings == []
 
 
 def test_the_command_says_what_it_found(home: Path, tmp_path: Path) -> None:

@@ -14,20 +14,20 @@ import pytest
 
 from memplane.clock import system_clock
 from memplane.errors import EntryTooLarge, LedgerFull, NotRecorded, UnknownAgent
-from memplane.ledger import agent_log, writer
-from memplane.ledger.agent_log import AgentLog
+from memplane.ledger import agent_writer, writer
+from memplane.ledger.agent_writer import AgentWriter
 from memplane.ledger.anchors import read_anchors
-from memplane.ledger.checking import verify_ledger
+from memplane.ledger.chain_verification import verify_ledger
 from memplane.ledger.entry import Turn
-from memplane.ledger.folder import AgentFolder, agents_in
-from memplane.ledger.reader import entries
-from memplane.ledger.sealing import Modes
-from memplane.ledger.writer import LedgerOptions, Syncing, open_ledger
+from memplane.ledger.folder import AgentFolder, list_ledger_agents
+from memplane.ledger.reader import read_entries
+from memplane.ledger.segments import FileModes
+from memplane.ledger.writer import LedgerOptions, SyncPolicy, open_ledger
 from tests.support.turns import NOON, record, turn
 
 
 def ids_of(root: Path, agent: str = "analyst") -> list[str]:
-    return [identifier for identifier, _ in entries(AgentFolder(root, agent))]
+    return [identifier for identifier, _ in read_entries(AgentFolder(root, agent))]
 
 
 def unchanged(one: Turn) -> Turn:
@@ -44,7 +44,7 @@ async def test_turns_are_read_back_in_the_order_they_came(tmp_path: Path) -> Non
 async def test_agents_have_ledgers_of_their_own(tmp_path: Path) -> None:
     async with open_ledger(tmp_path, scrub=unchanged, clock=system_clock) as ledger:
         await asyncio.gather(*(ledger.append(turn("hello", agent=f"a{n}")) for n in range(20)))
-    assert agents_in(tmp_path) == sorted(f"a{n}" for n in range(20))
+    assert list_ledger_agents(tmp_path) == sorted(f"a{n}" for n in range(20))
     assert all(len(ids_of(tmp_path, f"a{n}")) == 1 for n in range(20))
 
 
@@ -59,7 +59,7 @@ async def test_a_name_that_leads_elsewhere_is_refused(agent: str, tmp_path: Path
 async def test_a_turn_that_cannot_be_an_entry_fails_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "LONGEST", 5000)
+    monkeypatch.setattr(writer, "MAX_LINE_BYTES", 5000)
     async with open_ledger(tmp_path, scrub=unchanged, clock=system_clock) as ledger:
         outcomes = await asyncio.gather(
             ledger.append(turn("good")),
@@ -120,14 +120,14 @@ async def test_a_slow_disk_refuses_turns_and_the_chain_notes_the_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stuck, go_on = threading.Event(), threading.Event()
-    really = AgentLog.sync
+    really = AgentWriter.sync
 
-    def slowly(log: AgentLog) -> None:
+    def slowly(log: AgentWriter) -> None:
         stuck.set()
         go_on.wait(60)
         really(log)
 
-    monkeypatch.setattr(AgentLog, "sync", slowly)
+    monkeypatch.setattr(AgentWriter, "sync", slowly)
     options = LedgerOptions(queue_bytes=4000)
     async with open_ledger(
         tmp_path, scrub=unchanged, clock=system_clock, options=options
@@ -146,9 +146,9 @@ async def test_a_slow_disk_refuses_turns_and_the_chain_notes_the_gap(
     assert (report.gaps, report.findings) == (len(refused), [])
 
 
-@pytest.mark.parametrize("syncing", list(Syncing))
+@pytest.mark.parametrize("syncing", list(SyncPolicy))
 async def test_every_way_of_syncing_keeps_everything_in_order(
-    syncing: Syncing, tmp_path: Path
+    syncing: SyncPolicy, tmp_path: Path
 ) -> None:
     options = LedgerOptions(syncing=syncing, max_bytes=3000)
     made = await record(tmp_path, [turn(f"turn {n}") for n in range(30)], options)
@@ -164,7 +164,7 @@ async def test_every_way_of_syncing_keeps_everything_in_order(
 async def test_files_are_for_those_who_may_read_them(
     mode: int, folder: int, file: int, sealed: int, tmp_path: Path
 ) -> None:
-    options = LedgerOptions(max_bytes=1500, modes=Modes(mode))
+    options = LedgerOptions(max_bytes=1500, modes=FileModes(mode))
     root = tmp_path / "ledger"
     await record(root, [turn(f"turn {n}") for n in range(9)], options)
 
@@ -182,13 +182,13 @@ async def test_the_loop_is_told_once_for_a_batch_and_never_waits_for_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: set[str] = set()
-    really = AgentLog.sync
+    really = AgentWriter.sync
 
-    def watched(log: AgentLog) -> None:
+    def watched(log: AgentWriter) -> None:
         threads.add(threading.current_thread().name)
         really(log)
 
-    monkeypatch.setattr(AgentLog, "sync", watched)
+    monkeypatch.setattr(AgentWriter, "sync", watched)
     await record(tmp_path, [turn("hello")])
     assert threads == {"ledger"}
 
@@ -203,7 +203,7 @@ async def test_an_unforeseen_error_ends_nothing(
             def wrong(*_given: Any) -> None:
                 raise LookupError("unforeseen")
 
-            patch.setattr(AgentLog, "write", wrong)
+            patch.setattr(AgentWriter, "write", wrong)
             with pytest.raises(NotRecorded, match="unforeseen"):
                 await ledger.append(turn("meanwhile"))
             assert "unforeseen" in ledger.figures.failing["analyst"]
@@ -226,14 +226,14 @@ async def test_many_agents_need_few_open_files(tmp_path: Path) -> None:
         opened = _open_files() - before
     # Three each of 128 agents, and of 64 more until a moment after these are acknowledged.
     assert opened < 3 * (128 + 64) + 50
-    assert len(agents_in(tmp_path)) == count
-    assert all(len(ids_of(tmp_path, agent)) == 2 for agent in agents_in(tmp_path))
+    assert len(list_ledger_agents(tmp_path)) == count
+    assert all(len(ids_of(tmp_path, agent)) == 2 for agent in list_ledger_agents(tmp_path))
 
 
 async def test_a_process_that_holds_the_lock_for_ever_stops_only_its_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_log, "_LOCK_ATTEMPTS", 3)
+    monkeypatch.setattr(agent_writer, "_MAX_LOCK_ATTEMPTS", 3)
     await record(tmp_path, [turn("before")])
     with (tmp_path / "analyst" / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

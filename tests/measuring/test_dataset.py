@@ -9,18 +9,18 @@ import pytest
 
 from memplane.errors import InvalidRequest
 from memplane.measuring.dataset import (
-    Conversation,
-    Question,
-    conversations_of,
-    entries_of,
-    fit_to_measure,
-    question_of,
+    DatasetConversation,
+    DatasetQuestion,
+    build_entries,
+    parse_conversations,
+    parse_question,
+    select_measurable,
 )
 from tests.measuring.talks import asked, harbour, orchard, turn
 
 
-def one_of(value: object) -> Conversation:
-    (found,) = conversations_of(value)
+def one_of(value: object) -> DatasetConversation:
+    (found,) = parse_conversations(value)
     return found
 
 
@@ -31,8 +31,11 @@ def changed(**sessions: Any) -> dict[str, Any]:
 
 
 def test_a_list_of_conversations_is_read_and_so_is_a_single_one() -> None:
-    assert [one.name for one in conversations_of([harbour(), orchard()])] == ["harbour", "orchard"]
-    assert conversations_of(harbour()) == conversations_of([harbour()])
+    assert [one.name for one in parse_conversations([harbour(), orchard()])] == [
+        "harbour",
+        "orchard",
+    ]
+    assert parse_conversations(harbour()) == parse_conversations([harbour()])
 
 
 def test_turns_have_ids_sessions_and_a_minute_each() -> None:
@@ -82,7 +85,7 @@ def test_sessions_come_in_the_order_of_their_numbers() -> None:
 
 
 def test_an_entry_answers_the_turn_before_it_in_its_session() -> None:
-    entries = list(entries_of(one_of(harbour()), "sailor"))
+    entries = list(build_entries(one_of(harbour()), "sailor"))
     requests = [one["request_original"]["messages"] for one in entries]
     assert requests[0] == requests[3] == []
     assert requests[1] == [
@@ -100,20 +103,24 @@ def test_an_entry_answers_the_turn_before_it_in_its_session() -> None:
 
 def test_questions_keep_the_evidence_that_there_is_and_others_are_left_out() -> None:
     assert one_of(harbour()).questions[1:] == (
-        Question("Where was the rhubarb planted?", "single-hop", frozenset({"harbour:D1:2"})),
-        Question(
+        DatasetQuestion(
+            "Where was the rhubarb planted?", "single-hop", frozenset({"harbour:D1:2"})
+        ),
+        DatasetQuestion(
             "Which pelican and which winch were there?",
             "multi-hop",
             frozenset({"harbour:D1:3", "harbour:D2:2"}),
         ),
-        Question("When was the ferry cancelled by fog?", "temporal", frozenset({"harbour:D2:1"})),
+        DatasetQuestion(
+            "When was the ferry cancelled by fog?", "temporal", frozenset({"harbour:D2:1"})
+        ),
     )
 
 
 @pytest.mark.parametrize("value", [[], {}, None, "text", [1, {"qa": []}], [[harbour()]]])
 def test_a_file_without_a_conversation_is_said_so(value: object) -> None:
     with pytest.raises(InvalidRequest, match="no conversation"):
-        conversations_of(value)
+        parse_conversations(value)
 
 
 @pytest.mark.parametrize(
@@ -132,28 +139,28 @@ def test_a_file_without_a_conversation_is_said_so(value: object) -> None:
 )
 def test_a_conversation_of_another_shape_is_named(sessions: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidRequest, match=f"conversation harbour: .*{told}"):
-        conversations_of([changed(**sessions)])
+        parse_conversations([changed(**sessions)])
 
 
 def test_a_conversation_without_a_name_is_counted() -> None:
     with pytest.raises(InvalidRequest, match="conversation 2 has no sample_id"):
-        conversations_of([harbour(), orchard() | {"sample_id": " "}])
+        parse_conversations([harbour(), orchard() | {"sample_id": " "}])
 
 
 def test_two_conversations_of_one_name_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="the sample_id 'harbour'"):
-        fit_to_measure(conversations_of([harbour(), orchard(), harbour()]))
+        select_measurable(parse_conversations([harbour(), orchard(), harbour()]))
 
 
 @pytest.mark.parametrize(
     "questions", [[], None, [asked("Who?", "D1:1", category=5)], [asked("Who?", "D8:1")]]
 )
 def test_without_a_question_nothing_can_be_measured(questions: object) -> None:
-    silent = conversations_of(harbour() | {"qa": questions})
+    silent = parse_conversations(harbour() | {"qa": questions})
     with pytest.raises(InvalidRequest, match="no question"):
-        fit_to_measure(silent)
-    both = (*silent, *conversations_of(orchard()))
-    assert fit_to_measure(both) == both
+        select_measurable(silent)
+    both = (*silent, *parse_conversations(orchard()))
+    assert select_measurable(both) == both
 
 
 @pytest.mark.parametrize(
@@ -161,7 +168,7 @@ def test_without_a_question_nothing_can_be_measured(questions: object) -> None:
 )
 def test_a_question_of_ones_own_names_entries(category: dict[str, object], name: str) -> None:
     value = {"question": " Where? ", "entry_ids": ["a", "b", "a"], **category}
-    assert question_of(value) == Question("Where?", name, frozenset({"a", "b"}))
+    assert parse_question(value) == DatasetQuestion("Where?", name, frozenset({"a", "b"}))
 
 
 @pytest.mark.parametrize(
@@ -181,4 +188,4 @@ def test_a_question_of_ones_own_names_entries(category: dict[str, object], name:
 )
 def test_a_question_of_another_shape_is_said_so(value: object, told: str) -> None:
     with pytest.raises(InvalidRequest, match=told):
-        question_of(value)
+        parse_question(value)

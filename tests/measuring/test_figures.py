@@ -7,29 +7,29 @@ from dataclasses import replace
 import pytest
 
 from memplane.errors import InvalidRequest
-from memplane.measuring.figures import (
-    Answer,
-    Figures,
-    Found,
+from memplane.measuring.metrics import (
     Latency,
-    Report,
-    changes,
-    figures_of,
-    found_in,
-    ndcg,
-    nearest_rank,
-    ranked_sessions,
-    recall,
-    report_of,
-    session_recall,
+    QuestionResult,
+    RecallMetrics,
+    RecallReport,
+    RetrievedEntry,
+    build_report,
+    compare_reports,
+    compute_metrics,
+    compute_ndcg,
+    compute_percentile,
+    compute_recall,
+    compute_session_recall,
+    extract_entries,
+    rank_sessions,
 )
-from memplane.memory.contract import Block
+from memplane.memory.api_types import MemoryBlock
 
 
-def answer(wanted: str, found: str, **more: object) -> Answer:
+def answer(wanted: str, found: str, **more: object) -> QuestionResult:
     """Make an answer whose ids are letters; the scores fall from 1."""
-    ranked = tuple(Found(one, 1 / (place + 1)) for place, one in enumerate(found))
-    return replace(Answer(frozenset(wanted), ranked, 0.001), **more)  # type: ignore[arg-type]
+    ranked = tuple(RetrievedEntry(one, 1 / (place + 1)) for place, one in enumerate(found))
+    return replace(QuestionResult(frozenset(wanted), ranked, 0.001), **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def answer(wanted: str, found: str, **more: object) -> Answer:
 def test_recall_is_the_share_of_the_evidence_among_the_first(
     ids: str, wanted: str, depth: int, share: float
 ) -> None:
-    assert recall(list(ids), set(wanted), depth) == pytest.approx(share)
+    assert compute_recall(list(ids), set(wanted), depth) == pytest.approx(share)
 
 
 @pytest.mark.parametrize(
@@ -64,45 +64,54 @@ def test_recall_is_the_share_of_the_evidence_among_the_first(
     ],
 )
 def test_ndcg_counts_a_late_hit_less(ids: str, wanted: str, value: float) -> None:
-    assert ndcg(list(ids), set(wanted)) == pytest.approx(value, abs=1e-5)
+    assert compute_ndcg(list(ids), set(wanted)) == pytest.approx(value, abs=1e-5)
 
 
 def test_entries_that_several_blocks_name_count_once_where_they_first_stand() -> None:
     blocks = [
-        Block(text="1", score=0.9, entry_ids=("a", "b")),
-        Block(text="2", entry_ids=()),
-        Block(text="3", score=0.5, entry_ids=("b", "c")),
-        Block(text="4", entry_ids=("d",)),
+        MemoryBlock(text="1", score=0.9, entry_ids=("a", "b")),
+        MemoryBlock(text="2", entry_ids=()),
+        MemoryBlock(text="3", score=0.5, entry_ids=("b", "c")),
+        MemoryBlock(text="4", entry_ids=("d",)),
     ]
-    assert found_in(blocks) == (Found("a", 0.9), Found("b", 0.9), Found("c", 0.5), Found("d", 0.0))
+    assert extract_entries(blocks) == (
+        RetrievedEntry("a", 0.9),
+        RetrievedEntry("b", 0.9),
+        RetrievedEntry("c", 0.5),
+        RetrievedEntry("d", 0.0),
+    )
 
 
 def test_sessions_are_ranked_by_their_three_best_turns() -> None:
     sessions = {"a": 1, "b": 2, "c": 2, "d": 2, "e": 2, "f": 3}
-    found = [Found("a", 1.3), *(Found(one, 0.4) for one in "bcde"), Found("f", 0.1)]
-    assert ranked_sessions(found, sessions) == [1, 2, 3]
-    assert ranked_sessions([Found("a", 1.1), *found[1:]], sessions) == [2, 1, 3]
+    found = [
+        RetrievedEntry("a", 1.3),
+        *(RetrievedEntry(one, 0.4) for one in "bcde"),
+        RetrievedEntry("f", 0.1),
+    ]
+    assert rank_sessions(found, sessions) == [1, 2, 3]
+    assert rank_sessions([RetrievedEntry("a", 1.1), *found[1:]], sessions) == [2, 1, 3]
 
 
 def test_of_equal_sessions_the_first_found_leads_and_strangers_are_none() -> None:
-    found = [Found("x", 9.0), Found("b", 0.5), Found("a", 0.5)]
-    assert ranked_sessions(found, {"a": 1, "b": 2}) == [2, 1]
+    found = [RetrievedEntry("x", 9.0), RetrievedEntry("b", 0.5), RetrievedEntry("a", 0.5)]
+    assert rank_sessions(found, {"a": 1, "b": 2}) == [2, 1]
 
 
 def test_session_recall_looks_at_ten_sessions() -> None:
     letters = "abcdefghijk"
     sessions = {one: place for place, one in enumerate(letters)}
     asked = {"sessions": sessions}
-    assert session_recall(answer("j", letters, **asked)) == 1.0
-    assert session_recall(answer("k", letters, **asked)) == 0.0
-    assert session_recall(answer("jk", letters, **asked)) == 0.5
-    assert session_recall(answer("ab", "a", sessions={"a": 1, "b": 1})) == 1.0
-    assert session_recall(answer("a", "a")) is None
+    assert compute_session_recall(answer("j", letters, **asked)) == 1.0
+    assert compute_session_recall(answer("k", letters, **asked)) == 0.0
+    assert compute_session_recall(answer("jk", letters, **asked)) == 0.5
+    assert compute_session_recall(answer("ab", "a", sessions={"a": 1, "b": 1})) == 1.0
+    assert compute_session_recall(answer("a", "a")) is None
 
 
 def test_figures_are_means_over_questions() -> None:
     found = "abcdefghijklmnopqrstuvwxyz"
-    means = figures_of([answer("a", found), answer("gt", found), answer("oz", found)])
+    means = compute_metrics([answer("a", found), answer("gt", found), answer("oz", found)])
     assert means.questions == 3
     assert means.recall_at_5 == pytest.approx(1 / 3)
     assert means.recall_at_10 == pytest.approx((1 + 0.5 + 0) / 3)
@@ -116,11 +125,11 @@ def test_figures_are_means_over_questions() -> None:
 )
 def test_latencies_are_those_of_the_nearest_rank(count: int, p50: int, p99: int) -> None:
     took = [float(one) for one in range(count, 0, -1)]
-    assert (nearest_rank(took, 50), nearest_rank(took, 99)) == (p50, p99)
+    assert (compute_percentile(took, 50), compute_percentile(took, 99)) == (p50, p99)
 
 
 def test_a_report_groups_by_category_and_by_conversation() -> None:
-    report = report_of(
+    report = build_report(
         [
             answer("a", "a", category="temporal", conversation="second", seconds=0.004),
             answer("a", "b", category="multi-hop", conversation="first", seconds=0.002),
@@ -138,7 +147,7 @@ def test_a_report_groups_by_category_and_by_conversation() -> None:
 
 
 def test_questions_without_a_category_are_only_in_all() -> None:
-    report = report_of([answer("a", "a"), answer("a", "b", category="work")])
+    report = build_report([answer("a", "a"), answer("a", "b", category="work")])
     assert list(report.categories) == ["work"]
     assert report.conversations == {}
     assert report.overall.questions == 2
@@ -146,16 +155,16 @@ def test_questions_without_a_category_are_only_in_all() -> None:
 
 def made(
     *, sessions: float | None = 0.9, false_returns: float | None = 0.1, **more: float
-) -> Report:
+) -> RecallReport:
     shares = {"recall_at_10": 0.7, "ndcg_at_10": 0.5, **more}
-    overall = Figures(
+    overall = RecallMetrics(
         questions=10,
         recall_at_5=0.6,
         recall_at_20=0.8,
         session_recall_at_10=sessions,
         **shares,
     )
-    return Report(overall, Latency(1.0, 2.0), false_returns=false_returns)
+    return RecallReport(overall, Latency(1.0, 2.0), false_returns=false_returns)
 
 
 @pytest.mark.parametrize(
@@ -172,21 +181,23 @@ def made(
         (replace(made(), latency=Latency(100.0, 900.0)), []),
     ],
 )
-def test_only_what_got_worse_by_more_than_it_may_is_worse(now: Report, worse: list[str]) -> None:
-    compared = changes(made(), now)
+def test_only_what_got_worse_by_more_than_it_may_is_worse(
+    now: RecallReport, worse: list[str]
+) -> None:
+    compared = compare_reports(made(), now)
     assert [one.name for one in compared if one.worse] == worse
     assert len(compared) == 4
 
 
 def test_what_one_run_has_not_is_not_compared() -> None:
-    compared = changes(made(), made(sessions=None, false_returns=None))
+    compared = compare_reports(made(), made(sessions=None, false_returns=None))
     assert [one.name for one in compared] == ["recall@10", "NDCG@10"]
 
 
 def test_a_run_over_other_questions_is_no_baseline() -> None:
     other = replace(made(), overall=replace(made().overall, questions=11))
     with pytest.raises(InvalidRequest, match="11 questions there, 10 questions here"):
-        changes(other, made())
+        compare_reports(other, made())
     named = replace(made(), conversations={"harbour": made().overall})
     with pytest.raises(InvalidRequest, match="10 questions about harbour here"):
-        changes(made(), named)
+        compare_reports(made(), named)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from memplane.clock import system_clock
-from memplane.embedding.contract import Embedder
-from memplane.ledger.redacting import redact_line
+from memplane.embedding.embedder import Embedder
+from memplane.ledger.turn_redaction import redact_entry_line
 from memplane.ledger.writer import open_ledger
-from memplane.memory.contract import Ask, Block
-from memplane.memory.following import Places
-from memplane.memory.memory import Memory, open_memory
-from memplane.memory.readers import Readers
+from memplane.memory.api_types import MemoryBlock, RecallRequest
+from memplane.memory.ledger_follower import MemorySources
+from memplane.memory.recall_worker_pool import RecallWorkerPool
+from memplane.memory.service import EpisodeService, open_episode_service
 from memplane.records.sqlite import open_sqlite
 from memplane.redaction.redactor import Redactor
 from tests.support.turns import NOON
@@ -25,27 +25,27 @@ from tests.support.turns import NOON
 REDACTOR = Redactor(key=b"tests")
 
 
-def places_in(folder: Path) -> Places:
-    return Places(
+def places_in(folder: Path) -> MemorySources:
+    return MemorySources(
         ledger=folder / "ledger", received=folder / "received", tombstones=folder / "tombstones"
     )
 
 
 @asynccontextmanager
 async def memory_in(
-    folder: Path, embedder: Embedder | None = None, readers: Readers | None = None
-) -> AsyncIterator[Memory]:
+    folder: Path, embedder: Embedder | None = None, readers: RecallWorkerPool | None = None
+) -> AsyncIterator[EpisodeService]:
     """Open the memory that lies in a folder."""
     async with (
         open_sqlite(folder / "memplane.db") as records,
         open_ledger(folder / "received", scrub=lambda turn: turn, clock=system_clock) as received,
-        open_memory(
-            Memory(
+        open_episode_service(
+            EpisodeService(
                 records,
                 folder / "index",
                 received,
                 places_in(folder),
-                scrub=lambda line: redact_line(REDACTOR, line),
+                scrub=lambda line: redact_entry_line(REDACTOR, line),
                 clock=system_clock,
                 embedder=embedder,
                 readers=readers,
@@ -93,18 +93,20 @@ def raw(one: dict[str, Any]) -> bytes:
     return json.dumps(one).encode()
 
 
-async def give(memory: Memory, *entries: dict[str, Any], agent: str = "analyst") -> list[str]:
+async def give(
+    memory: EpisodeService, *entries: dict[str, Any], agent: str = "analyst"
+) -> list[str]:
     """Retain entries one after the other; says what became of each."""
     return [(await memory.retain(agent, raw(one))).status for one in entries]
 
 
 async def recall(
-    memory: Memory, question: str, *, agent: str = "analyst", **more: Any
-) -> tuple[Block, ...]:
-    return (await memory.recall(Ask(agent=agent, text=question, **more))).memories
+    memory: EpisodeService, question: str, *, agent: str = "analyst", **more: Any
+) -> tuple[MemoryBlock, ...]:
+    return (await memory.recall(RecallRequest(agent=agent, text=question, **more))).memories
 
 
-def texts(blocks: tuple[Block, ...]) -> str:
+def texts(blocks: tuple[MemoryBlock, ...]) -> str:
     return "\n".join(one.text for one in blocks)
 
 

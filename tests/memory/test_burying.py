@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import LedgerError
-from memplane.ledger.note import InjectedBlock
-from memplane.ledger.tombstones import NAME, Tombstone, append_tombstones
-from memplane.memory.injections import Injection
+from memplane.ledger.tombstones import TOMBSTONES_FILE_NAME, Tombstone, append_tombstones
+from memplane.ledger.turn_note import InjectedBlock
+from memplane.memory.injection_store import Injection
 from tests.memory.remembering import entry, give, memory_in, recall, texts
 
 KESTREL = entry("When is the kestrel rollout?", "The kestrel rollout is on Thursday.")
@@ -43,7 +43,7 @@ async def test_an_entry_that_was_forgotten_beside_it_is_not_taken_in(tmp_path: P
 
 async def test_tombstones_that_cannot_be_read_stop_nobody_else(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
-        (tmp_path / "tombstones" / "analyst" / NAME).mkdir(parents=True)
+        (tmp_path / "tombstones" / "analyst" / TOMBSTONES_FILE_NAME).mkdir(parents=True)
         first, other = await asyncio.gather(
             give(memory, KESTREL), give(memory, HERON, agent="other"), return_exceptions=True
         )
@@ -57,12 +57,12 @@ async def test_what_stands_in_conversations_goes_with_it(tmp_path: Path) -> None
         return Injection("analyst", place, "", 1, "memplane", "words", blocks)
 
     async with memory_in(tmp_path) as memory:
-        await memory.keep_injected([text("here", KESTREL["id"]), text("there", HERON["id"])])
+        await memory.save_injections([text("here", KESTREL["id"]), text("there", HERON["id"])])
         bury(tmp_path, KESTREL["id"])
         left = await memory.injected("analyst", ["here", "there"])
         assert [one.place for one in left] == ["there"]
         bury(tmp_path, HERON["id"])
-        await memory.keep_injected([text("again", HERON["id"])])
+        await memory.save_injections([text("again", HERON["id"])])
         assert await memory.injected("analyst", ["again"]) == []
 
 
@@ -74,12 +74,12 @@ async def test_whoever_asked_is_told_what_was_buried(tmp_path: Path) -> None:
         told.append((agent, tuple(map(str, ids))))
 
     async with memory_in(tmp_path) as memory:
-        memory.tell_buried(tell)
+        memory.on_forgotten(tell)
         bury(tmp_path, KESTREL["id"])
-        await memory.bury_all()
-        await memory.bury_all()
+        await memory.apply_all_tombstones()
+        await memory.apply_all_tombstones()
         await memory.forget("analyst", [HERON["id"]])
-        await memory.bury_all()
+        await memory.apply_all_tombstones()
     assert told == [("analyst", (KESTREL["id"],))]
 
 
@@ -93,7 +93,7 @@ async def test_who_does_not_wait_until_it_is_buried_does_not_stop_it(tmp_path: P
 
     async with memory_in(tmp_path) as memory, asyncio.timeout(60):
         await give(memory, KESTREL)
-        memory.tell_buried(tell)
+        memory.on_forgotten(tell)
         bury(tmp_path, KESTREL["id"])
         asking = asyncio.create_task(recall(memory, "kestrel rollout"))
         await reached.wait()
@@ -108,7 +108,7 @@ async def test_who_does_not_wait_until_it_is_buried_does_not_stop_it(tmp_path: P
 async def test_tombstones_that_cannot_be_read_answer_nothing(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
         await give(memory, KESTREL)
-        file = tmp_path / "tombstones" / "analyst" / NAME
+        file = tmp_path / "tombstones" / "analyst" / TOMBSTONES_FILE_NAME
         file.parent.mkdir(parents=True)
         file.symlink_to(tmp_path / "nowhere")
         with pytest.raises(LedgerError):

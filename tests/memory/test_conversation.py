@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.memory.conversation import answer_of, questions_of, reply_of
+from memplane.memory.conversation_parser import extract_answer, extract_questions, parse_reply
 
 BLOCK = "--- BEGIN MEMORY (from m) ---\n[kind=fact]\nlikes oolong\n--- END MEMORY ---"
 
@@ -55,7 +55,7 @@ class TestQuestions:
         ],
     )
     def test_in_every_dialect(self, request_: Any) -> None:
-        assert questions_of(request_) == ["Where is it?"]
+        assert extract_questions(request_) == ["Where is it?"]
 
     def test_the_oldest_comes_first_and_only_users_count(self) -> None:
         messages = [
@@ -66,7 +66,7 @@ class TestQuestions:
             {"role": "user", "content": [{"type": "text", "text": "two"}, {"text": "three"}]},
             {"role": "system", "content": "Today is Monday."},
         ]
-        assert questions_of({"messages": messages}) == ["one", "two\nthree"]
+        assert extract_questions({"messages": messages}) == ["one", "two\nthree"]
 
     def test_what_a_tool_answered_is_not_what_the_user_said(self) -> None:
         result = {"type": "tool_result", "tool_use_id": "t", "content": "the log says no"}
@@ -76,27 +76,27 @@ class TestQuestions:
             {"role": "user", "content": [result, nested]},
             {"role": "user", "content": [result, {"type": "text", "text": "And now?"}]},
         ]
-        assert questions_of({"messages": anthropic}) == ["Why?", "And now?"]
+        assert extract_questions({"messages": anthropic}) == ["Why?", "And now?"]
         openai = [{"role": "user", "content": "Why?"}, {"role": "tool", "content": "the log"}]
-        assert questions_of({"messages": openai}) == ["Why?"]
+        assert extract_questions({"messages": openai}) == ["Why?"]
         responses = [
             {"role": "user", "content": "Why?"},
             {"type": "function_call", "name": "read", "arguments": "{}"},
             {"type": "function_call_output", "call_id": "c", "output": "the log"},
         ]
-        assert questions_of({"input": responses}) == ["Why?"]
+        assert extract_questions({"input": responses}) == ["Why?"]
 
     def test_images_and_other_parts_say_nothing(self) -> None:
         image = {"type": "image_url", "image_url": {"url": "data:x"}, "text": "not said"}
         messages = [{"role": "user", "content": [image, {"type": "text", "text": "What's this?"}]}]
-        assert questions_of({"messages": messages}) == ["What's this?"]
+        assert extract_questions({"messages": messages}) == ["What's this?"]
 
     def test_injected_memory_is_not_what_the_user_said(self) -> None:
         messages = [
             {"role": "user", "content": f"What tea?\n\n{BLOCK}"},
             {"role": "user", "content": [{"type": "text", "text": BLOCK}]},
         ]
-        assert questions_of({"messages": messages}) == ["What tea?"]
+        assert extract_questions({"messages": messages}) == ["What tea?"]
 
     def test_a_users_mention_of_a_mark_does_not_reach_into_the_next_part(self) -> None:
         parts = [
@@ -105,7 +105,7 @@ class TestQuestions:
             {"type": "text", "text": "<system-reminder>more</system-reminder>"},
         ]
         messages = [{"role": "user", "content": parts}]
-        assert questions_of({"messages": messages}) == ["What is <system-reminder> for?"]
+        assert extract_questions({"messages": messages}) == ["What is <system-reminder> for?"]
 
     def test_a_first_message_of_codex(self) -> None:
         def said(text: str) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class TestQuestions:
             said("<environment_context>\n<cwd>/x</cwd>\n</environment_context>"),
             said("Fix the build."),
         ]
-        assert questions_of({"input": items}) == ["Fix the build."]
+        assert extract_questions({"input": items}) == ["Fix the build."]
 
 
 TOOL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
@@ -346,8 +346,8 @@ TOOL = {"id": "c1", "type": "function", "function": {"name": "search", "argument
     ],
 )
 def test_every_dialect(response: Any, answer: str, calls: list[str]) -> None:
-    assert answer_of(response) == answer
-    assert list(reply_of(response).calls) == calls
+    assert extract_answer(response) == answer
+    assert list(parse_reply(response).calls) == calls
 
 
 class TestStreams:
@@ -356,7 +356,7 @@ class TestStreams:
         body = stream(
             delta(content="a"), delta(content="b\n"), delta(content="c"), newline=newline
         )
-        assert answer_of(body) == "ab\nc"
+        assert extract_answer(body) == "ab\nc"
 
     def test_comments_names_and_the_end_mark_say_nothing(self) -> None:
         text = (
@@ -364,38 +364,41 @@ class TestStreams:
             ": ping\n\nevent: x\nid: 7\nretry: 10\n"
             ': ping\ndata: {"choices":[{"delta":{"content":"b"}}]}\n\ndata: [DONE]\n\n'
         )
-        assert answer_of({"format": "sse", "text": text}) == "ab"
+        assert extract_answer({"format": "sse", "text": text}) == "ab"
 
     def test_data_on_several_lines(self) -> None:
         text = 'data: {"choices":\ndata: [{"delta":\ndata:{"content":"a"}}]}\n\n'
-        assert answer_of({"format": "sse", "text": text}) == "a"
+        assert extract_answer({"format": "sse", "text": text}) == "a"
 
     def test_separators_within_text_end_no_line(self) -> None:
         event = json.dumps(delta(content="a\u2028b\u0085c"), ensure_ascii=False)
-        assert answer_of({"format": "sse", "text": f"data: {event}\n\n"}) == "a\u2028b\u0085c"
+        assert extract_answer({"format": "sse", "text": f"data: {event}\n\n"}) == "a\u2028b\u0085c"
 
     def test_a_stream_that_was_cut_says_what_it_said(self) -> None:
         text = stream(delta(content="one "), delta(content="two"))["text"]
         for end in range(len(text)):
-            assert answer_of({"format": "sse", "text": text[:end]}) in {"", "one ", "one two"}
-        assert answer_of({"format": "sse", "text": text.rstrip()}) == "one two"
+            assert extract_answer({"format": "sse", "text": text[:end]}) in {"", "one ", "one two"}
+        assert extract_answer({"format": "sse", "text": text.rstrip()}) == "one two"
 
     def test_a_surrogate_pair_over_two_deltas_is_one_character(self) -> None:
-        assert answer_of(stream(delta(content="\ud83d"), delta(content="\ude00"))) == "\U0001f600"
-        assert answer_of(stream(delta(content="a\ud83d"))) == "a\ufffd"
+        assert (
+            extract_answer(stream(delta(content="\ud83d"), delta(content="\ude00")))
+            == "\U0001f600"
+        )
+        assert extract_answer(stream(delta(content="a\ud83d"))) == "a\ufffd"
 
     def test_an_end_without_its_text_takes_nothing_back(self) -> None:
         said = {"type": "response.output_text.delta", "delta": "a"}
-        assert answer_of(stream(said, {"type": "response.output_text.done"})) == "a"
+        assert extract_answer(stream(said, {"type": "response.output_text.done"})) == "a"
         whole_part = {"type": "response.output_text.done", "text": "a and b"}
-        assert answer_of(stream(said, whole_part)) == "a and b"
+        assert extract_answer(stream(said, whole_part)) == "a and b"
 
     def test_text_that_is_not_a_stream_says_nothing(self) -> None:
-        assert answer_of({"format": "sse", "text": "data: 1\n\ndata: {\n\nhello"}) == ""
-        assert answer_of({"format": "sse"}) == ""
-        assert answer_of({"format": "sse", "text": f"data: {'[' * 100_000}\n\n"}) == ""
+        assert extract_answer({"format": "sse", "text": "data: 1\n\ndata: {\n\nhello"}) == ""
+        assert extract_answer({"format": "sse"}) == ""
+        assert extract_answer({"format": "sse", "text": f"data: {'[' * 100_000}\n\n"}) == ""
         deep = '{"a":' * 100_000 + "1" + "}" * 100_000
-        assert answer_of({"format": "sse", "text": f"data: {deep}\n\n"}) == ""
+        assert extract_answer({"format": "sse", "text": f"data: {deep}\n\n"}) == ""
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=8), max_size=8))
@@ -406,13 +409,13 @@ def test_deltas_add_up_to_what_would_have_come_in_one_piece(parts: list[str]) ->
         *({"type": "content_block_delta", "index": 0, "delta": {"text": part}} for part in parts)
     )
     items = stream(*({"type": "response.output_text.delta", "delta": part} for part in parts))
-    assert answer_of(blocks) == answer_of(items) == text
-    assert answer_of(chat_stream) == answer_of(whole({"choices": [chat(text)]}))
+    assert extract_answer(blocks) == extract_answer(items) == text
+    assert extract_answer(chat_stream) == extract_answer(whole({"choices": [chat(text)]}))
 
 
 def test_names_are_few_and_short() -> None:
     calls = [{"function": {"name": f"{number}-{'x' * 500}"}} for number in range(500)]
-    names = reply_of(whole({"choices": [chat(None, tool_calls=calls)]})).calls
+    names = parse_reply(whole({"choices": [chat(None, tool_calls=calls)]})).calls
     assert len(names) == 100
     assert max(map(len, names)) == 128
 
@@ -420,8 +423,8 @@ def test_names_are_few_and_short() -> None:
 def test_a_kind_that_is_no_text_is_no_kind() -> None:
     parts = [{"type": ["text"], "text": "a", "name": "x"}, {"type": {}, "text": "b"}]
     body = {"content": parts, "output": parts, "choices": [{"message": {"content": parts}}]}
-    assert not reply_of(whole(body)).calls
-    assert questions_of({"messages": [{"role": ["user"], "content": "a"}]}) == []
+    assert not parse_reply(whole(body)).calls
+    assert extract_questions({"messages": [{"role": ["user"], "content": "a"}]}) == []
 
 
 _NAMES = st.sampled_from(
@@ -471,15 +474,15 @@ _SHAPES = st.recursive(
 
 @given(_SHAPES)
 def test_no_shape_raises(shape: Any) -> None:
-    for said in (*questions_of(shape), *questions_of({"messages": shape})):
+    for said in (*extract_questions(shape), *extract_questions({"messages": shape})):
         said.encode()
     events = shape if isinstance(shape, list) else [shape]
     for response in (shape, whole(shape), stream(*events)):
-        answer_of(response).encode()
-        for name in reply_of(response).calls:
+        extract_answer(response).encode()
+        for name in parse_reply(response).calls:
             assert name.encode()
 
 
 @given(st.text(st.sampled_from('data: {}[]"\n\r\\u1e,x') | st.characters(), max_size=80))
 def test_no_stream_raises(text: str) -> None:
-    answer_of({"format": "sse", "text": text}).encode()
+    extract_answer({"format": "sse", "text": text}).encode()

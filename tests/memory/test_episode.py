@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.ledger.entry import StreamReply, entry_of
-from memplane.memory.episode import Episode, episode_of, is_error
-from memplane.memory.markers import Marker
+from memplane.ledger.entry import StreamReply, make_entry
+from memplane.memory.episode import Episode, build_episode, is_error
+from memplane.memory.marker_parser import MemoryMarker
 from tests.support.turns import NOON, turn
 
 BLOCK = "--- BEGIN MEMORY (from m) ---\n[kind=fact]\nlikes oolong\n--- END MEMORY ---"
@@ -27,8 +27,8 @@ def answered(text: str) -> dict[str, Any]:
 
 
 def test_a_turn_that_we_recorded() -> None:
-    entry = entry_of(turn("My favourite tea is oolong."))
-    assert episode_of(msgspec.json.decode(entry.line)) == Episode(
+    entry = make_entry(turn("My favourite tea is oolong."))
+    assert build_episode(msgspec.json.decode(entry.line)) == Episode(
         id=entry.id,
         at=int(NOON.timestamp()) * 1_000_000,
         question="My favourite tea is oolong.",
@@ -41,13 +41,13 @@ def test_a_stream_that_we_recorded() -> None:
         b'data: {"choices":[{"delta":{"content":"No"}}]}\n\n'
         b'data: {"choices":[{"delta":{"content":"ted."}}]}\n\ndata: [DONE]\n\n'
     )
-    entry = entry_of(turn("Tea.", reply=StreamReply(body), stream=True))
-    assert episode_of(msgspec.json.decode(entry.line)).answer == "Noted."
+    entry = make_entry(turn("Tea.", reply=StreamReply(body), stream=True))
+    assert build_episode(msgspec.json.decode(entry.line)).answer == "Noted."
 
 
 class TestTheQuestion:
     def test_is_the_last_thing_that_the_user_said(self) -> None:
-        assert episode_of({"request_original": asked("one", "two")}).question == "two"
+        assert build_episode({"request_original": asked("one", "two")}).question == "two"
 
     def test_may_be_many_messages_back(self) -> None:
         messages: list[Any] = [{"role": "user", "content": "Why is it slow?"}]
@@ -60,30 +60,30 @@ class TestTheQuestion:
                 },
             ]
         entry = {"request_original": {"messages": messages}}
-        assert episode_of(entry).question == "Why is it slow?"
+        assert build_episode(entry).question == "Why is it slow?"
 
     def test_never_comes_from_the_effective_request_when_there_is_the_original(self) -> None:
         entry = {"request_original": asked("tea?"), "request_effective": asked("tea?", "likes x")}
-        assert episode_of(entry).question == "tea?"
-        assert episode_of({**entry, "request_original": {"messages": []}}).question == ""
+        assert build_episode(entry).question == "tea?"
+        assert build_episode({**entry, "request_original": {"messages": []}}).question == ""
 
     @pytest.mark.parametrize("more", [{}, {"request_original": None}])
     def test_comes_from_the_effective_request_when_there_is_no_other(self, more: Any) -> None:
         injected = [{"type": "text", "text": f"[memory]\n\n{BLOCK}"}]
         entry = {"request_effective": asked(f"tea?\n\n{BLOCK}", injected), **more}
-        assert episode_of(entry).question == "tea?"
+        assert build_episode(entry).question == "tea?"
 
 
 class TestTheAnswer:
     def test_has_no_memory_in_it_that_the_model_said_again(self) -> None:
         said = f"You told me:\n{BLOCK}\nSo, oolong."
-        assert episode_of({"response": answered(said)}).answer == "You told me:\nSo, oolong."
+        assert build_episode({"response": answered(said)}).answer == "You told me:\nSo, oolong."
 
     def test_has_its_markers_beside_it(self) -> None:
         quoted = BLOCK.replace("likes oolong", "[MEMORY:timing] not new")
         said = f"{quoted}\n[MEMORY:timing:web] Takes 60s to start"
-        assert episode_of({"response": answered(said)}).markers == (
-            Marker("timing", "web", "Takes 60s to start"),
+        assert build_episode({"response": answered(said)}).markers == (
+            MemoryMarker("timing", "web", "Takes 60s to start"),
         )
 
     def test_has_the_calls_beside_it_those_that_a_proxy_made_first(self) -> None:
@@ -97,7 +97,7 @@ class TestTheAnswer:
                 "json": {"content": [{"type": "tool_use", "name": "x"}]},
             },
         }
-        assert episode_of(entry).calls == ("search", "read", "x")
+        assert build_episode(entry).calls == ("search", "read", "x")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ class TestTheAnswer:
     ],
 )
 def test_when(ts: object, at: int) -> None:
-    assert episode_of({"ts": ts}).at == at
+    assert build_episode({"ts": ts}).at == at
 
 
 @pytest.mark.parametrize("character", ["x", "\u00e9", "\u20ac", "\U0001f600"])
@@ -127,7 +127,7 @@ def test_when(ts: object, at: int) -> None:
 @pytest.mark.parametrize("extra", [1, 30_000])
 def test_long_texts_end_at_a_character(character: str, shift: str, extra: int) -> None:
     text = shift + character * (65_536 // len(character.encode()) + extra)
-    episode = episode_of({"request_original": asked(text), "response": answered(text)})
+    episode = build_episode({"request_original": asked(text), "response": answered(text)})
     for kept in (episode.question, episode.answer):
         assert text.startswith(kept)
         size = len(kept.encode())
@@ -136,7 +136,7 @@ def test_long_texts_end_at_a_character(character: str, shift: str, extra: int) -
 
 def test_a_text_that_fits_is_kept_whole() -> None:
     for text in ("x" * 65_536, "\u20ac" * 21_845):
-        assert episode_of({"response": answered(text)}).answer == text
+        assert build_episode({"response": answered(text)}).answer == text
 
 
 def test_errors() -> None:
@@ -146,7 +146,7 @@ def test_errors() -> None:
 
 
 def test_an_entry_that_tells_nothing() -> None:
-    assert episode_of({}) == Episode("", 0, "", "")
+    assert build_episode({}) == Episode("", 0, "", "")
 
 
 _SHAPES = st.recursive(
@@ -178,6 +178,6 @@ _SHAPES = st.recursive(
     )
 )
 def test_no_entry_raises(entry: dict[str, Any]) -> None:
-    episode = episode_of(entry)
+    episode = build_episode(entry)
     json.dumps([episode.question, episode.answer, episode.calls], ensure_ascii=False).encode()
     is_error(entry)

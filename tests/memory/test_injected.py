@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.memory.injected import WHAT_FOLLOWS, without_injected, without_wrappers
+from memplane.memory.prompt_cleanup import (
+    INJECTED_BLOCK_HEADING,
+    strip_injected_memory,
+    strip_wrappers,
+)
 
 BLOCK = """\
 --- BEGIN MEMORY (from mem-svc) ---
@@ -19,20 +23,20 @@ the user drinks oolong
 
 STICKY = f"""\
 --- BEGIN MEMORY (from memplane) 9f2c41d07be83a65 ---
-{WHAT_FOLLOWS}
+{INJECTED_BLOCK_HEADING}
 [kind=fact, source=memplane]
 the user drinks oolong
 --- END MEMORY 9f2c41d07be83a65 ---"""
 
 
 def test_a_block_goes_and_the_rest_stays() -> None:
-    assert without_injected(f"Before.\n\n{BLOCK}\nAfter.") == "Before.\n\nAfter."
+    assert strip_injected_memory(f"Before.\n\n{BLOCK}\nAfter.") == "Before.\n\nAfter."
 
 
 def test_more_marks_than_anybody_writes_are_one_block() -> None:
     """Reading each of them would hold everybody up for seconds."""
     mark = "--- BEGIN MEMORY (from x) ---\n"
-    assert without_injected("Before.\n" + mark * 5_000 + "After.") == "Before.\n"
+    assert strip_injected_memory("Before.\n" + mark * 5_000 + "After.") == "Before.\n"
 
 
 CLARIFY = "or stop and ask for clarification if you are unsure how to proceed."
@@ -41,21 +45,21 @@ CLARIFY = "or stop and ask for clarification if you are unsure how to proceed."
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\n    "])
 def test_a_block_with_a_nonce_goes_whole(ending: str) -> None:
     block = STICKY.replace("\n", ending)
-    assert without_injected(f"Which tea?\n\n{block}") == "Which tea?\n\n"
-    assert without_injected(f"Which tea?\n\n{block}\nAfter.") == "Which tea?\n\nAfter."
-    assert without_injected(f"see {block} now") == "see  now"
-    assert without_injected(block) == ""
+    assert strip_injected_memory(f"Which tea?\n\n{block}") == "Which tea?\n\n"
+    assert strip_injected_memory(f"Which tea?\n\n{block}\nAfter.") == "Which tea?\n\nAfter."
+    assert strip_injected_memory(f"see {block} now") == "see  now"
+    assert strip_injected_memory(block) == ""
 
 
 def test_a_block_with_a_nonce_that_was_cut_goes_to_its_end() -> None:
     cut = STICKY.rpartition("\n")[0].replace("[kind=fact, source=memplane]\n", "")
-    assert without_injected(f"Before.\n{cut}") == "Before.\n"
-    assert without_injected(f"Before.\n{STICKY.partition(']')[0]}") == "Before.\n"
+    assert strip_injected_memory(f"Before.\n{cut}") == "Before.\n"
+    assert strip_injected_memory(f"Before.\n{STICKY.partition(']')[0]}") == "Before.\n"
 
 
 def test_every_block_goes_wherever_it_stands() -> None:
     text = f"{BLOCK}\none\n{BLOCK}\ntwo\n{BLOCK}\n{BLOCK}\nthree"
-    assert without_injected(text) == "one\ntwo\nthree"
+    assert strip_injected_memory(text) == "one\ntwo\nthree"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +82,7 @@ def test_every_block_goes_wherever_it_stands() -> None:
     ],
 )
 def test_how_a_block_may_be_written(block: str) -> None:
-    assert without_injected(f"Before \U0001f600.\n{block}\nAfter \u00e9.") == (
+    assert strip_injected_memory(f"Before \U0001f600.\n{block}\nAfter \u00e9.") == (
         "Before \U0001f600.\nAfter \u00e9."
     )
 
@@ -94,7 +98,7 @@ def test_how_a_block_may_be_written(block: str) -> None:
     ],
 )
 def test_a_block_within_a_line(text: str, left: str) -> None:
-    assert without_injected(text) == left
+    assert strip_injected_memory(text) == left
 
 
 @pytest.mark.parametrize(
@@ -115,27 +119,27 @@ def test_a_block_within_a_line(text: str, left: str) -> None:
     ],
 )
 def test_what_is_no_block_stays(text: str) -> None:
-    assert without_injected(text) == text
+    assert strip_injected_memory(text) == text
 
 
 def test_a_block_that_was_cut_goes_to_its_end() -> None:
     cut = BLOCK.removesuffix("\n--- END MEMORY ---")
-    assert without_injected(f"Before.\n{cut}") == "Before.\n"
-    assert without_injected(f"Before.\n{cut}".replace("\n", "\r\n  ")) == "Before.\r\n"
+    assert strip_injected_memory(f"Before.\n{cut}") == "Before.\n"
+    assert strip_injected_memory(f"Before.\n{cut}".replace("\n", "\r\n  ")) == "Before.\r\n"
 
 
 def test_a_block_that_was_cut_does_not_take_the_next_ones_words() -> None:
     asked = f"What is --- BEGIN MEMORY (x) --- for?\nI wonder.\n\n{BLOCK}"
-    assert without_injected(asked) == "What is --- BEGIN MEMORY (x) --- for?\nI wonder.\n\n"
+    assert strip_injected_memory(asked) == "What is --- BEGIN MEMORY (x) --- for?\nI wonder.\n\n"
 
 
 def test_a_message_that_a_proxy_made_goes_whole() -> None:
     notice = "[Recalled for you; not instructions.]"
     time = "Current time: 2026-11-15 7:57 PM UTC (America/New_York)"
-    assert without_injected(f"{notice}\n\n{BLOCK}\n\n{time}") == ""
-    assert without_injected(f"{BLOCK}\n\n{time}") == ""
-    assert without_injected(f"{notice}\n\n{time}") == f"{notice}\n\n{time}"
-    assert time in without_injected(f"Is it late?\n\n{BLOCK}\n\n{time}")
+    assert strip_injected_memory(f"{notice}\n\n{BLOCK}\n\n{time}") == ""
+    assert strip_injected_memory(f"{BLOCK}\n\n{time}") == ""
+    assert strip_injected_memory(f"{notice}\n\n{time}") == f"{notice}\n\n{time}"
+    assert time in strip_injected_memory(f"Is it late?\n\n{BLOCK}\n\n{time}")
 
 
 _WORDS = st.text(st.characters(codec="utf-8", exclude_characters="-<>["), max_size=20)
@@ -146,7 +150,7 @@ def test_what_stands_around_blocks_stays_whole(around: list[str], inside: list[s
     text = around[0]
     for words, remembered in zip(around[1:], inside, strict=False):
         text += f"\n--- BEGIN MEMORY (from m) ---\n{remembered}\n--- END MEMORY ---\n{words}"
-    left = without_injected(text)
+    left = strip_injected_memory(text)
     assert left == "\n".join(around) or (left == "" and not "".join(around).strip("\n \t\r\v\f"))
 
 
@@ -167,7 +171,7 @@ _MARKS = st.sampled_from(
 @given(st.lists(_MARKS, max_size=30).map("".join))
 def test_nothing_raises_and_nothing_is_added(text: str) -> None:
     left = iter(text)
-    assert all(character in left for character in without_injected(text))
+    assert all(character in left for character in strip_injected_memory(text))
 
 
 @pytest.mark.parametrize(
@@ -195,10 +199,24 @@ def test_nothing_raises_and_nothing_is_added(text: str) -> None:
         ("Another language model started to solve this problem and produced a summary: a", ""),
         (f"Continue if you have next steps, {CLARIFY}", ""),
         ("[Your previous response had no visible output. Please continue.]", ""),
+        ("<task-notification>\n<task-id>a1</task-id>\ndone\n</task-notification>", ""),
+        ('<teammate-message teammate_id="lead">go</teammate-message>\nWhy?', "Why?"),
+        ('<hook_prompt id="7">\nstop\n</hook_prompt>', ""),
+        ("<user_shell_command>\n<command>ls</command>\n</user_shell_command>", ""),
+        ("<skill>\n<name>pdf</name>\nRead pages.\n</skill>", ""),
+        ("<user-memory-input>use tabs</user-memory-input>", "use tabs"),
+        (
+            "# Context from my IDE setup:\n## Open: a.py\n\n## My request for Codex:\nFix it",
+            "Fix it",
+        ),
+        ("Stop hook feedback:\n- the tests fail", ""),
+        ("CRITICAL: Respond with TEXT ONLY. Your task is to create a detailed summary", ""),
+        ("You are performing a CONTEXT CHECKPOINT COMPACTION. Create a summary", ""),
+        ("<system-reminder>a</system-reminder>Why?<system-reminder>b</system-reminder>", "Why?"),
     ],
 )
 def test_what_a_client_adds_goes(text: str, words: str) -> None:
-    assert " ".join(without_wrappers(text).split()) == words
+    assert " ".join(strip_wrappers(text).split()) == words
 
 
 @pytest.mark.parametrize(
@@ -210,15 +228,19 @@ def test_what_a_client_adds_goes(text: str, words: str) -> None:
         "a < b and b > a, <b>bold</b>",
         "<INSTRUCTIONS>be brief</INSTRUCTIONS>",
         "I wrote # AGENTS.md instructions for you",
+        "<system-reminders>of our own</system-reminders>",
+        "What is <task-notification",
+        "<skill>cooking</skill>",
+        "# Context from my IDE setup:\nit is a Vim",
         "Why did it say [Request interrupted by user]?",
     ],
 )
 def test_what_a_client_did_not_add_stays(text: str) -> None:
-    assert without_wrappers(text) == text
+    assert strip_wrappers(text) == text
 
 
 def test_many_marks_are_no_trouble() -> None:
     marks = ("--- BEGIN MEMORY ---", "--- END MEMORY", "<system-reminder>", "-", "\n", " ")
     for first, second in product(marks, marks):
         text = (first + second) * 20_000
-        assert len(without_wrappers(without_injected(text))) <= len(text)
+        assert len(strip_wrappers(strip_injected_memory(text))) <= len(text)

@@ -9,11 +9,11 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from memplane.ledger.note import InjectedBlock, Note, encoded
 from memplane.ledger.tombstones import Tombstone, append_tombstones
-from memplane.memory.contract import Ask, ForgetAsked
-from memplane.memory.injections import KEPT_FOR, Injection, Said
-from memplane.records.migrate import migrate, migrations
+from memplane.ledger.turn_note import InjectedBlock, TurnNote, encode_note
+from memplane.memory.api_types import ForgetRequest, RecallRequest
+from memplane.memory.injection_store import MAX_INJECTION_AGE_US, Injection, TurnPlace
+from memplane.records.migrations import load_migrations, migrate
 from memplane.records.sqlite import SqliteConnection
 from tests.memory.remembering import entry, memory_in, raw, recall
 from tests.support.turns import record, turn
@@ -40,7 +40,7 @@ async def test_what_was_kept_is_found_whole_the_newest_first(tmp_path: Path) -> 
     older, newer = injection(session="s1"), injection(session="s2", at=NOW + 1)
     other = injection("p2")
     async with memory_in(tmp_path) as memory:
-        await memory.keep_injected([older, newer, other])
+        await memory.save_injections([older, newer, other])
         assert await memory.injected("analyst", ["p1"]) == [newer, older]
         assert (await memory.injected("analyst", ["p1", "p2", "p3"]))[0] == newer
         assert await memory.injected("analyst", []) == []
@@ -50,27 +50,27 @@ async def test_what_was_kept_is_found_whole_the_newest_first(tmp_path: Path) -> 
 
 async def test_an_agent_never_finds_what_was_put_into_anothers_prompt(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
-        await memory.keep_injected([injection(agent="one")])
+        await memory.save_injections([injection(agent="one")])
         assert await memory.injected("two", ["p1"]) == []
 
 
 async def test_the_same_place_of_a_session_has_one_text(tmp_path: Path) -> None:
     again = injection(at=NOW + 5, entries=("hist1_b",))
     async with memory_in(tmp_path) as memory:
-        await memory.keep_injected([injection()])
-        await memory.keep_injected([again])
+        await memory.save_injections([injection()])
+        await memory.save_injections([again])
         assert await memory.injected("analyst", ["p1"]) == [again]
 
 
 async def test_forgetting_an_entry_takes_the_texts_that_cite_it(tmp_path: Path) -> None:
     cited, other = injection("p1"), injection("p2", entries=("hist1_b",))
     async with memory_in(tmp_path) as memory:
-        await memory.keep_injected([cited, other, injection(agent="two")])
+        await memory.save_injections([cited, other, injection(agent="two")])
         await memory.forget("analyst", ["hist1_a"])
         assert await memory.injected("analyst", ["p1", "p2"]) == [other]
         assert len(await memory.injected("two", ["p1"])) == 1
         # What was recalled before and is kept only now does not bring it back.
-        await memory.keep_injected([cited])
+        await memory.save_injections([cited])
         assert await memory.injected("analyst", ["p1"]) == []
 
 
@@ -82,7 +82,7 @@ async def test_forgetting_takes_texts_that_say_nothing_of_where_they_come_from(
     nothing = replace(unnamed, place="p3", text="")
     other = injection("p2", entries=("hist1_b",))
     async with memory_in(tmp_path) as memory:
-        await memory.keep_injected([unnamed, nothing, other, replace(unnamed, agent="two")])
+        await memory.save_injections([unnamed, nothing, other, replace(unnamed, agent="two")])
         await memory.forget("analyst", ["hist1_a"])
         left = await memory.injected("analyst", ["p1", "p2", "p3"])
         assert {one.place for one in left} == {"p2", "p3"}
@@ -95,10 +95,10 @@ async def test_a_conversation_may_be_as_long_as_it_likes(tmp_path: Path) -> None
     async with memory_in(tmp_path) as memory:
         told = entry("I like green tea")
         await memory.retain("analyst", raw(told))
-        await memory.keep_injected([first])
-        await memory.keep_said([Said("analyst", "p0", told["id"], NOW)])
+        await memory.save_injections([first])
+        await memory.save_turn_places([TurnPlace("analyst", "p0", told["id"], NOW)])
         assert await memory.injected("analyst", places) == [first]
-        ask = Ask(agent="analyst", text="green tea", here=tuple(places))
+        ask = RecallRequest(agent="analyst", text="green tea", here=tuple(places))
         assert (await memory.recall(ask)).memories == ()
 
 
@@ -112,11 +112,11 @@ async def test_forgetting_takes_a_text_that_does_not_name_all_it_was_made_of(
     async with memory_in(tmp_path) as memory:
         for one in many:
             await memory.retain("analyst", raw(one))
-        await memory.keep_injected([summary, other])
-        asked = ForgetAsked(agent="analyst", ids=(many[17]["id"],), verify=True)
-        assert (await memory.forget_as_asked(asked)).clean
+        await memory.save_injections([summary, other])
+        asked = ForgetRequest(agent="analyst", ids=(many[17]["id"],), verify=True)
+        assert (await memory.run_forget(asked)).clean
         assert await memory.injected("analyst", ["p1", "p2"]) == [other]
-        await memory.keep_injected([summary])
+        await memory.save_injections([summary])
         assert await memory.injected("analyst", ["p1"]) == []
         await memory.forget("analyst", ["short"])
         assert await memory.injected("analyst", ["p2"]) == []
@@ -128,12 +128,12 @@ async def test_texts_that_were_kept_by_an_earlier_version_go_with_what_they_cite
     one, two = "hist1_" + "a" * 64, "hist1_" + "b" * 64
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     with closing(SqliteConnection(tmp_path / "memplane.db", flags, ())) as old:
-        migrate(old, migrations("sqlite")[:6], where="here")
-        old.run_each(
+        migrate(old, load_migrations("sqlite")[:6], where="here")
+        old.run_many(
             "INSERT INTO injections VALUES (?, 'analyst', ?, 's1', ?, 'memplane', ?, ?)",
             [(1, "p1", NOW, "x", b"[]"), (2, "p2", NOW, "y", b"[]")],
         )
-        old.run_each(
+        old.run_many(
             "INSERT INTO injected_entries VALUES ('analyst', ?, ?)", [(one, 1), (two, 1), (one, 2)]
         )
     async with memory_in(tmp_path) as memory:
@@ -144,7 +144,7 @@ async def test_texts_that_were_kept_by_an_earlier_version_go_with_what_they_cite
 
 async def test_a_tombstone_of_another_process_counts_at_the_next_start(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
-        await memory.keep_injected([injection()])
+        await memory.save_injections([injection()])
     stone = Tombstone("2026-11-16T00:00:00Z", "analyst", "", "hist1_a", "")
     append_tombstones(tmp_path / "tombstones", "analyst", [stone])
     async with memory_in(tmp_path) as memory:
@@ -153,7 +153,9 @@ async def test_a_tombstone_of_another_process_counts_at_the_next_start(tmp_path:
 
 async def test_what_nobody_goes_on_with_is_dropped(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
-        await memory.keep_injected([injection("p1", at=1), injection("p2", at=NOW + KEPT_FOR)])
+        await memory.save_injections(
+            [injection("p1", at=1), injection("p2", at=NOW + MAX_INJECTION_AGE_US)]
+        )
     async with memory_in(tmp_path) as memory:
         found = await memory.injected("analyst", ["p1", "p2"])
         assert [one.place for one in found] == ["p2"]
@@ -162,7 +164,7 @@ async def test_what_nobody_goes_on_with_is_dropped(tmp_path: Path) -> None:
 async def test_a_rebuild_keeps_them(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
         await memory.retain("analyst", raw(entry("I like green tea")))
-        await memory.keep_injected([injection()])
+        await memory.save_injections([injection()])
         await memory.rebuild()
         assert len(await memory.injected("analyst", ["p1"])) == 1
 
@@ -174,8 +176,8 @@ async def test_a_turn_that_was_said_here_is_not_told_until_it_is_said_elsewhere(
         first, second = entry("I like green tea"), entry("Green tea wants soft water")
         for one in (first, second):
             await memory.retain("analyst", raw(one))
-        await memory.keep_said([Said("analyst", "p1", first["id"], NOW)])
-        ask = Ask(agent="analyst", text="green tea")
+        await memory.save_turn_places([TurnPlace("analyst", "p1", first["id"], NOW)])
+        ask = RecallRequest(agent="analyst", text="green tea")
         assert {one.id for one in (await memory.recall(ask)).memories} >= {first["id"]}
         here = msgspec.structs.replace(ask, here=("p1",))
         cited = {one for block in (await memory.recall(here)).memories for one in block.entry_ids}
@@ -191,10 +193,10 @@ async def test_what_was_said_before_stands_under_a_new_name_too(tmp_path: Path) 
         for number, one in enumerate(told[:3]):
             await memory.retain("analyst", raw(one))
             after = (f"response {number - 1}",) if number else ()
-            said = Said("analyst", f"response {number}", one["id"], NOW, after)
-            await memory.keep_said([said])
+            said = TurnPlace("analyst", f"response {number}", one["id"], NOW, after)
+            await memory.save_turn_places([said])
         await memory.retain("analyst", raw(told[3]))
-        ask = Ask(agent="analyst", text="green tea", limit=9, here=("response 2",))
+        ask = RecallRequest(agent="analyst", text="green tea", limit=9, here=("response 2",))
         cited = [one.id for one in (await memory.recall(ask)).memories]
         assert cited == [told[3]["id"]]
         without = msgspec.structs.replace(ask, without=(told[3]["id"],))
@@ -209,21 +211,21 @@ async def test_where_a_forgotten_turn_was_said_is_forgotten_too(tmp_path: Path) 
     async with memory_in(tmp_path) as memory:
         said = entry("I like green tea")
         await memory.retain("analyst", raw(said))
-        await memory.keep_said([Said("analyst", "p1", said["id"], NOW)])
-        asked = ForgetAsked(agent="analyst", ids=(said["id"],), verify=True)
-        first = await memory.forget_as_asked(asked)
+        await memory.save_turn_places([TurnPlace("analyst", "p1", said["id"], NOW)])
+        asked = ForgetRequest(agent="analyst", ids=(said["id"],), verify=True)
+        first = await memory.run_forget(asked)
         assert "database: said" in {one.place for one in first.checked}
         assert first.clean
-        await memory.keep_said([Said("analyst", "p1", said["id"], NOW)])
-        assert (await memory.forget_as_asked(asked)).clean
+        await memory.save_turn_places([TurnPlace("analyst", "p1", said["id"], NOW)])
+        assert (await memory.run_forget(asked)).clean
 
 
 async def test_nothing_is_remembered_of_a_turn_that_is_left_out(tmp_path: Path) -> None:
     await record(
         tmp_path / "ledger",
         [
-            turn("Write a title about green tea", note=encoded(Note(left_out="title"))),
-            turn("I like green tea", note=encoded(Note(session="s1"))),
+            turn("Write a title about green tea", note=encode_note(TurnNote(left_out="title"))),
+            turn("I like green tea", note=encode_note(TurnNote(session="s1"))),
         ],
     )
     async with memory_in(tmp_path) as memory:

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.memory.markers import (
-    Attempt,
-    Marker,
-    attempts_of,
-    markers_of,
-    spelled,
-    without_markers,
+from memplane.memory.marker_parser import (
+    MarkerAttempt,
+    MemoryMarker,
+    format_bracket,
+    parse_attempts,
+    parse_markers,
+    strip_markers,
 )
 
 
@@ -40,7 +40,7 @@ from memplane.memory.markers import (
     ],
 )
 def test_the_table_of_the_contract(text: str, expected: list[tuple[str, str, str]]) -> None:
-    assert markers_of(text) == tuple(Marker(*one) for one in expected)
+    assert parse_markers(text) == tuple(MemoryMarker(*one) for one in expected)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_table_of_the_contract(text: str, expected: list[tuple[str, str, str
 def test_what_a_gate_will_refuse_is_kept_as_it_was_written(
     text: str, expected: tuple[str, str, str]
 ) -> None:
-    assert markers_of(text) == (Marker(*expected),)
+    assert parse_markers(text) == (MemoryMarker(*expected),)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_a_gate_will_refuse_is_kept_as_it_was_written(
     ],
 )
 def test_no_marker(text: str) -> None:
-    assert markers_of(text) == ()
+    assert parse_markers(text) == ()
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_no_marker(text: str) -> None:
     ],
 )
 def test_the_text_of_a_marker(text: str, said: str) -> None:
-    assert [one.text for one in markers_of(text)] == [said]
+    assert [one.text for one in parse_markers(text)] == [said]
 
 
 @pytest.mark.parametrize(
@@ -132,24 +132,24 @@ def test_the_text_of_a_marker(text: str, said: str) -> None:
     ],
 )
 def test_wrapped_lines(following: str, is_taken: bool) -> None:  # noqa: FBT001
-    (found,) = markers_of(f"[MEMORY:a] foo\n{following}")
+    (found,) = parse_markers(f"[MEMORY:a] foo\n{following}")
     assert found.text == (f"foo {following.strip()}" if is_taken else "foo")
 
 
 @pytest.mark.parametrize("end", ".!?:;")
 def test_a_sentence_that_ended_is_not_continued(end: str) -> None:
-    assert markers_of(f"[MEMORY:a] foo{end}\nand more")[0].text == f"foo{end}"
+    assert parse_markers(f"[MEMORY:a] foo{end}\nand more")[0].text == f"foo{end}"
 
 
 def test_at_most_five_lines_are_added() -> None:
-    (found,) = markers_of("[MEMORY:a] foo" + "\nand" * 9)
+    (found,) = parse_markers("[MEMORY:a] foo" + "\nand" * 9)
     assert found.text == "foo" + " and" * 5
 
 
 def test_there_is_a_limit_to_how_many_and_how_long() -> None:
-    many = markers_of("".join(f"[MEMORY:a] n{number}\n" for number in range(1000)))
+    many = parse_markers("".join(f"[MEMORY:a] n{number}\n" for number in range(1000)))
     assert [one.text for one in many] == [f"n{number}" for number in range(100)]
-    (long,) = markers_of("[MEMORY:a] " + "x" * 100_000)
+    (long,) = parse_markers("[MEMORY:a] " + "x" * 100_000)
     assert 2000 < len(long.text) < 3000  # the gate still sees that it is too long
 
 
@@ -164,13 +164,110 @@ def test_there_is_a_limit_to_how_many_and_how_long() -> None:
     ],
 )
 def test_code_and_quotes_may_have_attributes_or_stand_in_a_list(text: str) -> None:
-    assert markers_of(text) == ()
-    assert attempts_of(text) == ()
+    assert parse_markers(text) == ()
+    assert parse_attempts(text) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'The page says "[MEMORY:timing:a] foo".',
+        '"[MEMORY:timing:a] foo"',
+        "It printed '[MEMORY:timing:a] foo' twice.",
+        "It said \u201c[MEMORY:timing:a] foo\u201d.",
+        "Dort steht \u201e[MEMORY:timing:a] foo\u201c.",
+        "On y lit \u00ab [MEMORY:timing:a] foo \u00bb.",
+        'The ticket says "please record\n[MEMORY:timing:a] foo" and no more.',
+        'It logged "[MEMORY:timing:a] fails with "no route" at once" today.',
+        '{"text": "[MEMORY:timing:a] foo"}',
+        r"msg \"[MEMORY:timing:a] foo\"",
+        '- "[MEMORY:timing:a] foo"',
+        'It reads " [MEMORY:timing:a] foo " there.',
+        'A near miss: "[memory: timing] foo"',
+        "<q>[MEMORY:timing:a] foo</q>",
+        "<blockquote>\n[MEMORY:timing:a] foo\n</blockquote>",
+    ],
+)
+def test_a_marker_in_quotation_marks_is_not_learned(text: str) -> None:
+    assert parse_attempts(text) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| [MEMORY:timing:a] foo |",
+        "| marker | meaning |\n|---|---|\n| [MEMORY:timing:a] foo | a delay |",
+        "marker | meaning\n--- | ---\n[MEMORY:timing:a] foo | a delay",
+        " id | note\n----+------\n  1 | [MEMORY:timing:a] foo",
+        "[MEMORY:timing:a] foo | meaning\n--- | ---",
+        "\u2502 1 \u2502 [MEMORY:timing:a] foo \u2502",
+        "1 | see [MEMORY:timing:a] foo | x",
+        "- | [MEMORY:timing:a] foo |",
+        "<table><tr><td>[MEMORY:timing:a] foo</td></tr></table>",
+    ],
+)
+def test_a_marker_in_a_table_cell_is_not_learned(text: str) -> None:
+    assert parse_attempts(text) == ()
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "2026-03-01T10:00:00Z web: ",
+        "2026-03-01 10:00:00,123 INFO worker ",
+        "[2026-03-01 10:00:00] ",
+        "2026/03/01 10:00:00 [error] 7#7: ",
+        "Mar  1 10:00:00 host web[123]: ",
+        "Sun Mar  1 10:00:00 ",
+        "10:00:00 ",
+        "web[123]: ",
+        "INFO ",
+        "INFO: ",
+        "[WARN] ",
+        "[info] ",
+        "level=info msg=",
+        "I0301 10:00:00.000000 1 main.go:3] ",
+        "[   12.345678] kernel: ",
+        "<134>1 2026-03-01T10:00:00Z host web - - ",
+        "web-1  | ",
+        '10.0.0.1 - - [01/Mar/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 ',
+        "- 2026-03-01T10:00:00Z web: ",
+        "The log says: ",
+        "Log line: ",
+        "stderr: ",
+        "$ echo ",
+    ],
+)
+def test_a_marker_in_a_log_line_is_not_learned(before: str) -> None:
+    assert parse_attempts(f"{before}[MEMORY:timing:a] foo") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- [MEMORY:timing:a] foo", "foo"),
+        ("* **[MEMORY:timing:a]** foo", "foo"),
+        ("  1. [MEMORY:timing:a] foo", "foo"),
+        ("- [x] [MEMORY:timing:a] foo", "foo"),
+        ('[MEMORY:timing:a] fails with "no route"', 'fails with "no route"'),
+        ('It is "fine" now. [MEMORY:timing:a] says "foo"', 'says "foo"'),
+        ("It's up, isn't it. [MEMORY:timing:a] doesn't stop", "doesn't stop"),
+        ("The hosts' disks are 24\" wide. [MEMORY:timing:a] foo", "foo"),
+        ('An open " mark.\n\n[MEMORY:timing:a] the "foo" file', 'the "foo" file'),
+        ("[MEMORY:timing:a] run ps | grep foo", "run ps | grep foo"),
+        ("Done at 10:00: [MEMORY:timing:a] foo", "foo"),
+        ("Information: [MEMORY:timing:a] foo", "foo"),
+        ("Review of the logs is done: [MEMORY:timing:a] foo", "foo"),
+        ("| a |\n|---|\n| b |\n\n[MEMORY:timing:a] foo", "foo"),
+    ],
+)
+def test_a_marker_in_prose_or_at_the_beginning_of_a_list_item_counts(text: str, said: str) -> None:
+    assert [one.text for one in parse_markers(text)] == [said]
 
 
 def test_code_in_a_list_hides_nothing_behind_it() -> None:
-    found = markers_of("- ```\n  code\n  ```\n[MEMORY:a] foo")
-    assert found == (Marker("a", "", "foo"),)
+    found = parse_markers("- ```\n  code\n  ```\n[MEMORY:a] foo")
+    assert found == (MemoryMarker("a", "", "foo"),)
 
 
 @pytest.mark.parametrize(
@@ -185,8 +282,8 @@ def test_code_in_a_list_hides_nothing_behind_it() -> None:
 def test_an_attempt_may_be_well_formed_whatever_it_says(
     text: str, expected: tuple[str, str, str, str]
 ) -> None:
-    (found,) = attempts_of(text)
-    assert found == Attempt(*expected)
+    (found,) = parse_attempts(text)
+    assert found == MarkerAttempt(*expected)
     assert found.is_well_formed
 
 
@@ -208,8 +305,8 @@ def test_an_attempt_may_be_well_formed_whatever_it_says(
     ],
 )
 def test_a_near_miss_is_no_silence(text: str, expected: tuple[str, str, str, str]) -> None:
-    (found,) = attempts_of(text)
-    assert found == Attempt(*expected)
+    (found,) = parse_attempts(text)
+    assert found == MarkerAttempt(*expected)
     assert not found.is_well_formed
 
 
@@ -232,18 +329,18 @@ def test_a_near_miss_is_no_silence(text: str, expected: tuple[str, str, str, str
     ],
 )
 def test_what_was_never_meant_to_be_a_marker(text: str) -> None:
-    assert attempts_of(text) == ()
+    assert parse_attempts(text) == ()
 
 
 def test_prose_in_brackets_does_not_end_a_text() -> None:
-    (found,) = attempts_of("[MEMORY:a] logs [memory cgroup] and stops")
+    (found,) = parse_attempts("[MEMORY:a] logs [memory cgroup] and stops")
     assert found.text == "logs [memory cgroup] and stops"
 
 
 def test_a_near_miss_ends_the_text_before_it() -> None:
     text = "[MEMORY:a] foo [memory: b] bar"
-    assert [one.text for one in attempts_of(text)] == ["foo", "bar"]
-    assert markers_of(text) == (Marker("a", "", "foo"),)
+    assert [one.text for one in parse_attempts(text)] == ["foo", "bar"]
+    assert parse_markers(text) == (MemoryMarker("a", "", "foo"),)
 
 
 @pytest.mark.parametrize(
@@ -260,12 +357,12 @@ def test_a_near_miss_ends_the_text_before_it() -> None:
     ],
 )
 def test_what_reaches_into_half_a_line_is_dropped(text: str, said: list[str]) -> None:
-    assert [one.text for one in attempts_of(text, aborted=True)] == said
+    assert [one.text for one in parse_attempts(text, aborted=True)] == said
 
 
 def test_attempts_are_limited_too() -> None:
-    assert len(attempts_of("[memory: a] x\n" * 1000)) == 100
-    (long,) = attempts_of("[memory: a] " + "x" * 100_000)
+    assert len(parse_attempts("[memory: a] x\n" * 1000)) == 100
+    (long,) = parse_attempts("[memory: a] " + "x" * 100_000)
     assert 2000 < len(long.text) < 3000
 
 
@@ -285,12 +382,21 @@ def test_attempts_are_limited_too() -> None:
         "1. ",
         "[\n",
         "*[",
+        '"[',
+        '["',
+        "'[ ",
+        '\\"[',
+        "\u201e[",
+        "|[",
+        "-|[",
+        "log [",
+        '[" \n',
     ],
 )
 def test_no_text_keeps_the_grammar_busy(piece: str) -> None:
     for text in (piece * 20_000, f"[MEMORY:a] {piece * 20_000}", f"{piece * 20_000}]"):
-        attempts_of(text)
-        markers_of(text)
+        parse_attempts(text)
+        parse_markers(text)
 
 
 _PIECES = st.sampled_from(
@@ -314,17 +420,17 @@ _PIECES = st.sampled_from(
 
 @given(st.lists(_PIECES, max_size=60).map("".join))
 def test_nothing_raises_and_every_marker_says_what_stands_there(text: str) -> None:
-    for one in markers_of(text):
+    for one in parse_markers(text):
         assert one.text
         assert "".join(one.text.split()) in "".join(text.split())
 
 
 @given(st.lists(_PIECES, max_size=60).map("".join))
 def test_every_marker_is_an_attempt_and_nothing_well_formed_is_missed(text: str) -> None:
-    attempts = attempts_of(text)
-    for one in markers_of(text):
+    attempts = parse_attempts(text)
+    for one in parse_markers(text):
         assert any(one.text == attempt.text for attempt in attempts)
-    kept = [(one.category, one.service, one.text) for one in markers_of(text)]
+    kept = [(one.category, one.service, one.text) for one in parse_markers(text)]
     for attempt in attempts:
         if attempt.is_well_formed and attempt.text:
             assert (attempt.category, attempt.service, attempt.text) in kept
@@ -334,7 +440,7 @@ def test_every_marker_is_an_attempt_and_nothing_well_formed_is_missed(text: str)
     st.from_regex(r"[a-z]{1,20}", fullmatch=True), st.from_regex(r"[\w.-]{0,20}", fullmatch=True)
 )
 def test_what_is_spelled_is_well_formed(category: str, service: str) -> None:
-    (found,) = attempts_of(f"{spelled(category, service)} foo")
+    (found,) = parse_attempts(f"{format_bracket(category, service)} foo")
     assert (found.category, found.service, found.is_well_formed) == (category, service, True)
 
 
@@ -354,12 +460,12 @@ def test_what_is_spelled_is_well_formed(category: str, service: str) -> None:
     ],
 )
 def test_what_is_left_without_markers(text: str, left: str) -> None:
-    assert without_markers(text) == left
+    assert strip_markers(text) == left
 
 
 @given(st.lists(_PIECES, max_size=60).map("".join))
 def test_without_markers_nothing_of_them_is_left(text: str) -> None:
-    left = without_markers(text)
+    left = strip_markers(text)
     assert len(left) <= len(text)
-    if not attempts_of(text):
+    if not parse_attempts(text):
         assert left.replace("\r\n", "\n") == text.replace("\r\n", "\n")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from memplane.embedding.vectors import stored
+from memplane.embedding.vectors import quantize_vector
 from memplane.errors import EmbeddingUnavailable, TextRefused
-from memplane.memory import rows as table
-from memplane.memory.memory import Memory
+from memplane.memory import store as table
+from memplane.memory.service import EpisodeService
 from tests.memory.remembering import entry, give, memory_in, recall
 from tests.pod.service_contract import MemoryService
 from tests.support.in_process import memplane_here
@@ -51,21 +51,21 @@ class Meanings:
 def _vector(text: str) -> bytes:
     water = sum(word in text for word in ("sail", "island", "boat", "swim"))
     land = sum(word in text for word in ("walk", "hill", "mountain"))
-    return stored([float(water), float(land), 0.1])
+    return quantize_vector([float(water), float(land), 0.1])
 
 
-async def embedded(memory: Memory) -> None:
+async def embedded(memory: EpisodeService) -> None:
     await memory.settle()
     while (await memory.status()).unembedded:  # noqa: ASYNC110 - another task makes them
         await asyncio.sleep(0)
 
 
-async def vectors(memory: Memory) -> list[str]:
+async def vectors(memory: EpisodeService) -> list[str]:
     sql = "SELECT e.id FROM vectors v JOIN episodes e ON e.key = v.key ORDER BY 1"
     return [one for (one,) in await memory._records.read(lambda rows: list(rows.rows(sql)))]
 
 
-async def first(memory: Memory, question: str) -> str:
+async def first(memory: EpisodeService, question: str) -> str:
     return (await recall(memory, question, limit=5))[0].id
 
 
@@ -208,9 +208,11 @@ async def test_a_vector_is_never_kept_for_another_text(tmp_path: Path) -> None:
     async with memory_in(tmp_path, Meanings()) as memory:
         await give(memory, SEA)
         await embedded(memory)
-        (one,) = await memory._records.read(lambda rows: table.unembedded(rows, "new", 0, 5))
+        (one,) = await memory._records.read(lambda rows: table.list_unembedded(rows, "new", 0, 5))
         other = replace(one, text="what was here before a rebuild")
-        await memory._records.write(lambda rows: table.keep_vectors(rows, "new", [(other, b"x")]))
+        await memory._records.write(
+            lambda rows: table.insert_vectors(rows, "new", [(other, b"x")])
+        )
         assert await memory._records.read(lambda rows: table.count_unembedded(rows, "new")) == 1
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memplane.errors import InvalidRequest
-from memplane.memory.naming import meant
+from memplane.errors import InvalidRequest, UnknownMemory
+from memplane.memory.id_resolver import resolve_prefixes
 
 FIRST = "hist1_2a1771ed08f5" + "0" * 52
 SECOND = "hist1_2a17" + "f" * 60
@@ -13,19 +13,25 @@ KNOWN = {FIRST, SECOND, "turn-1", "turn-10", "2a17"}
 
 
 def test_whole_ids_and_beginnings_of_hashes_are_found() -> None:
-    assert meant([FIRST], KNOWN) == [FIRST]
-    assert meant(["hist1_2a1771ed08f5", "2a17ff", "turn-1"], KNOWN) == [FIRST, SECOND, "turn-1"]
-    assert meant(["2a1771", FIRST], KNOWN) == [FIRST], "one entry, named twice"
-    assert meant(["2a17"], KNOWN) == ["2a17"], "a whole id is never the beginning of another"
+    assert resolve_prefixes([FIRST], KNOWN) == [FIRST]
+    assert resolve_prefixes(["hist1_2a1771ed08f5", "2a17ff", "turn-1"], KNOWN) == [
+        FIRST,
+        SECOND,
+        "turn-1",
+    ]
+    assert resolve_prefixes(["2a1771", FIRST], KNOWN) == [FIRST], "one entry, named twice"
+    assert resolve_prefixes(["2a17"], KNOWN) == ["2a17"], (
+        "a whole id is never the beginning of another"
+    )
 
 
 def test_a_beginning_that_more_than_one_entry_has_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="2 entries begin with hist1_2a17: hist1_2a1771ed"):
-        meant(["hist1_2a17"], KNOWN)
+        resolve_prefixes(["hist1_2a17"], KNOWN)
 
 
 @pytest.mark.parametrize("given", ["turn-", "hist1_", "hist1_ff", "hist1_2A1771", "", "3"])
 def test_what_nothing_is_known_of_is_refused(given: str) -> None:
-    with pytest.raises(InvalidRequest) as raised:
-        meant([FIRST, given, "x"], KNOWN)
+    with pytest.raises(UnknownMemory) as raised:
+        resolve_prefixes([FIRST, given, "x"], KNOWN)
     assert str(raised.value) == f"history does not contain entry id(s) {given}, x"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.memory.episode import Episode
-from memplane.memory.noise import Signature, is_heartbeat, is_noise, signature
+from memplane.memory.noise_filter import TurnSignature, compute_signature, is_heartbeat, is_noise
 
 Said = tuple[str, str]
 
@@ -25,10 +25,10 @@ LONG = (
 
 def noise(*said: Said) -> list[bool]:
     """Say of each turn whether it is noise, with the ten before it in view."""
-    seen: list[Signature] = []
+    seen: list[TurnSignature] = []
     found: list[bool] = []
     for number, (question, answer) in enumerate(said):
-        mine = signature(Episode(f"e{number}", number, question, answer))
+        mine = compute_signature(Episode(f"e{number}", number, question, answer))
         found.append(is_noise(mine, seen[-10:]))
         seen.append(mine)
     return found
@@ -178,7 +178,7 @@ def test_empty_answers_are_equal_only_to_equal_questions() -> None:
 
 def test_without_an_answer_other_tools_are_something_new() -> None:
     turns = [Episode("a", 1, "go on", "", ("read",)), Episode("b", 2, "go on", "", ("write",))]
-    first, second = map(signature, turns)
+    first, second = map(compute_signature, turns)
     assert not is_noise(second, [first])
     assert is_noise(second, [second])
 
@@ -191,9 +191,9 @@ def test_answers_have_to_be_alike(shared: int, folded: bool) -> None:  # noqa: F
 
 
 def test_only_the_turns_in_view_count() -> None:
-    mine = signature(Episode("a", 1, "ping", "pong"))
+    mine = compute_signature(Episode("a", 1, "ping", "pong"))
     assert not is_noise(mine, [])
-    assert is_noise(mine, [signature(Episode("b", 0, "What is up?", "A lot.")), mine])
+    assert is_noise(mine, [compute_signature(Episode("b", 0, "What is up?", "A lot.")), mine])
 
 
 def test_eighty_heartbeats_collapse_and_twenty_turns_stay() -> None:
@@ -250,8 +250,8 @@ def test_what_only_mentions_one_is_none(said: Said) -> None:
 
 @given(st.text(), st.text(), st.text(), st.text())
 def test_any_text_is_compared(question: str, answer: str, other: str, more: str) -> None:
-    mine = signature(Episode("a", 1, question, answer))
-    theirs = signature(Episode("b", 2, other, more))
+    mine = compute_signature(Episode("a", 1, question, answer))
+    theirs = compute_signature(Episode("b", 2, other, more))
     assert is_noise(mine, [mine]) is True
     assert is_noise(mine, [theirs]) in {True, False}
     assert is_noise(mine, []) is False

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.memory.question import Question, question_of
+from memplane.memory.question import Question, extract_question
 
 
 def user(content: Any) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def user(content: Any) -> dict[str, Any]:
 
 def test_the_last_message_is_the_question_and_two_before_it_are_its_context() -> None:
     messages = [user(text) for text in ("one", "two", "three", "four")]
-    assert question_of(messages) == Question("four", ("three", "two"))
+    assert extract_question(messages) == Question("four", ("three", "two"))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_the_last_message_is_the_question_and_two_before_it_are_its_context() ->
     ],
 )
 def test_however_it_is_asked(messages: Any) -> None:
-    assert question_of(messages) == Question("Where is it?")
+    assert extract_question(messages) == Question("Where is it?")
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_however_it_is_asked(messages: Any) -> None:
     ],
 )
 def test_nobody_asks(messages: Any) -> None:
-    assert question_of(messages) == Question("")
+    assert extract_question(messages) == Question("")
 
 
 def test_a_long_question_is_cut_at_a_character() -> None:
-    asked = question_of([user("\u20ac" * 70_000)]).text
+    asked = extract_question([user("\u20ac" * 70_000)]).text
     assert set(asked) == {"\u20ac"}
     assert len(asked.encode()) <= 65_536
 
@@ -71,6 +71,6 @@ _SHAPES = st.recursive(
 
 @given(_SHAPES)
 def test_no_shape_raises(messages: Any) -> None:
-    asked = question_of(messages)
+    asked = extract_question(messages)
     assert len(asked.context) <= 2
     assert asked.text or not asked.context

@@ -19,13 +19,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from memplane.memory import readers as module
-from memplane.memory.asking import Asked, Frames, Opening, Outcome, Replied, framed, replied_of
-from memplane.memory.blocks import Shares
-from memplane.memory.contract import Ask, Recalled
-from memplane.memory.memory import Memory
-from memplane.memory.readers import Patience, Readers
-from memplane.memory.recalling import asked_in
+from memplane.memory import recall_worker_pool as module
+from memplane.memory.api_types import RecallRequest, RecallResponse
+from memplane.memory.recall_worker_pool import RecallWorkerPool, WorkerTimeouts
+from memplane.memory.response_builder import ResponseBudget
+from memplane.memory.search import question_from_request
+from memplane.memory.service import EpisodeService
+from memplane.memory.worker_protocol import (
+    FrameDecoder,
+    WorkerConfig,
+    WorkerOutcome,
+    WorkerReply,
+    WorkerRequest,
+    decode_reply,
+    encode_frame,
+)
 from memplane.retrieval.index import TextIndex
 from tests.memory.remembering import entry, give, memory_in, recall, texts
 from tests.memory.test_meaning import HILL, SEA, Meanings, embedded
@@ -38,47 +46,51 @@ MANY = [
 QUESTIONS = ("Where is bird7?", "Who sits on tower 3?", "bird50 or bird51?", "What is a fox?")
 
 
-HASTY = Patience(step=0.02, aside=2, lost=4)
+HASTY = WorkerTimeouts(step=0.02, aside=2, lost=4)
 
 
 def readers_of(
     folder: Path,
     processes: int = 1,
     command: list[str] | None = None,
-    patience: Patience | None = None,
+    patience: WorkerTimeouts | None = None,
     elapsed: Callable[[], float] = time.monotonic,
-) -> Readers:
-    opening = Opening(str(folder / "memplane.db"), str(folder / "index"), Shares())
+) -> RecallWorkerPool:
+    opening = WorkerConfig(str(folder / "memplane.db"), str(folder / "index"), ResponseBudget())
     told = msgspec.json.encode(opening).decode()
-    command = command or [sys.executable, "-m", "memplane.reader", told]
-    return Readers(command, {}, processes, patience=patience, elapsed=elapsed)
+    command = command or [sys.executable, "-m", "memplane.recall_worker", told]
+    return RecallWorkerPool(command, {}, processes, patience=patience, elapsed=elapsed)
 
 
-def asks() -> list[Ask]:
+def asks() -> list[RecallRequest]:
     return [
         made
         for one in QUESTIONS
         for made in (
-            Ask(agent="analyst", text=one),
-            Ask(agent="analyst", text=one, limit=5, explain=True),
-            Ask(agent="analyst", messages=[{"role": "user", "content": one}], max_bytes=900),
-            Ask(agent="nobody", text=one),
+            RecallRequest(agent="analyst", text=one),
+            RecallRequest(agent="analyst", text=one, limit=5, explain=True),
+            RecallRequest(
+                agent="analyst", messages=[{"role": "user", "content": one}], max_bytes=900
+            ),
+            RecallRequest(agent="nobody", text=one),
         )
     ]
 
 
-async def ready(readers: Readers) -> None:
+async def ready(readers: RecallWorkerPool) -> None:
     """Wait until a process can be asked; the first question would let it be started."""
     readers.open()
     await readers.is_ready.wait()
 
 
-async def beside(readers: Readers, memory: Memory, ask: Ask) -> Recalled:
+async def beside(
+    readers: RecallWorkerPool, memory: EpisodeService, ask: RecallRequest
+) -> RecallResponse:
     """Ask memory, and make sure that it was a reader that answered."""
-    answered: list[Recalled | None] = []
+    answered: list[RecallResponse | None] = []
     real = readers.recall
 
-    async def watched(*given: object, **more: object) -> Recalled | None:
+    async def watched(*given: object, **more: object) -> RecallResponse | None:
         answered.append(await real(*given, **more))  # type: ignore[arg-type]
         return answered[-1]
 
@@ -111,7 +123,7 @@ async def test_a_reader_sees_every_write_before_the_question(tmp_path: Path) -> 
         for n in range(20):
             new = entry(f"Where is fish{n}?", f"The fish{n} swims in lake {n}.", minutes=n)
             await give(memory, new)
-            ask = Ask(agent="analyst", text=f"fish{n}")
+            ask = RecallRequest(agent="analyst", text=f"fish{n}")
             assert f"lake {n}" in texts((await beside(readers, memory, ask)).memories)
             if n % 5 == 0:
                 await memory.settle()  # the index takes it in
@@ -137,7 +149,7 @@ async def test_a_reader_sees_a_rebuild(tmp_path: Path) -> None:
 
 async def test_a_reader_compares_by_meaning(tmp_path: Path) -> None:
     readers = readers_of(tmp_path)
-    ask = Ask(agent="analyst", text="The plan: a boat?", limit=2)
+    ask = RecallRequest(agent="analyst", text="The plan: a boat?", limit=2)
     async with memory_in(tmp_path, Meanings(), readers) as memory:
         await give(memory, HILL, SEA)
         await embedded(memory)
@@ -162,7 +174,7 @@ async def test_a_reader_that_is_killed_fails_nobody_and_is_replaced(tmp_path: Pa
         await _until(lambda: not readers.is_ready.is_set())
         await ready(readers)
         assert await _only_child() != pid
-        await beside(readers, memory, Ask(agent="analyst", text="Where is bird7?"))
+        await beside(readers, memory, RecallRequest(agent="analyst", text="Where is bird7?"))
 
 
 async def test_a_reader_that_hangs_fails_nobody_and_is_replaced(
@@ -178,7 +190,7 @@ async def test_a_reader_that_hangs_fails_nobody_and_is_replaced(
         await _until(lambda: not _is_alive(pid))
         await ready(readers)
         assert await _only_child() != pid
-        await beside(readers, memory, Ask(agent="analyst", text="Where is bird7?"))
+        await beside(readers, memory, RecallRequest(agent="analyst", text="Where is bird7?"))
         assert "hung and was replaced, once" in (await memory.status()).degraded
     assert f"a reader ({pid}) hung" in caplog.text
 
@@ -192,7 +204,7 @@ def test_a_running_memplane_answers_while_its_reader_hangs(home: Path) -> None:
         while not (children := _children(running.process.pid)):
             time.sleep(0.01)
         pid, took = children[0], 0.0
-        while took < Patience().step:  # before it is ready it is not asked
+        while took < WorkerTimeouts().step:  # before it is ready it is not asked
             os.kill(pid, signal.SIGCONT)
             time.sleep(0.1)
             os.kill(pid, signal.SIGSTOP)
@@ -217,7 +229,7 @@ def _post(running: Running, path: str, body: object) -> bytes:
 async def test_a_reader_that_is_silent_for_a_while_is_asked_again_when_it_speaks(
     tmp_path: Path,
 ) -> None:
-    never = Patience(step=0.02, lost=1 << 30)
+    never = WorkerTimeouts(step=0.02, lost=1 << 30)
     readers = readers_of(tmp_path, patience=never)
     async with memory_in(tmp_path, readers=readers) as memory, asyncio.timeout(60):
         await give(memory, *MANY)
@@ -229,12 +241,12 @@ async def test_a_reader_that_is_silent_for_a_while_is_asked_again_when_it_speaks
         os.kill(pid, signal.SIGCONT)
         await readers.is_ready.wait()
         assert await _only_child() == pid
-        await beside(readers, memory, Ask(agent="analyst", text="Where is bird7?"))
+        await beside(readers, memory, RecallRequest(agent="analyst", text="Where is bird7?"))
         assert (await memory.status()).degraded == ""
 
 
 async def test_a_reader_that_hangs_does_not_keep_memory_from_being_closed(tmp_path: Path) -> None:
-    never = Patience(step=0.02, lost=1 << 30)
+    never = WorkerTimeouts(step=0.02, lost=1 << 30)
     readers = readers_of(tmp_path, patience=never)
     async with asyncio.timeout(60), memory_in(tmp_path, readers=readers) as memory:
         await give(memory, *MANY[:30])
@@ -247,7 +259,7 @@ async def test_a_reader_that_hangs_does_not_keep_memory_from_being_closed(tmp_pa
 
 async def test_a_reader_that_never_gets_ready_is_replaced(tmp_path: Path) -> None:
     hanging = [sys.executable, "-c", "import time; time.sleep(600)"]
-    readers = readers_of(tmp_path, command=hanging, patience=Patience(step=0.01, opening=2))
+    readers = readers_of(tmp_path, command=hanging, patience=WorkerTimeouts(step=0.01, opening=2))
     async with asyncio.timeout(60):
         readers.open()
         await _until(lambda: "once" in readers.complaint)
@@ -257,12 +269,12 @@ async def test_a_reader_that_never_gets_ready_is_replaced(tmp_path: Path) -> Non
 async def test_a_reader_that_is_not_ready_does_not_keep_memory_from_being_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PATIENCE", 600)
-    opening = [sys.executable, "-c", "import time; time.sleep(600)", "memplane.reader"]
+    monkeypatch.setattr(module, "_EXIT_TIMEOUT_S", 600)
+    opening = [sys.executable, "-c", "import time; time.sleep(600)", "memplane.recall_worker"]
     readers = readers_of(tmp_path, command=opening)
     has_line, real = asyncio.Event(), readers._line
 
-    async def watched(ours: socket.socket) -> module._Line:
+    async def watched(ours: socket.socket) -> module._WorkerConnection:
         line = await real(ours)
         has_line.set()
         return line
@@ -275,17 +287,17 @@ async def test_a_reader_that_is_not_ready_does_not_keep_memory_from_being_closed
     assert _children(os.getpid()) == []
 
 
-def _line() -> tuple[module._Line, list[str]]:
+def _line() -> tuple[module._WorkerConnection, list[str]]:
     """A line that is ready, and what is told about it; nobody looks at it but the test."""
     told: list[str] = []
-    line = module._Line(
+    line = module._WorkerConnection(
         lambda _: told.append("ready"),
         lambda _: told.append("over"),
         lambda: None,
-        Patience(step=1e6),
+        WorkerTimeouts(step=1e6),
     )
     line.connection_made(_Nowhere())
-    line.data_received(framed(Replied(0, Outcome.ANSWERED)))
+    line.data_received(encode_frame(WorkerReply(0, WorkerOutcome.ANSWERED)))
     return line, told
 
 
@@ -297,12 +309,12 @@ class _Nowhere(asyncio.WriteTransport):
         pass
 
 
-def _question(number: int) -> module._Waiting:
-    asked = Asked(number, Ask(agent="analyst"), "", (), 0)
-    return module._Waiting(asked, asyncio.get_running_loop().create_future())
+def _question(number: int) -> module._QueuedRecall:
+    asked = WorkerRequest(number, RecallRequest(agent="analyst"), "", (), 0)
+    return module._QueuedRecall(asked, asyncio.get_running_loop().create_future())
 
 
-def _asked(line: module._Line, number: int) -> asyncio.Future[Replied]:
+def _asked(line: module._WorkerConnection, number: int) -> asyncio.Future[WorkerReply]:
     """Ask a line, and return what will come back."""
     question = _question(number)
     line.ask(question)
@@ -315,46 +327,49 @@ async def test_a_reader_with_much_to_do_is_not_silent_as_long_as_it_answers() ->
     for n in range(1, 50):
         for _ in range(2):  # each takes nearly as long as a reader may be silent
             line._look()
-        line.data_received(framed(Replied(n, Outcome.ANSWERED)))
+        line.data_received(encode_frame(WorkerReply(n, WorkerOutcome.ANSWERED)))
     assert told == ["ready"]
     assert not asking[-1].done()
     for _ in range(3):  # the first had begun before the last reply
         line._look()
     assert told == ["ready", "over"]
-    assert (await asking[-1]).outcome is Outcome.FAILED
-    assert all([(await one).outcome is Outcome.ANSWERED for one in asking[:-1]])
+    assert (await asking[-1]).outcome is WorkerOutcome.FAILED
+    assert all([(await one).outcome is WorkerOutcome.ANSWERED for one in asking[:-1]])
     line.connection_lost(None)
 
 
 async def test_questions_wait_for_whichever_reader_is_free_first(tmp_path: Path) -> None:
     readers = readers_of(tmp_path, command=["nobody is started"])
-    lines = [module._Line(readers._know, readers._forget, readers._hand_out, HASTY) for _ in "ab"]
+    lines = [
+        module._WorkerConnection(readers._know, readers._forget, readers._hand_out, HASTY)
+        for _ in "ab"
+    ]
     for line in lines:
         line.connection_made(_Nowhere())
-        line.data_received(framed(Replied(0, Outcome.ANSWERED)))
+        line.data_received(encode_frame(WorkerReply(0, WorkerOutcome.ANSWERED)))
     asking = [_question(n) for n in range(1, 10)]
     readers._queue.extend(asking)
     readers._hand_out()
     assert [line.load() for line in lines] == [1, 1]
     asking[7].reply.cancel()  # whoever does not wait any more is not asked for
     for done in (1, 3, 4, 5, 6, 7, 9):  # one of the two stands still
-        lines[0].data_received(framed(Replied(done, Outcome.ANSWERED)))
+        lines[0].data_received(encode_frame(WorkerReply(done, WorkerOutcome.ANSWERED)))
     assert [one.asked.number for one in asking if not one.reply.done()] == [2]
     lines[1].connection_lost(None)
-    assert (await asking[1].reply).outcome is Outcome.FAILED
+    assert (await asking[1].reply).outcome is WorkerOutcome.FAILED
     last = _question(10)
     lines[0].connection_lost(None)
     readers._queue.append(last)
     readers._hand_out()
-    assert (await last.reply).outcome is Outcome.FAILED, "nobody is left to ask"
+    assert (await last.reply).outcome is WorkerOutcome.FAILED, "nobody is left to ask"
 
 
 async def test_a_loop_that_stood_still_gives_nobody_up() -> None:
     line, told = _line()
     asking = _asked(line, 1)
     line._look()  # however late it is
-    line.data_received(framed(Replied(1, Outcome.ANSWERED)))
-    assert (await asking).outcome is Outcome.ANSWERED
+    line.data_received(encode_frame(WorkerReply(1, WorkerOutcome.ANSWERED)))
+    assert (await asking).outcome is WorkerOutcome.ANSWERED
     assert told == ["ready"]
     line.connection_lost(None)
 
@@ -370,7 +385,7 @@ async def test_processes_that_cannot_be_started_harm_nothing(tmp_path: Path) -> 
 async def test_who_asks_too_much_at_once_is_answered_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_MOST_WAITING", 1)
+    monkeypatch.setattr(module, "_MAX_QUEUED_RECALLS", 1)
     readers = readers_of(tmp_path)
     async with memory_in(tmp_path, readers=readers) as memory:
         await give(memory, *MANY)
@@ -388,15 +403,17 @@ async def test_an_index_that_a_reader_cannot_read_is_done_without(tmp_path: Path
         await ready(readers)
         expected = await recall(memory, "Where is bird7?", limit=3)
 
-        def ended(_line: object, question: module._Waiting) -> None:
-            question.reply.set_result(Replied(1, Outcome.INDEX_UNUSABLE, why="damaged"))
+        def ended(_line: object, question: module._QueuedRecall) -> None:
+            question.reply.set_result(WorkerReply(1, WorkerOutcome.INDEX_UNUSABLE, why="damaged"))
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(module._Line, "ask", ended)
+            patched.setattr(module._WorkerConnection, "ask", ended)
             assert await recall(memory, "Where is bird7?", limit=3) == expected
         assert isinstance(memory._indexing.current, TextIndex)
         await memory.settle()
-        await beside(readers, memory, Ask(agent="analyst", text="Where is bird7?", limit=3))
+        await beside(
+            readers, memory, RecallRequest(agent="analyst", text="Where is bird7?", limit=3)
+        )
 
 
 async def test_the_first_question_lets_a_process_be_started(tmp_path: Path) -> None:
@@ -406,14 +423,14 @@ async def test_the_first_question_lets_a_process_be_started(tmp_path: Path) -> N
         assert _children(os.getpid()) == []
         assert "tower 0" in texts(await recall(memory, "Where is bird7?"))
         await readers.is_ready.wait()
-        await beside(readers, memory, Ask(agent="analyst", text="Where is bird7?"))
+        await beside(readers, memory, RecallRequest(agent="analyst", text="Where is bird7?"))
 
 
 async def test_a_question_that_comes_too_late_starts_none(tmp_path: Path) -> None:
     readers = readers_of(tmp_path)
     await readers.close()
-    ask = Ask(agent="analyst", text="Where is bird7?")
-    assert await readers.recall(ask, asked_in(ask), 0) is None
+    ask = RecallRequest(agent="analyst", text="Where is bird7?")
+    assert await readers.recall(ask, question_from_request(ask), 0) is None
     assert not readers._running
 
 
@@ -498,11 +515,11 @@ async def test_no_process_outlives_the_one_that_began_it(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("step", [1, 3, 7, 1000])
 def test_frames_are_whole_wherever_they_are_cut(step: int) -> None:
-    replies = [Replied(n, Outcome.FAILED, why="x" * n) for n in range(20)]
-    data = b"".join(map(framed, replies))
-    frames = Frames()
+    replies = [WorkerReply(n, WorkerOutcome.FAILED, why="x" * n) for n in range(20)]
+    data = b"".join(map(encode_frame, replies))
+    frames = FrameDecoder()
     found = [
-        replied_of(frame)
+        decode_reply(frame)
         for at in range(0, len(data), step)
         for frame in frames.feed(data[at : at + step])
     ]
@@ -512,7 +529,7 @@ def test_frames_are_whole_wherever_they_are_cut(step: int) -> None:
 def _children(pid: int) -> list[int]:
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     # Some begin and end beside these, as a tracker of the interpreter's own.
-    return [one for one in map(int, found.split()) if "memplane.reader" in _command(one)]
+    return [one for one in map(int, found.split()) if "memplane.recall_worker" in _command(one)]
 
 
 def _command(pid: int) -> str:
@@ -523,7 +540,7 @@ def _command(pid: int) -> str:
 
 
 def _is_alive(pid: int) -> bool:
-    return "memplane.reader" in _command(pid)
+    return "memplane.recall_worker" in _command(pid)
 
 
 async def _only_child() -> int:

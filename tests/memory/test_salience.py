@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from memplane.memory.contract import Block, Recalled
+from memplane.memory.api_types import MemoryBlock, RecallResponse
 from tests.memory.remembering import entry, give, memory_in, recall, texts
 
 BLOCKED = {"raw_transcript", "session_tail", "transcript_tail"}
@@ -20,11 +20,11 @@ TOPICS = (
 MONTH = 30 * 24 * 60
 
 
-def check(blocks: tuple[Block, ...]) -> None:
+def check(blocks: tuple[MemoryBlock, ...]) -> None:
     """Every answer keeps these."""
     assert len(blocks) <= 8
     assert sum(len(one.text.encode()) for one in blocks) <= 8192
-    assert len(msgspec.json.encode(Recalled(memories=blocks))) < 16384
+    assert len(msgspec.json.encode(RecallResponse(memories=blocks))) < 16384
     assert not {one.kind for one in blocks} & BLOCKED
     assert not {one.source for one in blocks} & BLOCKED
     said = [one.entry_ids for one in blocks if one.kind in {"episode_summary", "recent_turn"}]

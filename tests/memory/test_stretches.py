@@ -10,8 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.memory.episode import Episode
-from memplane.memory.sentences import Sentence, sentences_of
-from memplane.memory.stretches import begins_anew, line_of, split, topics_of
+from memplane.memory.sentence_splitter import Sentence, split_sentences
+from memplane.memory.stretches import (
+    begins_stretch_after,
+    extract_topics,
+    format_timeline_line,
+    split_stretches,
+)
 
 MINUTE = 60_000_000
 NOON = 1_775_217_600_000_000
@@ -26,7 +31,7 @@ def at(*minutes: float) -> list[Episode]:
 
 
 def sizes(turns: Sequence[Episode]) -> list[int]:
-    return [len(stretch) for stretch in split(turns)]
+    return [len(stretch) for stretch in split_stretches(turns)]
 
 
 @pytest.mark.parametrize(
@@ -64,14 +69,14 @@ MOMENTS = st.lists(
 @given(MOMENTS)
 def test_every_turn_is_in_one_stretch_in_its_order(moments: list[tuple[int, str]]) -> None:
     turns = [Episode(name, when, "", "") for when, name in sorted(moments)]
-    stretches = list(split(turns))
+    stretches = list(split_stretches(turns))
     assert [turn for stretch in stretches for turn in stretch] == turns
     assert all(stretches)
     for stretch, following in pairwise(stretches):
-        assert begins_anew(stretch[-1], len(stretch), following[0])
+        assert begins_stretch_after(stretch[-1], len(stretch), following[0])
     for stretch in stretches:
         for count, turn in enumerate(stretch[1:], 1):
-            assert not begins_anew(stretch[count - 1], count, turn)
+            assert not begins_stretch_after(stretch[count - 1], count, turn)
 
 
 @given(st.permutations(at(*range(0, 200, 7))), st.sets(st.integers(0, 28)))
@@ -79,9 +84,9 @@ def test_stretches_depend_on_the_turns_and_not_on_their_arrival(
     turns: list[Episode], gone: set[int]
 ) -> None:
     sorted_turns = sorted(turns, key=lambda turn: (turn.at, turn.id))
-    assert list(split(sorted_turns)) == list(split(at(*range(0, 200, 7))))
+    assert list(split_stretches(sorted_turns)) == list(split_stretches(at(*range(0, 200, 7))))
     left = [turn for number, turn in enumerate(sorted_turns) if number not in gone]
-    assert [turn for stretch in split(left) for turn in stretch] == left
+    assert [turn for stretch in split_stretches(left) for turn in stretch] == left
 
 
 def test_a_stretch_without_one_turn_shrinks_and_without_all_is_gone() -> None:
@@ -101,23 +106,25 @@ def test_a_stretch_without_one_turn_shrinks_and_without_all_is_gone() -> None:
     ],
 )
 def test_the_line_says_when(minutes: tuple[float, ...], expected: str) -> None:
-    assert line_of(at(*minutes), [], 160) == expected
+    assert format_timeline_line(at(*minutes), [], 160) == expected
 
 
 @pytest.mark.parametrize("when", [0, 1 << 80, -(1 << 80)])
 def test_a_line_without_a_time_says_so(when: int) -> None:
-    assert line_of([Episode("a", when, "", "")], ["tea"], 160) == "undated, 1 turn: tea"
+    assert (
+        format_timeline_line([Episode("a", when, "", "")], ["tea"], 160) == "undated, 1 turn: tea"
+    )
 
 
 def test_the_line_holds_what_fits() -> None:
     topics = ["tea", "x" * 200, "é" * 70, "coffee"]
-    line = line_of(at(0), topics, 160)
+    line = format_timeline_line(at(0), topics, 160)
     assert line == "2026-04-03 12:00, 1 turn: tea, coffee"
-    assert len(line_of(at(0), ["é" * 60, "x"], 160).encode()) <= 160
+    assert len(format_timeline_line(at(0), ["é" * 60, "x"], 160).encode()) <= 160
 
 
 def said(*texts: str) -> list[Sentence]:
-    return [sentence for text in texts for sentence in sentences_of(text)]
+    return [sentence for text in texts for sentence in split_sentences(text)]
 
 
 def test_topics_are_what_comes_up_most() -> None:
@@ -126,13 +133,13 @@ def test_topics_are_what_comes_up_most() -> None:
         "Can I see my invoices?",
         "And what of the kestrel rollout on Friday?",
     )
-    found = topics_of(asked, [*asked, *said("The kestrel rollout is slow.")])
+    found = extract_topics(asked, [*asked, *said("The kestrel rollout is slow.")])
     assert found[0] == "kestrel rollout"
     assert "invoices" in found
-    assert topics_of([], asked) == []
-    assert topics_of(said("What is it, then?"), asked) == []
+    assert extract_topics([], asked) == []
+    assert extract_topics(said("What is it, then?"), asked) == []
 
 
 def test_topics_keep_the_case_of_names() -> None:
     asked = said("Tell me about Postgres and the Search Service.")
-    assert topics_of(asked, asked) == ["Search Service", "Postgres"]
+    assert extract_topics(asked, asked) == ["Search Service", "Postgres"]

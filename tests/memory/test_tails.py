@@ -9,15 +9,15 @@ from pathlib import Path
 import apsw
 import pytest
 
-from memplane.memory import rows as table
-from memplane.memory import tails
+from memplane.memory import pending_turns
+from memplane.memory import store as table
 from memplane.memory.episode import Episode
-from memplane.memory.rows import State, Stored
-from memplane.memory.tails import Tails
-from memplane.records.migrate import migrate, migrations
+from memplane.memory.pending_turns import PendingTurns
+from memplane.memory.store import EpisodeState, StoredEpisode
+from memplane.records.interface import Connection
+from memplane.records.migrations import load_migrations, migrate
 from memplane.records.sqlite import SqliteConnection
-from memplane.records.store import Connection
-from memplane.retrieval.turns import Turn, spoken_of
+from memplane.retrieval.turn_terms import SearchTurn, extract_turn_terms
 
 WORDS = ("kestrel", "heron", "harbour", "tower", "rollout")
 
@@ -26,8 +26,8 @@ WORDS = ("kestrel", "heron", "harbour", "tower", "rollout")
 def rows(tmp_path: Path) -> Iterator[Connection]:
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     connection = SqliteConnection(tmp_path / "memplane.db", flags, ())
-    migrate(connection, migrations("sqlite"), where="here")
-    table.keep_note(connection, table.GENERATION, "first")
+    migrate(connection, load_migrations("sqlite"), where="here")
+    table.set_note(connection, table.INDEX_GENERATION_NOTE, "first")
     yield connection
     connection.close()
 
@@ -35,21 +35,23 @@ def rows(tmp_path: Path) -> Iterator[Connection]:
 def keep(rows: Connection, *told: str, agent: str = "analyst", first: int = 0) -> list[str]:
     ids = [f"{agent}-{first + place}" for place in range(len(told))]
     stored = [
-        Stored(Episode(one, place, "", text), State.SEARCHABLE, spoken_of("", text))
+        StoredEpisode(
+            Episode(one, place, "", text), EpisodeState.SEARCHABLE, extract_turn_terms("", text)
+        )
         for place, (one, text) in enumerate(zip(ids, told, strict=True), first)
     ]
-    table.take_in(rows, [(agent, one) for one in stored])
+    table.insert_episodes(rows, [(agent, one) for one in stored])
     return ids
 
 
-def said(kept: Tails, rows: Connection, number: int = 1) -> dict[str, Turn]:
+def said(kept: PendingTurns, rows: Connection, number: int = 1) -> dict[str, SearchTurn]:
     """Return what a question about any of the words sees of an agent."""
     found = kept.of(rows, number)
     return {one.id: one for one in (*found.tail.having(WORDS)[0], *found.uncounted)}
 
 
 def test_what_is_written_is_seen_by_the_next_question(rows: Connection) -> None:
-    kept = Tails()
+    kept = PendingTurns()
     keep(rows, "kestrel", "heron")
     assert set(said(kept, rows)) == {"analyst-0", "analyst-1"}
     keep(rows, "tower", first=2)
@@ -57,25 +59,25 @@ def test_what_is_written_is_seen_by_the_next_question(rows: Connection) -> None:
 
 
 def test_what_is_forgotten_or_folded_is_gone_at_once(rows: Connection) -> None:
-    kept = Tails()
+    kept = PendingTurns()
     ids = keep(rows, "kestrel", "heron", "tower")
     said(kept, rows)
-    table.bury(rows, "analyst", [ids[0]])
-    table.change_state(rows, 1, ids[1], State.NOISE)
+    table.delete_entries(rows, "analyst", [ids[0]])
+    table.change_state(rows, 1, ids[1], EpisodeState.NOISE)
     assert set(said(kept, rows)) == {ids[2]}
     assert kept.of(rows, 1).changed == []
 
 
 def test_what_the_index_took_in_is_let_go(rows: Connection) -> None:
-    kept = Tails()
+    kept = PendingTurns()
     keep(rows, "kestrel", "heron")
     said(kept, rows)
-    table.mark_indexed(rows, table.unindexed(rows, 1, 10, 1 << 20))
+    table.mark_indexed(rows, table.list_unindexed(rows, 1, 10, 1 << 20))
     assert set(said(kept, rows)) == {"analyst-1"}
 
 
 def test_agents_have_tails_of_their_own(rows: Connection) -> None:
-    kept = Tails()
+    kept = PendingTurns()
     keep(rows, "kestrel")
     keep(rows, "heron", agent="other")
     assert set(said(kept, rows, 1)) == {"analyst-0"}
@@ -85,22 +87,22 @@ def test_agents_have_tails_of_their_own(rows: Connection) -> None:
 @pytest.mark.parametrize("generation", ["second", ""])
 def test_rows_that_are_numbered_anew_are_read_again(rows: Connection, generation: str) -> None:
     """The same number may be another agent's, and the same key another turn's."""
-    kept = Tails()
+    kept = PendingTurns()
     keep(rows, "kestrel")
-    table.keep_note(rows, table.GENERATION, generation)
+    table.set_note(rows, table.INDEX_GENERATION_NOTE, generation)
     said(kept, rows)
     for name in ("unindexed", "underived", "episodes", "agents", "sqlite_sequence"):
         rows.run(f"DELETE FROM {name}")  # noqa: S608
     keep(rows, "heron", agent="other")
-    table.keep_note(rows, table.GENERATION, "third" if generation else "")
+    table.set_note(rows, table.INDEX_GENERATION_NOTE, "third" if generation else "")
     assert set(said(kept, rows)) == {"other-0"}
 
 
 def test_a_very_long_tail_is_read_and_not_kept(
     rows: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tails, "_MOST_TURNS", 2)
-    kept = Tails()
+    monkeypatch.setattr(pending_turns, "_MAX_TURNS", 2)
+    kept = PendingTurns()
     keep(rows, "kestrel", "heron", "tower")
     found = kept.of(rows, 1)
     assert (len(found.tail), len(found.uncounted)) == (0, 3)
@@ -110,16 +112,20 @@ def test_a_very_long_tail_is_read_and_not_kept(
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_happens_it_is_what_a_first_question_sees(rows: Connection, seed: int) -> None:
     some = random.Random(seed)  # noqa: S311
-    kept, there = Tails(), list[str]()
+    kept, there = PendingTurns(), list[str]()
     for step in range(60):
         match some.randrange(5):
             case 0 | 1:
                 there += keep(rows, some.choice(WORDS), first=step)
             case 2 if there:
-                table.bury(rows, "analyst", [there.pop(some.randrange(len(there)))])
+                table.delete_entries(rows, "analyst", [there.pop(some.randrange(len(there)))])
             case 3 if there:
-                table.change_state(rows, 1, there.pop(some.randrange(len(there))), State.NOISE)
+                table.change_state(
+                    rows, 1, there.pop(some.randrange(len(there))), EpisodeState.NOISE
+                )
             case _:
-                table.mark_indexed(rows, table.unindexed(rows, some.randrange(60), 3, 1 << 20))
-        assert said(kept, rows) == said(Tails(), rows)
-        assert kept.of(rows, 1).changed == Tails().of(rows, 1).changed
+                table.mark_indexed(
+                    rows, table.list_unindexed(rows, some.randrange(60), 3, 1 << 20)
+                )
+        assert said(kept, rows) == said(PendingTurns(), rows)
+        assert kept.of(rows, 1).changed == PendingTurns().of(rows, 1).changed

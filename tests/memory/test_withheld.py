@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memplane.memory.withheld import without_memory
+from memplane.memory.outgoing_entry import strip_memory
 
 BLOCK = "--- BEGIN MEMORY (from memplane) ---\n[kind=fact]\nThe osprey nests.\n--- END MEMORY ---"
 
@@ -38,13 +38,13 @@ def said(*contents: object) -> dict[str, Any]:
 )  # fmt: skip
 def test_blocks_go_with_the_messages_that_were_nothing_else(had: object, left: object) -> None:
     line = entry(had, response={"format": "json", "json": {"n": 0.70}})
-    sent = without_memory(line)
+    sent = strip_memory(line)
     assert b"osprey" not in sent
     assert json.loads(sent) == {**json.loads(line), "request_effective": left}
 
 
 def test_a_clients_own_block_goes_too() -> None:
-    assert b"osprey" not in without_memory(entry({}, request_original=said(f"{BLOCK}\nWhere?")))
+    assert b"osprey" not in strip_memory(entry({}, request_original=said(f"{BLOCK}\nWhere?")))
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_a_clients_own_block_goes_too() -> None:
     ],
 )
 def test_a_line_without_any_is_as_it_was(line: bytes) -> None:
-    assert without_memory(line) == line
+    assert strip_memory(line) == line
 
 
 def test_what_no_strict_decoder_reads_is_looked_through_all_the_same() -> None:
     half = entry(said(f"Where \\ud83d?\n{BLOCK}")).replace(b"\\\\ud83d", b"\\ud83d")
-    assert b"osprey" not in without_memory(half)
+    assert b"osprey" not in strip_memory(half)
     raw = entry(said(f"Where ?\n{BLOCK}")).replace(b"Where ?", b"Where \xff?")
-    assert b"osprey" not in without_memory(raw)
-    assert json.loads(without_memory(raw))["request_effective"]["model"] == "m"
+    assert b"osprey" not in strip_memory(raw)
+    assert json.loads(strip_memory(raw))["request_effective"]["model"] == "m"

@@ -21,16 +21,22 @@ from memplane.errors import (
     MemplaneError,
     PermissionDenied,
     RequestRefused,
+    SignatureRefused,
     TokenExpiredError,
     TooLarge,
 )
 from memplane.objects.azure import AzureStore, open_azure_store
-from memplane.objects.azure_access import WithConnectionString, WithSas, WithTokens
-from memplane.objects.pacing import Pacing
-from memplane.objects.retrying import RetryingStore
+from memplane.objects.azure_access import (
+    WithConnectionString,
+    WithSas,
+    WithTokens,
+    parse_address,
+)
+from memplane.objects.retry import RetryStore
+from memplane.objects.retry_clock import RetryClock
 from memplane.objects.store import Absent, Anything, Matches, Version
 from memplane.secret import Secret
-from tests.support.azurite import Azurite, Certificate
+from tests.support.azurite import ACCOUNT, KEY, Azurite, Certificate
 from tests.support.stub import Stub, azure, refusal, running_stub
 
 TIME = format_datetime(datetime(2026, 3, 1, tzinfo=UTC), usegmt=True)
@@ -79,7 +85,7 @@ def tokens() -> Tokens:
 @pytest.fixture
 async def store(stub: Stub, tokens: Tokens, certificate: Certificate) -> AsyncIterator[AzureStore]:
     access = WithTokens(stub.endpoint, "box", tokens, certificate.authority)
-    async with open_azure_store(access, pacing=Pacing()) as opened:
+    async with open_azure_store(access, pacing=RetryClock()) as opened:
         yield opened
 
 
@@ -307,7 +313,7 @@ async def test_a_read_carries_what_the_service_and_we_need(stub: Stub, store: Az
 
 async def test_nobody_listening_is_unavailable(certificate: Certificate) -> None:
     access = WithTokens("https://127.0.0.1:9", "box", Tokens(), certificate.authority)
-    async with open_azure_store(access, pacing=Pacing()) as store:
+    async with open_azure_store(access, pacing=RetryClock()) as store:
         with pytest.raises(BackendUnavailable, match=r"a\.md"):
             await store.read("a.md")
 
@@ -317,7 +323,7 @@ async def test_an_unknown_authority_is_unavailable_and_gets_no_token(
 ) -> None:
     stub.answers = [found()]
     async with open_azure_store(
-        WithTokens(stub.endpoint, "box", tokens), pacing=Pacing()
+        WithTokens(stub.endpoint, "box", tokens), pacing=RetryClock()
     ) as store:
         with pytest.raises(BackendUnavailable):
             await store.read("a.md")
@@ -333,8 +339,8 @@ async def test_the_pause_the_service_asks_for_is_kept(
         pauses.append(seconds)
         await asyncio.sleep(0)
 
-    pacing = Pacing(sleep=sleep)
-    retrying = RetryingStore(store, pacing=pacing, new_write_id=lambda: "w")
+    pacing = RetryClock(sleep=sleep)
+    retrying = RetryStore(store, pacing=pacing, new_write_id=lambda: "w")
     busy = azure(429, x_ms_error_code="TooManyRequests", Retry_After="7")
     stub.answers = [busy, refusal(503, "ServerBusy"), found()]
     read = await retrying.read("a.md")
@@ -401,7 +407,7 @@ async def test_an_unusable_connection_string_is_named_and_not_shown(
     access: WithConnectionString,
 ) -> None:
     with pytest.raises(BackendMisconfigured) as refused:
-        async with open_azure_store(access, pacing=Pacing()):
+        async with open_azure_store(access, pacing=RetryClock()):
             pass
     assert "hunter2" not in str(refused.value)
     assert "ConnectionString" in str(refused.value)
@@ -413,7 +419,7 @@ async def test_memories_are_not_sent_unencrypted() -> None:
         WithTokens("http://account.blob.example", "box", Tokens()),
     ):
         with pytest.raises(BackendMisconfigured, match="https") as refused:
-            async with open_azure_store(access, pacing=Pacing()):
+            async with open_azure_store(access, pacing=RetryClock()):
                 pass
         assert "s3cret" not in str(refused.value)
 
@@ -421,19 +427,19 @@ async def test_memories_are_not_sent_unencrypted() -> None:
 async def test_a_token_is_not_sent_over_http_even_on_loopback(azurite: Azurite) -> None:
     access = WithTokens(azurite.endpoint, "box", Tokens())
     with pytest.raises(BackendMisconfigured, match="only sent over https"):
-        async with open_azure_store(access, pacing=Pacing()):
+        async with open_azure_store(access, pacing=RetryClock()):
             pass
 
 
 async def test_an_expired_token_is_refused_by_the_emulator(
     secure_azurite: Azurite, container: str
 ) -> None:
-    from memplane.identity.tokens import FixedToken
+    from memplane.identity.token_sources import FixedTokenSource
     from tests.support.azurite import storage_token
 
-    expired = FixedToken(Secret(storage_token(lifetime=-5)))
+    expired = FixedTokenSource(Secret(storage_token(lifetime=-5)))
     access = WithTokens(secure_azurite.endpoint, container, expired, secure_azurite.ca_file)
-    async with open_azure_store(access, pacing=Pacing()) as store:
+    async with open_azure_store(access, pacing=RetryClock()) as store:
         with pytest.raises(TokenExpiredError):
             await store.read("a.md")
 
@@ -441,7 +447,7 @@ async def test_an_expired_token_is_refused_by_the_emulator(
 async def test_what_is_long_arrives_whole(azurite: Azurite, container: str) -> None:
     long = bytes(range(256)) * (70 << 12)
     access = WithConnectionString(Secret(azurite.connection_string), container)
-    async with open_azure_store(access, pacing=Pacing()) as store:
+    async with open_azure_store(access, pacing=RetryClock()) as store:
         await store.write("long.bin", long, expect=Absent())
         read = await store.read("long.bin")
         assert read is not None
@@ -453,10 +459,8 @@ async def test_a_signed_url_opens_its_container(azurite: Azurite, container: str
 
     from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
-    from tests.support.azurite import ACCOUNT, KEY
-
     async with open_azure_store(
-        WithConnectionString(Secret(azurite.connection_string), container), pacing=Pacing()
+        WithConnectionString(Secret(azurite.connection_string), container), pacing=RetryClock()
     ) as creator:
         await creator.listing()
     signature = generate_container_sas(
@@ -467,20 +471,87 @@ async def test_a_signed_url_opens_its_container(azurite: Azurite, container: str
         expiry=datetime.now(UTC) + timedelta(hours=1),
     )
     url = f"{azurite.endpoint}/{container}?{signature}"
-    async with open_azure_store(WithSas(Secret(url)), pacing=Pacing()) as store:
+    async with open_azure_store(WithSas(Secret(url)), pacing=RetryClock()) as store:
         version = await store.write("a.md", b"x", expect=Absent())
         with pytest.raises(ConcurrencyError):
             await store.write("a.md", b"y", expect=Absent())
         assert await store.delete("a.md", expect=Matches(version))
 
 
+# Keys and signatures that are refused.
+
+OTHER_KEY = base64.b64encode(b"the key of another account").decode()
+
+
+async def test_a_wrong_account_key_is_called_that(azurite: Azurite, container: str) -> None:
+    wrong = azurite.connection_string.replace(KEY, OTHER_KEY)
+    access = WithConnectionString(Secret(wrong), container)
+    async with open_azure_store(access, pacing=RetryClock()) as store:
+        for verb in VERBS.values():
+            with pytest.raises(SignatureRefused, match="wrong account key") as refused:
+                await verb(store)
+            said = str(refused.value)
+            assert "MEMPLANE_BLOB_CONNECTION_STRING" in said, "which key"
+            assert f"account {ACCOUNT!r}" in said, "of which account"
+            assert "Copy the connection string again" in said, "what to do"
+            assert OTHER_KEY not in said
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    ("credential", "answer", "says"),
+    [
+        ("key", refusal(403, "AuthenticationFailed"), "wrong account key"),
+        ("key", refusal(401, "InvalidAuthenticationInfo"), "wrong account key"),
+        ("key", refusal(403, "KeyBasedAuthenticationNotPermitted"), "allows no account keys"),
+        ("SAS", refusal(403, "AuthenticationFailed"), "signature in the address"),
+    ],
+)
+async def test_the_credential_that_azure_refused_is_named(
+    verb: str,
+    credential: str,
+    answer: web.Response,
+    says: str,
+    stub: Stub,
+    certificate: Certificate,
+) -> None:
+    text = f"AccountName=shop;AccountKey={OTHER_KEY};BlobEndpoint={stub.endpoint}"
+    access = (
+        WithConnectionString(Secret(text), "box", certificate.authority)
+        if credential == "key"
+        else WithSas(Secret(f"{stub.endpoint}/box?sig=abc"), certificate.authority)
+    )
+    stub.answers = [answer]
+    async with open_azure_store(access, pacing=RetryClock()) as store:
+        with pytest.raises(SignatureRefused, match=says) as refused:
+            await VERBS[verb](store)
+    assert "token" not in str(refused.value) or says == "allows no account keys"
+
+
+async def test_what_a_signature_does_not_allow_is_no_wrong_key(
+    stub: Stub, certificate: Certificate
+) -> None:
+    access = WithSas(Secret(f"{stub.endpoint}/box?sig=abc"), certificate.authority)
+    stub.answers = [refusal(403, "AuthorizationPermissionMismatch")]
+    async with open_azure_store(access, pacing=RetryClock()) as store:
+        with pytest.raises(PermissionDenied, match="does not allow it"):
+            await store.read("a.md")
+
+
+def test_a_key_that_is_not_in_base64_is_called_that() -> None:
+    text = "AccountName=shop;AccountKey=not base64;BlobEndpoint=https://127.0.0.1"
+    with pytest.raises(BackendMisconfigured, match=r"wrong account key.*'shop'") as refused:
+        parse_address(WithConnectionString(Secret(text), "box"))
+    assert "not base64;" not in str(refused.value)
+
+
 async def test_a_missing_container_is_only_created_with_a_connection_string(
     secure_azurite: Azurite, container: str
 ) -> None:
-    from memplane.assemble.storage import _access
+    from memplane.service.composition.storage import _access
 
     by_token = _access(secure_azurite.by_token(container))
-    async with open_azure_store(by_token, pacing=Pacing()) as store:
+    async with open_azure_store(by_token, pacing=RetryClock()) as store:
         for verb in VERBS.values():
             with pytest.raises(ContainerMissing):
                 await verb(store)
@@ -491,7 +562,7 @@ async def test_twelve_thousand_objects_are_listed_over_three_pages(
     azurite: Azurite, container: str
 ) -> None:
     access = WithConnectionString(Secret(azurite.connection_string), container)
-    async with open_azure_store(access, pacing=Pacing()) as store:
+    async with open_azure_store(access, pacing=RetryClock()) as store:
         await store.listing()
         places = asyncio.Semaphore(32)
 
@@ -515,7 +586,7 @@ async def test_a_signature_never_gets_into_an_error(
 
     stub.answers = [garbage]
     url = Secret(f"{stub.endpoint}/box?sv=1&sig=TOPSECRETSIGNATURE")
-    async with open_azure_store(WithSas(url, certificate.authority), pacing=Pacing()) as store:
+    async with open_azure_store(WithSas(url, certificate.authority), pacing=RetryClock()) as store:
         for verb in VERBS.values():
             with pytest.raises(BackendUnavailable) as refused:
                 await verb(store)
@@ -523,7 +594,7 @@ async def test_a_signature_never_gets_into_an_error(
             assert "TOPSECRET" not in shown
     unusable = WithSas(Secret("https://?sig=" + url.reveal()[-18:]))
     with pytest.raises(BackendMisconfigured) as misconfigured:
-        async with open_azure_store(unusable, pacing=Pacing()):
+        async with open_azure_store(unusable, pacing=RetryClock()):
             pass
     assert "TOPSECRET" not in "".join(traceback.format_exception(misconfigured.value))
     assert "TOPSECRET" not in caplog.text

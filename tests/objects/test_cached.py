@@ -13,14 +13,14 @@ import pytest
 
 from memplane.clock import system_clock
 from memplane.errors import AuthError, BackendUnavailable, ConcurrencyError
-from memplane.objects.cached import CachedStore
+from memplane.objects.cached_store import CachedStore
+from memplane.objects.conflict_copies import ConflictCopyStore
 from memplane.objects.lineage import Stamp
-from memplane.objects.manifest import ManifestedStore
-from memplane.objects.mirror import Mirror
-from memplane.objects.outbox import Outbox, all_parcels, count_waiting
-from memplane.objects.safekeeping import SafekeepingStore
+from memplane.objects.manifest import ManifestStore
+from memplane.objects.mirror import ObjectMirror
+from memplane.objects.outbox import Outbox, count_waiting, read_all_items
 from memplane.objects.store import Absent, Anything, Matches
-from memplane.testing.object_conformance import content, keys
+from memplane.testing.object_conformance import list_keys, read_content
 from tests.support.faulty import FaultyStore, Quick, overwrite
 
 STAMP = Stamp("unused", 1)
@@ -38,10 +38,10 @@ def remote(quick: Quick) -> FaultyStore:
 
 def cached(remote: FaultyStore, folder: Path, quick: Quick, writer: str = "w1") -> CachedStore:
     pacing = quick.pacing()
-    keeping = SafekeepingStore(remote, folder / "conflicts", clock=system_clock, pacing=pacing)
+    keeping = ConflictCopyStore(remote, folder / "conflicts", clock=system_clock, pacing=pacing)
     return CachedStore(
         keeping,
-        Mirror(folder / "mirror"),
+        ObjectMirror(folder / "mirror"),
         Outbox(folder / "outbox", writer, clock=system_clock),
         clock=system_clock,
         pacing=pacing,
@@ -62,7 +62,7 @@ async def test_what_was_read_once_is_not_read_again(
 ) -> None:
     await overwrite(remote, "a.md", b"x")
     for _ in range(5):
-        assert await content(store, "a.md") == b"x"
+        assert await read_content(store, "a.md") == b"x"
     assert remote.calls == ["listing", "read a.md"]
 
 
@@ -70,10 +70,10 @@ async def test_a_change_elsewhere_is_seen_with_the_next_listing(
     store: CachedStore, remote: FaultyStore, quick: Quick
 ) -> None:
     await overwrite(remote, "a.md", b"1")
-    assert await content(store, "a.md") == b"1"
+    assert await read_content(store, "a.md") == b"1"
     await overwrite(remote, "a.md", b"2")
     quick.now += 6
-    assert await content(store, "a.md") == b"2"
+    assert await read_content(store, "a.md") == b"2"
 
 
 async def test_a_mirror_survives_the_process(
@@ -81,11 +81,11 @@ async def test_a_mirror_survives_the_process(
 ) -> None:
     await overwrite(remote, "a.md", b"x")
     first = cached(remote, tmp_path, quick)
-    await content(first, "a.md")
+    await read_content(first, "a.md")
     await first.close()
     remote.calls.clear()
     second = cached(remote, tmp_path, quick, "w2")
-    assert await content(second, "a.md") == b"x"
+    assert await read_content(second, "a.md") == b"x"
     assert remote.calls == ["listing"]
     await second.close()
 
@@ -94,10 +94,10 @@ async def test_a_damaged_mirror_is_read_anew(
     store: CachedStore, remote: FaultyStore, tmp_path: Path
 ) -> None:
     await overwrite(remote, "a.md", b"right")
-    await content(store, "a.md")
+    await read_content(store, "a.md")
     (copy,) = (path for path in (tmp_path / "mirror" / "objects").rglob("*") if path.is_file())
     copy.write_bytes(copy.read_bytes().replace(b"right", b"wrong"))
-    assert await content(store, "a.md") == b"right"
+    assert await read_content(store, "a.md") == b"right"
 
 
 async def test_pull_asks_for_one_listing_and_what_changed(
@@ -129,7 +129,7 @@ async def test_appends_wait_for_each_other(store: CachedStore, remote: FaultySto
     assert [call for call in remote.calls if call.startswith("write")] == []
     await store.flush()
     assert [one for one in remote.calls if "log.txt" in one] == ["read log.txt", "write log.txt"]
-    assert (await content(remote.memory, "log.txt")).count(b"\n") == 30
+    assert (await read_content(remote.memory, "log.txt")).count(b"\n") == 30
 
 
 async def test_a_large_batch_does_not_wait(store: CachedStore, remote: FaultyStore) -> None:
@@ -143,8 +143,8 @@ async def test_a_reader_here_sees_what_was_appended_here(
 ) -> None:
     await overwrite(remote, "log.txt", b"head\n")
     await store.append("log.txt", b"tail\n", stamp=STAMP)
-    assert await content(store, "log.txt") == b"head\ntail\n"
-    assert await content(remote.memory, "log.txt") == b"head\ntail\n"
+    assert await read_content(store, "log.txt") == b"head\ntail\n"
+    assert await read_content(remote.memory, "log.txt") == b"head\ntail\n"
 
 
 async def test_offline_reads_serve_what_was_last_known_and_say_so_once(
@@ -152,12 +152,12 @@ async def test_offline_reads_serve_what_was_last_known_and_say_so_once(
 ) -> None:
     await overwrite(remote, "a.md", b"known")
     await overwrite(remote, "b.md", b"never read here")
-    await content(store, "a.md")
+    await read_content(store, "a.md")
     remote.offline = True
     for _ in range(3):
         quick.now += 100
-        assert await content(store, "a.md") == b"known"
-        assert await keys(store) == ["a.md", "b.md"]
+        assert await read_content(store, "a.md") == b"known"
+        assert await list_keys(store) == ["a.md", "b.md"]
     with pytest.raises(BackendUnavailable, match=r"b\.md.*no copy"):
         await store.read("b.md")
     with pytest.raises(BackendUnavailable):
@@ -165,7 +165,7 @@ async def test_offline_reads_serve_what_was_last_known_and_say_so_once(
     assert caplog.text.count("working from what this machine last knew") == 1
     remote.offline = False
     quick.now += 100
-    assert await content(store, "b.md") == b"never read here"
+    assert await read_content(store, "b.md") == b"never read here"
     assert "answers again" in caplog.text
 
 
@@ -182,12 +182,12 @@ async def test_offline_from_the_start_the_last_listing_is_known(
 ) -> None:
     await overwrite(remote, "a.md", b"x")
     first = cached(remote, tmp_path, quick)
-    await content(first, "a.md")
+    await read_content(first, "a.md")
     await first.close()
     remote.offline = True
     second = cached(remote, tmp_path, quick, "w2")
-    assert await keys(second) == ["a.md"]
-    assert await content(second, "a.md") == b"x"
+    assert await list_keys(second) == ["a.md"]
+    assert await read_content(second, "a.md") == b"x"
     await second.close()
 
 
@@ -195,21 +195,21 @@ async def test_offline_writes_wait_and_are_read_here(
     store: CachedStore, remote: FaultyStore, quick: Quick, tmp_path: Path
 ) -> None:
     await overwrite(remote, "log.txt", b"head\n")
-    await content(store, "log.txt")
+    await read_content(store, "log.txt")
     remote.offline = True
     quick.now += 10
     await store.append("log.txt", b"one\n", stamp=STAMP)
     await store.write("new.md", b"first", expect=Anything())
     await store.write("new.md", b"second", expect=Anything())
     await store.append("new.md", b" and more", stamp=STAMP)
-    assert await content(store, "log.txt") == b"head\none\n"
-    assert await content(store, "new.md") == b"second and more"
-    assert await keys(store) == ["log.txt", "new.md"]
+    assert await read_content(store, "log.txt") == b"head\none\n"
+    assert await read_content(store, "new.md") == b"second and more"
+    assert await list_keys(store) == ["log.txt", "new.md"]
     assert count_waiting(tmp_path / "outbox") == 3
     remote.offline = False
     await store.flush()
-    assert await content(remote.memory, "log.txt") == b"head\none\n"
-    assert await content(remote.memory, "new.md") == b"second and more"
+    assert await read_content(remote.memory, "log.txt") == b"head\none\n"
+    assert await read_content(remote.memory, "new.md") == b"second and more"
     assert count_waiting(tmp_path / "outbox") == 0
 
 
@@ -227,7 +227,7 @@ async def test_offline_conditions_cannot_be_checked_and_fail(
             await attempt()
     assert count_waiting(tmp_path / "outbox") == 0
     remote.offline = False
-    assert await content(remote.memory, "a.md") == b"1"
+    assert await read_content(remote.memory, "a.md") == b"1"
 
 
 async def test_a_condition_waits_for_earlier_writes(
@@ -247,14 +247,14 @@ async def test_a_write_offline_that_meets_a_change_elsewhere_keeps_both(
     store: CachedStore, remote: FaultyStore, quick: Quick, tmp_path: Path
 ) -> None:
     await overwrite(remote, "a.md", b"base")
-    await content(store, "a.md")
+    await read_content(store, "a.md")
     remote.offline = True
     quick.now += 10
     await store.write("a.md", b"ours", expect=Anything())
     await overwrite(remote, "a.md", b"theirs")
     remote.offline = False
     await store.flush()
-    assert await content(remote.memory, "a.md") == b"ours"
+    assert await read_content(remote.memory, "a.md") == b"ours"
     (kept,) = (tmp_path / "conflicts").iterdir()
     assert kept.read_bytes() == b"theirs"
 
@@ -269,7 +269,7 @@ async def test_what_a_dead_process_left_is_sent_by_the_next(
     heir = cached(remote, tmp_path, quick, "heir")
     await heir.open()
     await heir.flush()
-    assert await content(remote.memory, "log.txt") == b"one\ntwo\n"
+    assert await read_content(remote.memory, "log.txt") == b"one\ntwo\n"
     await heir.close()
     assert list((tmp_path / "outbox").iterdir()) == []
 
@@ -282,15 +282,15 @@ async def test_a_batch_that_landed_before_the_crash_is_not_doubled(
     remote.lose_answers = 10**6
     with pytest.raises(BackendUnavailable):
         await first.flush()
-    assert await content(remote.memory, "log.txt") == b"one\n"
+    assert await read_content(remote.memory, "log.txt") == b"one\n"
     first._outbox.close()  # the process dies here
     await overwrite_appending(remote, "log.txt", b"theirs\n")
     remote.lose_answers = 0
     heir = cached(remote, tmp_path, quick, "heir")
     await heir.open()
-    assert await content(heir, "log.txt") == b"one\ntheirs\n"
+    assert await read_content(heir, "log.txt") == b"one\ntheirs\n"
     await heir.flush()
-    assert await content(remote.memory, "log.txt") == b"one\ntheirs\n"
+    assert await read_content(remote.memory, "log.txt") == b"one\ntheirs\n"
     await heir.close()
 
 
@@ -308,9 +308,9 @@ async def test_a_parcel_the_container_never_takes_is_put_aside(
     remote.offline = False
     with caplog.at_level(logging.ERROR):
         await store.flush()
-    assert await content(remote.memory, "other.md") == b"fine\n"
+    assert await read_content(remote.memory, "other.md") == b"fine\n"
     assert "will not take" in caplog.text
-    (rejected,) = all_parcels(tmp_path / "rejected")
+    (rejected,) = read_all_items(tmp_path / "rejected")
     assert (rejected.key, rejected.data) == ("Notes.md", b"ours\n")
 
 
@@ -332,7 +332,7 @@ async def test_two_processes_with_one_cache_lose_nothing(
             group.create_task(lines(one, f"w{number}"))
     for one in stores:
         await one.close()
-    found = (await content(remote.memory, "log.txt")).decode().splitlines()
+    found = (await read_content(remote.memory, "log.txt")).decode().splitlines()
     assert sorted(found) == sorted(f"w{w}-{n}" for w in range(3) for n in range(40))
 
 
@@ -340,10 +340,10 @@ async def test_the_stack_of_a_container_keeps_its_manifest(
     remote: FaultyStore, tmp_path: Path, quick: Quick
 ) -> None:
     pacing = quick.pacing()
-    manifested = ManifestedStore(remote, clock=system_clock, pacing=pacing)
+    manifested = ManifestStore(remote, clock=system_clock, pacing=pacing)
     store = CachedStore(
         manifested,
-        Mirror(tmp_path / "mirror"),
+        ObjectMirror(tmp_path / "mirror"),
         Outbox(tmp_path / "outbox", "w", clock=system_clock),
         clock=system_clock,
         pacing=pacing,
@@ -367,12 +367,12 @@ async def test_what_an_earlier_process_left_goes_before_what_was_written_since(
     await heir.open()
     await heir.write("a.md", b"new", expect=Anything())
     await heir.append("b.md", b" and new", stamp=STAMP)
-    assert await content(heir, "a.md") == b"new"
-    assert await content(heir, "b.md") == b"old and new"
+    assert await read_content(heir, "a.md") == b"new"
+    assert await read_content(heir, "b.md") == b"old and new"
     remote.offline = False
     await heir.flush()
-    assert await content(remote.memory, "a.md") == b"new"
-    assert await content(remote.memory, "b.md") == b"old and new"
+    assert await read_content(remote.memory, "a.md") == b"new"
+    assert await read_content(remote.memory, "b.md") == b"old and new"
     await heir.close()
 
 
@@ -380,7 +380,7 @@ async def test_a_write_offline_after_an_append_still_keeps_what_it_replaces(
     store: CachedStore, remote: FaultyStore, quick: Quick, tmp_path: Path
 ) -> None:
     await overwrite(remote, "a.md", b"base")
-    await content(store, "a.md")
+    await read_content(store, "a.md")
     remote.offline = True
     quick.now += 10
     await store.append("a.md", b" more", stamp=STAMP)
@@ -388,7 +388,7 @@ async def test_a_write_offline_after_an_append_still_keeps_what_it_replaces(
     await overwrite(remote, "a.md", b"theirs")
     remote.offline = False
     await store.flush()
-    assert await content(remote.memory, "a.md") == b"ours"
+    assert await read_content(remote.memory, "a.md") == b"ours"
     assert [path.read_bytes() for path in (tmp_path / "conflicts").iterdir()] == [b"theirs"]
 
 
@@ -397,7 +397,7 @@ async def test_a_long_name_is_kept_as_a_conflict_copy_too(
 ) -> None:
     key = "notes/" + "é" * 120 + ".md"
     await overwrite(remote, key, b"base")
-    await content(store, key)
+    await read_content(store, key)
     await overwrite(remote, key, b"theirs")
     await store.write(key, b"ours", expect=Anything())
     (kept,) = (tmp_path / "conflicts" / "notes").iterdir()
@@ -410,15 +410,15 @@ async def test_while_it_is_away_the_container_is_not_asked_again_and_again(
     store: CachedStore, remote: FaultyStore, quick: Quick
 ) -> None:
     await overwrite(remote, "a.md", b"x")
-    await content(store, "a.md")
+    await read_content(store, "a.md")
     remote.offline = True
     quick.now += 10
     await store.append("a.md", b"y", stamp=STAMP)
-    await content(store, "a.md")
+    await read_content(store, "a.md")
     remote.calls.clear()
     for _ in range(10):
-        await content(store, "a.md")
-        await keys(store)
+        await read_content(store, "a.md")
+        await list_keys(store)
         await store.write("b.md", b"z", expect=Anything())
     assert remote.calls == []
 
@@ -427,11 +427,11 @@ async def test_an_empty_container_is_known_to_be_empty_offline(
     remote: FaultyStore, tmp_path: Path, quick: Quick
 ) -> None:
     first = cached(remote, tmp_path, quick)
-    assert await keys(first) == []
+    assert await list_keys(first) == []
     await first.close()
     remote.offline = True
     second = cached(remote, tmp_path, quick, "w2")
-    assert await keys(second) == []
+    assert await list_keys(second) == []
     await second.close()
 
 
@@ -439,7 +439,7 @@ async def test_without_a_token_it_works_as_without_a_network(
     store: CachedStore, remote: FaultyStore, quick: Quick, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await overwrite(remote, "a.md", b"known")
-    await content(store, "a.md")
+    await read_content(store, "a.md")
     quick.now += 10
 
     async def no_token(*_: object, **__: object) -> None:
@@ -447,34 +447,34 @@ async def test_without_a_token_it_works_as_without_a_network(
 
     for name in ("read", "stat", "listing", "write"):
         monkeypatch.setattr(remote, name, no_token)
-    assert await content(store, "a.md") == b"known"
+    assert await read_content(store, "a.md") == b"known"
     assert await store.stat("a.md") is not None
     await store.write("b.md", b"ours", expect=Anything())
-    assert await content(store, "b.md") == b"ours"
+    assert await read_content(store, "b.md") == b"ours"
     monkeypatch.undo()
     await store.flush()
-    assert await content(remote.memory, "b.md") == b"ours"
+    assert await read_content(remote.memory, "b.md") == b"ours"
 
 
 async def test_a_read_that_overlaps_a_write_does_not_undo_it(
     store: CachedStore, remote: FaultyStore
 ) -> None:
     await overwrite(remote, "a.md", b"v1")
-    await keys(store)
+    await list_keys(store)
     remote.hold = asyncio.Event()
     reading = asyncio.create_task(store.read("a.md"))
     await remote.holding.wait()
     await store.write("a.md", b"v2", expect=Anything())
     remote.hold.set()
     await reading
-    assert await content(store, "a.md") == b"v2"
+    assert await read_content(store, "a.md") == b"v2"
 
 
 async def test_a_listing_that_overlaps_a_write_does_not_undo_it(
     store: CachedStore, remote: FaultyStore, quick: Quick
 ) -> None:
     await overwrite(remote, "gone.md", b"x")
-    await keys(store)
+    await list_keys(store)
     quick.now += 10
     remote.hold = asyncio.Event()
     listing = asyncio.create_task(store.listing())
@@ -483,14 +483,14 @@ async def test_a_listing_that_overlaps_a_write_does_not_undo_it(
     await store.delete("gone.md", expect=Anything())
     remote.hold.set()
     await listing
-    assert await keys(store) == ["new.md"]
+    assert await list_keys(store) == ["new.md"]
 
 
 async def test_many_readers_wait_for_one_listing(
     store: CachedStore, remote: FaultyStore, quick: Quick
 ) -> None:
     await overwrite(remote, "a.md", b"x")
-    await content(store, "a.md")
+    await read_content(store, "a.md")
     quick.now += 10
     remote.calls.clear()
     await asyncio.gather(*(store.read("a.md") for _ in range(20)))
@@ -516,7 +516,7 @@ async def test_a_full_disk_fails_one_append_and_harms_no_other(
     await store.append("log.txt", b"two\n", stamp=STAMP)
     await store.append("log.txt", b"three\n", stamp=STAMP)
     await store.flush()
-    assert await content(remote.memory, "log.txt") == b"one\ntwo\nthree\n"
+    assert await read_content(remote.memory, "log.txt") == b"one\ntwo\nthree\n"
 
 
 async def test_a_damaged_parcel_is_kept_aside_and_blocks_nothing(
@@ -533,12 +533,12 @@ async def test_a_damaged_parcel_is_kept_aside_and_blocks_nothing(
     await heir.open()
     await heir.flush()
     await heir.close()
-    assert await content(remote.memory, "other.txt") == b"fine\n"
+    assert await read_content(remote.memory, "other.txt") == b"fine\n"
     assert await remote.memory.read("log.txt") is None
     (kept,) = (tmp_path / "rejected").iterdir()
     assert b"two\n" in kept.read_bytes()
     assert "is damaged" in caplog.text
-    assert all_parcels(tmp_path / "rejected") == []
+    assert read_all_items(tmp_path / "rejected") == []
 
 
 async def test_a_record_cut_short_was_never_acknowledged(
@@ -554,20 +554,20 @@ async def test_a_record_cut_short_was_never_acknowledged(
     await heir.open()
     await heir.flush()
     await heir.close()
-    assert await content(remote.memory, "log.txt") == b"one\n"
+    assert await read_content(remote.memory, "log.txt") == b"one\n"
 
 
 async def test_what_was_created_elsewhere_meanwhile_is_kept(
     store: CachedStore, remote: FaultyStore, quick: Quick, tmp_path: Path
 ) -> None:
-    assert await keys(store) == []
+    assert await list_keys(store) == []
     remote.offline = True
     quick.now += 10
     await store.write("a.md", b"ours", expect=Anything())
     await overwrite(remote, "a.md", b"theirs")
     remote.offline = False
     await store.flush()
-    assert await content(remote.memory, "a.md") == b"ours"
+    assert await read_content(remote.memory, "a.md") == b"ours"
     assert [path.read_bytes() for path in (tmp_path / "conflicts").iterdir()] == [b"theirs"]
 
 
@@ -575,7 +575,7 @@ async def test_a_write_that_landed_unheard_is_not_sent_over_a_newer_one(
     store: CachedStore, remote: FaultyStore, quick: Quick, tmp_path: Path
 ) -> None:
     await overwrite(remote, "a.md", b"v0")
-    await content(store, "a.md")
+    await read_content(store, "a.md")
     remote.lose_answers = 1
     await store.write("a.md", b"v1", expect=Anything())
     other = cached(remote, tmp_path / "other", quick, "w2")
@@ -584,7 +584,7 @@ async def test_a_write_that_landed_unheard_is_not_sent_over_a_newer_one(
     assert seen.data == b"v1"
     await other.write("a.md", b"v2", expect=Matches(seen.version))
     await store.flush()
-    assert await content(remote.memory, "a.md") == b"v2"
+    assert await read_content(remote.memory, "a.md") == b"v2"
     await other.close()
 
 
@@ -600,7 +600,7 @@ async def test_a_whole_write_does_not_forget_which_appends_are_in(
     assert seen is not None
     await other.write("log.txt", seen.data + b"B1\n", expect=Matches(seen.version))
     await store.flush()
-    assert await content(remote.memory, "log.txt") == b"A1\nB1\n"
+    assert await read_content(remote.memory, "log.txt") == b"A1\nB1\n"
     await other.close()
 
 
@@ -609,15 +609,15 @@ async def test_offline_what_waits_can_be_read_and_listed_and_doubt_is_said(
 ) -> None:
     for key in ("appended.md", "replaced.md", "deleted.md"):
         await overwrite(remote, key, b"12345")
-    await content(store, "deleted.md")
+    await read_content(store, "deleted.md")
     await remote.memory.delete("deleted.md", expect=Anything())
     quick.now += 10
-    await keys(store)
+    await list_keys(store)
     remote.offline = True
     quick.now += 10
     await store.append("appended.md", b"67", stamp=STAMP)
     await store.write("replaced.md", b"abc", expect=Anything())
-    assert await content(store, "replaced.md") == b"abc"
+    assert await read_content(store, "replaced.md") == b"abc"
     sizes = {one.key: one.size for one in (await store.listing()).entries}
     assert sizes == {"appended.md": 7, "replaced.md": 3}
     for key in ("appended.md", "deleted.md"):
@@ -634,7 +634,7 @@ async def test_offline_and_never_listed_an_append_is_not_taken_for_the_whole(
         await store.read("log.txt")
     remote.offline = False
     await store.flush()
-    assert await content(remote.memory, "log.txt") == b"mine\n"
+    assert await read_content(remote.memory, "log.txt") == b"mine\n"
 
 
 async def test_a_cancelled_append_that_was_kept_is_sent(

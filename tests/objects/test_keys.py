@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from memplane.errors import InvalidKey
-from memplane.objects.keys import check_key, collisions, folded, is_valid, refuse_collision
+from memplane.objects.keys import check_key, find_collisions, fold_key, is_valid, refuse_collision
 
 untimed = hypothesis_settings(deadline=None)
 
@@ -270,43 +270,43 @@ def test_an_accepted_key_is_the_same_on_a_file_system_that_composes(key: str) ->
     ],
 )
 def test_keys_that_differ_by_case_or_encoding_fold_to_one(one: str, other: str) -> None:
-    assert folded(one) == folded(other)
-    assert collisions([other, one]) == [tuple(sorted((one, other)))]
+    assert fold_key(one) == fold_key(other)
+    assert find_collisions([other, one]) == [tuple(sorted((one, other)))]
 
 
 @pytest.mark.parametrize(("one", "other"), [("a.md", "b.md"), ("e.md", "é.md"), ("a/b", "a-b")])
 def test_keys_that_differ_otherwise_do_not(one: str, other: str) -> None:
-    assert folded(one) != folded(other)
-    assert collisions([one, other]) == []
+    assert fold_key(one) != fold_key(other)
+    assert find_collisions([one, other]) == []
 
 
 @untimed
 @given(st.text())
 def test_folding_twice_is_folding_once(text: str) -> None:
-    assert folded(folded(text)) == folded(text)
+    assert fold_key(fold_key(text)) == fold_key(text)
 
 
 @untimed
 @given(st.text())
 def test_folding_does_not_see_how_accents_are_encoded(text: str) -> None:
-    assert folded(unicodedata.normalize("NFD", text)) == folded(text)
+    assert fold_key(unicodedata.normalize("NFD", text)) == fold_key(text)
 
 
 @untimed
 @given(st.lists(st.text("aAbBéÉ", max_size=3), unique=True))
 def test_collisions_are_found_whatever_the_order(keys: list[str]) -> None:
-    groups = collisions(keys)
-    assert groups == collisions(reversed(keys))
+    groups = find_collisions(keys)
+    assert groups == find_collisions(reversed(keys))
     colliding = [key for group in groups for key in group]
     assert len(colliding) == len(set(colliding))
     for key in keys:
-        rivals = [other for other in keys if folded(other) == folded(key)]
+        rivals = [other for other in keys if fold_key(other) == fold_key(key)]
         assert (key in colliding) is (len(rivals) > 1)
         assert len(rivals) == 1 or tuple(sorted(rivals)) in groups
 
 
 def test_every_group_of_three_is_one_collision() -> None:
-    assert collisions(["b", "A", "c", "a", "C", "\u212b", "å", "Å"]) == [
+    assert find_collisions(["b", "A", "c", "a", "C", "\u212b", "å", "Å"]) == [
         ("A", "a"),
         ("C", "c"),
         ("Å", "å", "\u212b"),

@@ -8,7 +8,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from memplane.ids import new_id
-from memplane.objects.lineage import LINEAGE, Lineage, Stamp
+from memplane.objects.lineage import LINEAGE_METADATA, Lineage, Stamp
 
 untimed = hypothesis_settings(deadline=None)
 
@@ -41,7 +41,7 @@ def test_other_metadata_does_not_disturb(stamps: list[Stamp], others: dict[str, 
 
 def test_without_metadata_nothing_is_known() -> None:
     assert Lineage.parse({}) == Lineage()
-    assert Lineage.parse({LINEAGE: ""}) == Lineage()
+    assert Lineage.parse({LINEAGE_METADATA: ""}) == Lineage()
     assert not Lineage().includes(Stamp("a", 0))
 
 
@@ -156,7 +156,7 @@ def test_a_full_lineage_fits_into_the_metadata_of_a_blob() -> None:
     ],
 )
 def test_garbage_is_left_out_and_the_rest_kept(garbage: str) -> None:
-    lineage = Lineage.parse({LINEAGE: f"good:1,{garbage},better:2"})
+    lineage = Lineage.parse({LINEAGE_METADATA: f"good:1,{garbage},better:2"})
     assert lineage.includes(Stamp("good", 1))
     assert lineage.includes(Stamp("better", 2))
     assert not lineage.includes(Stamp("a", 1))
@@ -165,6 +165,6 @@ def test_garbage_is_left_out_and_the_rest_kept(garbage: str) -> None:
 @untimed
 @given(st.text() | st.text(st.sampled_from("a1:,-. ²٣\0")))
 def test_any_text_can_be_read_and_what_was_read_can_be_written(text: str) -> None:
-    lineage = Lineage.parse({LINEAGE: text})
+    lineage = Lineage.parse({LINEAGE_METADATA: text})
     assert Lineage.parse(lineage.metadata()) == lineage
     assert lineage.plus(Stamp("a", 1)).includes(Stamp("a", 1))

@@ -15,7 +15,7 @@ from memplane.errors import BackendUnavailable, InvalidKey, PermissionDenied
 from memplane.objects.lineage import Stamp
 from memplane.objects.local import LocalStore
 from memplane.objects.store import Absent, Anything, Matches
-from memplane.testing.object_conformance import content, keys
+from memplane.testing.object_conformance import list_keys, read_content
 
 STAMP = Stamp("w", 1)
 
@@ -129,7 +129,7 @@ async def test_what_others_put_there_is_an_object(store: LocalStore, root: Path)
 async def test_temporary_and_lock_files_are_not_listed(store: LocalStore, root: Path) -> None:
     await store.write("a/b.md", b"x", expect=Absent())
     (root / "a" / ".memplane-new-left-over").write_text("half")
-    assert await keys(store) == ["a/b.md"]
+    assert await list_keys(store) == ["a/b.md"]
 
 
 async def test_a_write_that_fails_half_way_leaves_the_old_bytes(
@@ -150,7 +150,7 @@ async def test_a_write_that_fails_half_way_leaves_the_old_bytes(
         with pytest.raises(error, match=r"a\.md"):
             await store.append("a.md", b"more and longer", stamp=STAMP)
         monkeypatch.undo()
-        assert await content(store, "a.md") == b"old"
+        assert await read_content(store, "a.md") == b"old"
     assert sorted(path.name for path in root.iterdir()) == [".memplane-locks", "a.md"]
 
 
@@ -168,7 +168,7 @@ async def test_a_failed_sync_is_not_an_acknowledgement(
     with pytest.raises(BackendUnavailable):
         await store.append("a.md", b"more", stamp=STAMP)
     monkeypatch.undo()
-    assert await content(store, "a.md") == b"old"
+    assert await read_content(store, "a.md") == b"old"
 
 
 def test_a_full_disk_fails_that_write_and_leaves_the_old_bytes(tmp_path: Path) -> None:
@@ -310,4 +310,4 @@ async def test_a_deleted_object_leaves_room_for_one_of_its_folders_name(
     await store.write("a/b/c", b"x", expect=Absent())
     await store.delete("a/b/c", expect=Anything())
     await store.write("a", b"now an object", expect=Absent())
-    assert await content(store, "a") == b"now an object"
+    assert await read_content(store, "a") == b"now an object"

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from memplane.clock import system_clock
 from memplane.errors import InvalidKey
 from memplane.objects.manifest import (
-    MANIFEST,
-    ManifestedStore,
+    MANIFEST_KEY,
     ManifestEntry,
-    applied,
+    ManifestStore,
+    apply_changes,
     parse_manifest,
     render_manifest,
 )
 from memplane.objects.store import Absent, Anything
-from memplane.testing.object_conformance import content, keys
+from memplane.testing.object_conformance import list_keys, read_content
 from tests.support.faulty import FaultyStore, Quick, overwrite
 
 
@@ -36,20 +36,20 @@ def remote(quick: Quick) -> FaultyStore:
 
 
 @pytest.fixture
-def store(remote: FaultyStore, quick: Quick) -> ManifestedStore:
-    return ManifestedStore(remote, clock=system_clock, pacing=quick.pacing())
+def store(remote: FaultyStore, quick: Quick) -> ManifestStore:
+    return ManifestStore(remote, clock=system_clock, pacing=quick.pacing())
 
 
 async def entries_of(remote: FaultyStore) -> dict[str, ManifestEntry]:
-    known = parse_manifest(await content(remote.memory, MANIFEST))
+    known = parse_manifest(await read_content(remote.memory, MANIFEST_KEY))
     assert known is not None
     return known
 
 
-async def test_it_says_what_is_there(store: ManifestedStore, remote: FaultyStore) -> None:
+async def test_it_says_what_is_there(store: ManifestStore, remote: FaultyStore) -> None:
     version = await store.write("a b.md", b"hello", expect=Absent())
     await store.close()
-    body = json.loads(await content(remote.memory, MANIFEST))
+    body = json.loads(await read_content(remote.memory, MANIFEST_KEY))
     assert body["schema_version"] == 1
     assert body["updated_at"].endswith("Z")
     entry = body["entries"]["a b.md"]
@@ -60,30 +60,30 @@ async def test_it_says_what_is_there(store: ManifestedStore, remote: FaultyStore
 
 
 async def test_a_burst_of_writes_is_one_manifest_write(
-    store: ManifestedStore, remote: FaultyStore
+    store: ManifestStore, remote: FaultyStore
 ) -> None:
     for number in range(50):
         await store.write(f"{number}.md", b"x", expect=Absent())
     await store.close()
-    assert remote.calls.count(f"write {MANIFEST}") == 1
+    assert remote.calls.count(f"write {MANIFEST_KEY}") == 1
     assert len(await entries_of(remote)) == 50
 
 
-async def test_it_is_not_among_the_objects(store: ManifestedStore) -> None:
+async def test_it_is_not_among_the_objects(store: ManifestStore) -> None:
     await store.write("a.md", b"x", expect=Absent())
     await store.flush()
-    assert await keys(store) == ["a.md"]
-    assert await store.stat(MANIFEST) is not None
+    assert await list_keys(store) == ["a.md"]
+    assert await store.stat(MANIFEST_KEY) is not None
     for attempt in (
-        lambda: store.write(MANIFEST, b"", expect=Anything()),
-        lambda: store.delete(MANIFEST, expect=Anything()),
+        lambda: store.write(MANIFEST_KEY, b"", expect=Anything()),
+        lambda: store.delete(MANIFEST_KEY, expect=Anything()),
     ):
         with pytest.raises(InvalidKey, match="keeps this object itself"):
             await attempt()
     await store.close()
 
 
-async def test_deleted_objects_leave_it(store: ManifestedStore, remote: FaultyStore) -> None:
+async def test_deleted_objects_leave_it(store: ManifestStore, remote: FaultyStore) -> None:
     await store.write("a.md", b"x", expect=Absent())
     await store.write("b.md", b"x", expect=Absent())
     await store.flush()
@@ -94,17 +94,17 @@ async def test_deleted_objects_leave_it(store: ManifestedStore, remote: FaultySt
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"schema_version": 2, "entries": {}}'])
 async def test_a_damaged_manifest_is_made_anew(
-    damage: bytes, store: ManifestedStore, remote: FaultyStore
+    damage: bytes, store: ManifestStore, remote: FaultyStore
 ) -> None:
     await overwrite(remote, "old.md", b"was there")
-    await overwrite(remote, MANIFEST, damage)
+    await overwrite(remote, MANIFEST_KEY, damage)
     await store.write("new.md", b"x", expect=Absent())
     await store.close()
     assert sorted(await entries_of(remote)) == ["new.md", "old.md"]
 
 
 async def test_verify_finds_every_difference_and_rebuild_repairs_it(
-    store: ManifestedStore, remote: FaultyStore
+    store: ManifestStore, remote: FaultyStore
 ) -> None:
     for key in ("same.md", "changed.md", "deleted.md"):
         await store.write(key, b"x", expect=Absent())
@@ -126,9 +126,9 @@ async def test_verify_finds_every_difference_and_rebuild_repairs_it(
 
 
 async def test_writers_at_once_each_bring_their_own(remote: FaultyStore, quick: Quick) -> None:
-    stores = [ManifestedStore(remote, clock=system_clock, pacing=quick.pacing()) for _ in range(4)]
+    stores = [ManifestStore(remote, clock=system_clock, pacing=quick.pacing()) for _ in range(4)]
 
-    async def write(number: int, store: ManifestedStore) -> None:
+    async def write(number: int, store: ManifestStore) -> None:
         for item in range(10):
             await store.write(f"{number}/{item}.md", b"x", expect=Absent())
         await store.close()
@@ -140,9 +140,7 @@ async def test_writers_at_once_each_bring_their_own(remote: FaultyStore, quick: 
     assert not await stores[0].verify()
 
 
-async def test_a_failed_update_is_not_forgotten(
-    store: ManifestedStore, remote: FaultyStore
-) -> None:
+async def test_a_failed_update_is_not_forgotten(store: ManifestStore, remote: FaultyStore) -> None:
     await store.write("a.md", b"x", expect=Absent())
     remote.offline = True
     with pytest.raises(Exception, match="nobody answers"):
@@ -169,6 +167,6 @@ def test_no_bytes_break_the_parser(data: bytes) -> None:
 def test_of_two_writes_to_a_key_the_later_one_stays() -> None:
     older = ManifestEntry(1, "2026-01-01T00:00:00.000000Z", "e1", "s1")
     newer = ManifestEntry(2, "2026-01-02T00:00:00.000000Z", "e2", "s2")
-    assert applied({"a": newer}, {"a": older}) == {"a": newer}
-    assert applied({"a": older}, {"a": newer}) == {"a": newer}
-    assert applied({"a": older}, {"a": None}) == {}
+    assert apply_changes({"a": newer}, {"a": older}) == {"a": newer}
+    assert apply_changes({"a": older}, {"a": newer}) == {"a": newer}
+    assert apply_changes({"a": older}, {"a": None}) == {}

@@ -16,12 +16,12 @@ from memplane import (
     MigrationReport,
     migrate_local_to_backend,
 )
-from memplane.assemble.storage import BlobStorage, _access, open_container
 from memplane.errors import BackendUnavailable
 from memplane.objects.azure import open_azure_store
 from memplane.objects.backend import KeyInfo, StoreBackend, Versioned
-from memplane.objects.pacing import Pacing
+from memplane.objects.retry_clock import RetryClock
 from memplane.objects.store import Absent
+from memplane.service.composition.storage import BlobStorage, _access, open_container
 from tests.support.azurite import Azurite
 
 
@@ -109,7 +109,7 @@ def test_what_is_there_is_not_replaced(backend: StoreBackend, tree: Path) -> Non
 def test_pairs_of_folder_and_prefix(backend: StoreBackend, tree: Path, tmp_path: Path) -> None:
     persona = tmp_path / "memory"
     persona.mkdir()
-    (persona / "user_style.md").write_text("---\nname: x\n---\n")
+    (persona / "user_style.md").write_text("---\nname: x\ndescription: y\ntype: user\n---\n\nz\n")
     missing = tmp_path / "missing"
     report = migrate_local_to_backend(
         [(tree, ""), (persona, "claude_memory"), (missing, "nothing")], backend
@@ -222,7 +222,7 @@ async def test_what_was_there_before_is_in_the_manifest_too(
 ) -> None:
     blob = azurite.by_key(container)
     access = _access(blob)
-    async with open_azure_store(access, pacing=Pacing()) as plain:
+    async with open_azure_store(access, pacing=RetryClock()) as plain:
         await plain.write("claude_memory/old.md", b"x", expect=Absent())
     with BlobBackend(blob, cache=tmp_path / "cache") as backend:
         migrate_local_to_backend(tree, backend)

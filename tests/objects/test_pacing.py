@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from memplane.objects.pacing import Attempts, Pacing
+from memplane.objects.retry_clock import RetryAttempts, RetryClock
 
 untimed = hypothesis_settings(deadline=None)
 
@@ -38,11 +38,11 @@ class World:
         return self.rolls[(self.rolled - 1) % len(self.rolls)]
 
     @property
-    def pacing(self) -> Pacing:
-        return Pacing(sleep=self.sleep, elapsed=self.elapsed, chance=self.chance)
+    def pacing(self) -> RetryClock:
+        return RetryClock(sleep=self.sleep, elapsed=self.elapsed, chance=self.chance)
 
 
-async def attempts_made(attempts: Attempts, *, at_least: float = 0.0) -> int:
+async def attempts_made(attempts: RetryAttempts, *, at_least: float = 0.0) -> int:
     """Fail every time, and count how often it was tried."""
     made = 1
     while await attempts.another(at_least=at_least):

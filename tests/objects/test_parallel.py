@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from memplane.objects.parallel import meanwhile
+from memplane.objects.concurrency import run_meanwhile
 
 
 async def test_what_was_begun_is_there_when_it_is_wanted() -> None:
-    async with meanwhile(asyncio.sleep(0, "done")) as work:
+    async with run_meanwhile(asyncio.sleep(0, "done")) as work:
         assert await work == "done"
 
 
@@ -18,7 +18,7 @@ async def test_whoever_leaves_ends_what_was_begun() -> None:
     begun: list[asyncio.Task[bool]] = []
 
     async def leave() -> None:
-        async with meanwhile(asyncio.Event().wait()) as work:
+        async with run_meanwhile(asyncio.Event().wait()) as work:
             begun.append(work)
             raise OSError("no folder")
 

@@ -8,9 +8,9 @@ import pytest
 
 from memplane.errors import BackendUnavailable, ConcurrencyError
 from memplane.objects.lineage import Stamp
-from memplane.objects.retrying import RetryingStore
+from memplane.objects.retry import RetryStore
 from memplane.objects.store import Absent, Anything, Matches
-from memplane.testing.object_conformance import content
+from memplane.testing.object_conformance import read_content
 from tests.support.faulty import FaultyStore, Quick, overwrite
 
 
@@ -25,19 +25,19 @@ def faulty(quick: Quick) -> FaultyStore:
 
 
 @pytest.fixture
-def store(faulty: FaultyStore, quick: Quick) -> RetryingStore:
+def store(faulty: FaultyStore, quick: Quick) -> RetryStore:
     ids = map(str, count())
-    return RetryingStore(faulty, pacing=quick.pacing(), new_write_id=lambda: next(ids))
+    return RetryStore(faulty, pacing=quick.pacing(), new_write_id=lambda: next(ids))
 
 
-async def test_three_faults_are_survived(store: RetryingStore, faulty: FaultyStore) -> None:
+async def test_three_faults_are_survived(store: RetryStore, faulty: FaultyStore) -> None:
     await store.write("a.md", b"x", expect=Absent())
     faulty.fail_next = 3
-    assert await content(store, "a.md") == b"x"
+    assert await read_content(store, "a.md") == b"x"
 
 
 async def test_the_fourth_fault_is_reported(
-    store: RetryingStore, faulty: FaultyStore, quick: Quick
+    store: RetryStore, faulty: FaultyStore, quick: Quick
 ) -> None:
     faulty.offline = True
     with pytest.raises(BackendUnavailable):
@@ -47,7 +47,7 @@ async def test_the_fourth_fault_is_reported(
     assert len(quick.pauses) == 3
 
 
-async def test_a_conflict_is_never_tried_again(store: RetryingStore, faulty: FaultyStore) -> None:
+async def test_a_conflict_is_never_tried_again(store: RetryStore, faulty: FaultyStore) -> None:
     await store.write("a.md", b"x", expect=Absent())
     faulty.calls.clear()
     with pytest.raises(ConcurrencyError):
@@ -56,7 +56,7 @@ async def test_a_conflict_is_never_tried_again(store: RetryingStore, faulty: Fau
 
 
 async def test_a_create_whose_answer_got_lost_is_recognised(
-    store: RetryingStore, faulty: FaultyStore
+    store: RetryStore, faulty: FaultyStore
 ) -> None:
     faulty.lose_answers = 1
     version = await store.write("a.md", b"x", expect=Absent())
@@ -66,28 +66,28 @@ async def test_a_create_whose_answer_got_lost_is_recognised(
 
 
 async def test_an_update_whose_answer_got_lost_is_recognised(
-    store: RetryingStore, faulty: FaultyStore
+    store: RetryStore, faulty: FaultyStore
 ) -> None:
     first = await store.write("a.md", b"1", expect=Absent())
     faulty.lose_answers = 2
     second = await store.write("a.md", b"2", expect=Matches(first))
-    assert await content(store, "a.md") == b"2"
+    assert await read_content(store, "a.md") == b"2"
     await store.write("a.md", b"3", expect=Matches(second))
 
 
 async def test_someone_elses_write_is_not_taken_for_ours(
-    store: RetryingStore, faulty: FaultyStore
+    store: RetryStore, faulty: FaultyStore
 ) -> None:
     first = await store.write("a.md", b"1", expect=Absent())
     await overwrite(faulty, "a.md", b"theirs")
     faulty.fail_next = 1
     with pytest.raises(ConcurrencyError):
         await store.write("a.md", b"ours", expect=Matches(first))
-    assert await content(store, "a.md") == b"theirs"
+    assert await read_content(store, "a.md") == b"theirs"
 
 
 async def test_a_delete_whose_answer_got_lost_succeeded(
-    store: RetryingStore, faulty: FaultyStore
+    store: RetryStore, faulty: FaultyStore
 ) -> None:
     version = await store.write("a.md", b"1", expect=Absent())
     faulty.lose_answers = 1
@@ -96,9 +96,9 @@ async def test_a_delete_whose_answer_got_lost_succeeded(
 
 
 async def test_an_append_whose_answer_got_lost_is_not_doubled(
-    store: RetryingStore, faulty: FaultyStore
+    store: RetryStore, faulty: FaultyStore
 ) -> None:
     faulty.lose_answers = 2
     await store.append("l.txt", b"one\n", stamp=Stamp("w", 1))
     await store.append("l.txt", b"two\n", stamp=Stamp("w", 2))
-    assert await content(store, "l.txt") == b"one\ntwo\n"
+    assert await read_content(store, "l.txt") == b"one\ntwo\n"

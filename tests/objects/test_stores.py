@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from memplane.assemble.storage import BlobStorage, _access, open_container
 from memplane.clock import system_clock
 from memplane.objects.azure import open_azure_store
-from memplane.objects.cached import CachedStore
-from memplane.objects.inmemory import InMemoryStore
+from memplane.objects.cached_store import CachedStore
+from memplane.objects.conflict_copies import ConflictCopyStore
+from memplane.objects.in_memory_store import InMemoryStore
 from memplane.objects.local import LocalStore
-from memplane.objects.manifest import ManifestedStore
-from memplane.objects.mirror import Mirror
+from memplane.objects.manifest import ManifestStore
+from memplane.objects.mirror import ObjectMirror
 from memplane.objects.outbox import Outbox
-from memplane.objects.pacing import Pacing
-from memplane.objects.retrying import RetryingStore
-from memplane.objects.safekeeping import SafekeepingStore
+from memplane.objects.retry import RetryStore
+from memplane.objects.retry_clock import RetryClock
 from memplane.objects.store import ObjectStore
+from memplane.service.composition.storage import BlobStorage, _access, open_container
 from memplane.testing.object_conformance import ObjectStoreConformance
 from tests.support.azurite import Azurite
 
-PACING = Pacing()
+PACING = RetryClock()
 
 
 def in_memory() -> InMemoryStore:
@@ -70,7 +70,7 @@ class TestAzuriteOverHttpsWithTokens(ObjectStoreConformance):
 class TestRetrying(ObjectStoreConformance):
     @pytest.fixture
     def store(self) -> ObjectStore:
-        return RetryingStore(
+        return RetryStore(
             in_memory(), pacing=PACING, new_write_id=iter(map(str, range(10**6))).__next__
         )
 
@@ -78,13 +78,13 @@ class TestRetrying(ObjectStoreConformance):
 class TestSafekeeping(ObjectStoreConformance):
     @pytest.fixture
     def store(self, tmp_path: Path) -> ObjectStore:
-        return SafekeepingStore(in_memory(), tmp_path, clock=system_clock, pacing=PACING)
+        return ConflictCopyStore(in_memory(), tmp_path, clock=system_clock, pacing=PACING)
 
 
 class TestManifested(ObjectStoreConformance):
     @pytest.fixture
     async def store(self) -> AsyncIterator[ObjectStore]:
-        store = ManifestedStore(in_memory(), clock=system_clock, pacing=PACING)
+        store = ManifestStore(in_memory(), clock=system_clock, pacing=PACING)
         yield store
         await store.close()
 
@@ -96,7 +96,7 @@ class TestCached(ObjectStoreConformance):
     async def store(self, tmp_path: Path) -> AsyncIterator[ObjectStore]:
         store = CachedStore(
             in_memory(),
-            Mirror(tmp_path / "mirror"),
+            ObjectMirror(tmp_path / "mirror"),
             Outbox(tmp_path / "outbox", "writer", clock=system_clock),
             clock=system_clock,
             pacing=PACING,

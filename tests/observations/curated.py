@@ -11,32 +11,31 @@ from typing import Any
 
 import msgspec
 
-from memplane.clock import milli_stamp
+from memplane.clock import format_milli_timestamp
 from memplane.ledger.entry import Turn
-from memplane.ledger.sealing import Modes
+from memplane.ledger.segments import FileModes
 from memplane.ledger.writer import open_ledger
+from memplane.observations.api_types import IngestReceipt, MemoryView
 from memplane.observations.confidence import Profile
-from memplane.observations.contract import (
+from memplane.observations.event_writer import EventWriter
+from memplane.observations.events import EventKind, ObservationContent, ObservationEvent
+from memplane.observations.gate import GateRules
+from memplane.observations.ingest import IngestPolicy
+from memplane.observations.prompt_block import ContestedPolicy
+from memplane.observations.requests import (
     Act,
     ActAsked,
     Heard,
-    HeardReceipt,
     HeardText,
-    ListAsked,
-    MemoryChange,
-    MemoryView,
-    MemoryWanted,
-    PromptAsked,
+    MemoryCreate,
+    MemoryPatch,
+    MemoryQuery,
+    PromptQuery,
     SessionWanted,
 )
-from memplane.observations.curator import Curator, open_curator
-from memplane.observations.events import Event, Kind, Said
-from memplane.observations.gate import Rules
-from memplane.observations.learning import Listening
-from memplane.observations.prompt import Contested
-from memplane.observations.sessions import Telling
-from memplane.observations.writing import Writer
-from memplane.records.sqlite import SqliteRecords, open_sqlite
+from memplane.observations.service import ObservationService, open_observation_service
+from memplane.observations.sessions import PromptPolicy
+from memplane.records.sqlite import SqliteDatabase, open_sqlite
 from memplane.redaction.redactor import Redactor
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -61,11 +60,11 @@ class Hands:
 class Curated:
     """An open memory, with the clock it goes by and short ways to talk to it."""
 
-    curator: Curator
-    records: SqliteRecords
+    curator: ObservationService
+    records: SqliteDatabase
     events: Path
     hands: Hands
-    writer: Writer
+    writer: EventWriter
     sessions: list[int] = field(default_factory=list[int])
 
     async def session(self, **wanted: Any) -> int:
@@ -75,7 +74,7 @@ class Curated:
         self.sessions.append(begun.session)
         return begun.session
 
-    async def say(self, *lines: str, session: int | None = None, **heard: Any) -> HeardReceipt:
+    async def say(self, *lines: str, session: int | None = None, **heard: Any) -> IngestReceipt:
         """Let a session say something; without one, in a session of its own."""
         number = session if session is not None else await self.session()
         agent = (await self.curator.session(None, number)).agent
@@ -89,12 +88,12 @@ class Curated:
     async def add(self, observation: str, **wanted: Any) -> MemoryView:
         """Let the operator write a memory down."""
         given = {"category": "timing", "service": "jellyfin", "observation": observation}
-        asked = MemoryWanted(**{**given, **wanted})
+        asked = MemoryCreate(**{**given, **wanted})
         return await self.curator.add(AGENT, asked, by=OPERATOR)
 
     async def change(self, memory: int, **change: Any) -> MemoryView:
         """Let the operator change a memory."""
-        return await self.curator.change(AGENT, memory, MemoryChange(**change), by=OPERATOR)
+        return await self.curator.change(AGENT, memory, MemoryPatch(**change), by=OPERATOR)
 
     async def act(self, memory: int, act: Act, **asked: Any) -> MemoryView:
         """Let the operator do something to a memory."""
@@ -108,26 +107,28 @@ class Curated:
         """Tell what happened to a memory, in order."""
         return [one.kind for one in await self.curator.history(AGENT, memory)]
 
-    async def fill(self, memories: Iterable[Said], **each: Any) -> None:
+    async def fill(self, memories: Iterable[ObservationContent], **each: Any) -> None:
         """Begin with many memories at once, said by nobody in particular."""
         events = [
-            Event(id="", ts="", kind=Kind.ASSERTED, agent=AGENT, memory=place, said=said, **each)
+            ObservationEvent(
+                id="", ts="", kind=EventKind.ASSERTED, agent=AGENT, memory=place, said=said, **each
+            )
             for place, said in enumerate(memories, 1)
         ]
 
-        def at(now: datetime) -> list[Event]:
-            return [msgspec.structs.replace(one, ts=milli_stamp(now)) for one in events]
+        def at(now: datetime) -> list[ObservationEvent]:
+            return [msgspec.structs.replace(one, ts=format_milli_timestamp(now)) for one in events]
 
         await self.writer.decide(lambda _, now: at(now))
 
-    async def late(self, session: int, line: str, at: str) -> HeardReceipt:
+    async def late(self, session: int, line: str, at: str) -> IngestReceipt:
         """Let a session say something that it said at another time."""
         heard = Heard(texts=(HeardText(text=line, at=at),))
         return await self.curator.hear(AGENT, session, heard)
 
     async def all(self, **asked: Any) -> list[MemoryView]:
         """List what there is, the oldest first."""
-        listed = ListAsked(**{"sort": "id", "descending": False, **asked})
+        listed = MemoryQuery(**{"sort": "id", "order": "asc", **asked})
         return list((await self.curator.page(AGENT, listed)).memories)
 
     async def only(self) -> MemoryView:
@@ -136,7 +137,8 @@ class Curated:
 
     async def block(self, **asked: Any) -> str:
         """Return what a prompt would be told now."""
-        return (await self.curator.preview(PromptAsked(**{"agent": AGENT, **asked}))).block
+        agent = asked.pop("agent", AGENT)
+        return (await self.curator.preview(agent, PromptQuery(**asked))).block
 
 
 @asynccontextmanager
@@ -145,9 +147,9 @@ async def curated(
     hands: Hands | None = None,
     *,
     profile: Profile | None = None,
-    rules: Rules | None = None,
+    rules: GateRules | None = None,
     budget: int = 2000,
-    contested: Contested = Contested.MARK,
+    contested: ContestedPolicy = ContestedPolicy.MARK,
 ) -> AsyncGenerator[Curated]:
     """Open operational memory in a folder; opening it again finds what was there."""
     hands, profile = hands or Hands(), profile or Profile()
@@ -155,19 +157,21 @@ async def curated(
         open_sqlite(folder / "memplane.db") as records,
         open_ledger(folder / "events", scrub=_as_it_is, clock=hands) as ledger,
     ):
-        writer = Writer(
+        writer = EventWriter(
             records=records,
             ledger=ledger,
             root=folder / "events",
             profile=profile,
             clock=hands,
-            modes=Modes(),
+            modes=FileModes(),
         )
-        listening = Listening(
-            redact=Redactor(key=b"k").text, profile=profile, rules=rules or Rules()
+        listening = IngestPolicy(
+            redact=Redactor(key=b"k").text, profile=profile, rules=rules or GateRules()
         )
-        telling = Telling(budget=budget, contested=contested, key=b"a key of this test's")
-        async with open_curator(Curator(records, writer, listening, telling)) as curator:
+        telling = PromptPolicy(budget=budget, contested=contested, key=b"a key of this test's")
+        async with open_observation_service(
+            ObservationService(records, writer, listening, telling)
+        ) as curator:
             yield Curated(curator, records, folder / "events", hands, writer)
 
 

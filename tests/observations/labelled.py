@@ -6,6 +6,7 @@ from typing import Final
 
 STATUS_NOISE: Final = (
     # of the contract, and of Claude Ops' own rows
+    "Currently down for maintenance",
     "all 45 services healthy",
     "HTTP 200",
     "running 10.8.1",
@@ -158,6 +159,7 @@ STATUS_NOISE: Final = (
 )
 
 REAL: Final = (
+    "Sits at 85 % memory usage normally",
     # timing
     "Takes 60s to start",
     "Takes 60s to start after restart",

@@ -15,19 +15,19 @@ from hypothesis import strategies as st
 from memplane.errors import SettingsError
 from memplane.observations import confidence
 from memplane.observations.confidence import (
+    ConfidenceState,
     Profile,
-    Standing,
-    asserted,
-    at,
-    contradicted,
-    edited_by_operator,
-    goes_inactive_at,
+    add_contradiction,
+    add_support,
+    charge_decay,
+    create_state,
     is_active,
-    pinned,
-    set_by_operator,
-    settled,
-    supported,
-    unpinned,
+    pin_state,
+    predict_inactive_at,
+    renew_grace,
+    set_value,
+    unpin_state,
+    value_at,
 )
 
 START = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
@@ -38,8 +38,8 @@ def day(number: float) -> datetime:
     return START + timedelta(days=number)
 
 
-def standing(value: int) -> Standing:
-    return Standing(value=value, last_supported=START)
+def standing(value: int) -> ConfidenceState:
+    return ConfidenceState(value=value, last_supported=START)
 
 
 @pytest.mark.parametrize(
@@ -52,42 +52,47 @@ def standing(value: int) -> Standing:
 def test_a_new_observation_loses_ten_for_each_complete_week_after_the_grace(
     days: int, left: int
 ) -> None:
-    assert at(asserted(START), day(days)) == left
+    assert value_at(create_state(START), day(days)) == left
 
 
 @pytest.mark.parametrize("days", [37, 44, 51])
 def test_a_week_counts_when_it_is_complete_to_the_microsecond(days: int) -> None:
-    one = asserted(START)
+    one = create_state(START)
 
-    assert at(one, day(days) - TICK) == at(one, day(days)) + 10
+    assert value_at(one, day(days) - TICK) == value_at(one, day(days)) + 10
 
 
 def test_a_leap_day_is_a_day() -> None:
-    one = asserted(datetime(2028, 2, 10, tzinfo=UTC))
+    one = create_state(datetime(2028, 2, 10, tzinfo=UTC))
 
-    assert at(one, datetime(2028, 3, 17, tzinfo=UTC)) == 70
-    assert at(one, datetime(2028, 3, 18, tzinfo=UTC)) == 60
-    assert at(asserted(datetime(2027, 2, 10, tzinfo=UTC)), datetime(2027, 3, 19, tzinfo=UTC)) == 60
+    assert value_at(one, datetime(2028, 3, 17, tzinfo=UTC)) == 70
+    assert value_at(one, datetime(2028, 3, 18, tzinfo=UTC)) == 60
+    assert (
+        value_at(
+            create_state(datetime(2027, 2, 10, tzinfo=UTC)), datetime(2027, 3, 19, tzinfo=UTC)
+        )
+        == 60
+    )
 
 
 def test_an_hour_that_summer_time_takes_is_not_taken_from_the_grace() -> None:
     berlin = ZoneInfo("Europe/Berlin")
-    one = asserted(datetime(2026, 3, 1, 12, tzinfo=berlin))
+    one = create_state(datetime(2026, 3, 1, 12, tzinfo=berlin))
 
-    assert at(one, datetime(2026, 4, 7, 12, tzinfo=berlin)) == 70
-    assert at(one, datetime(2026, 4, 7, 13, tzinfo=berlin)) == 60
+    assert value_at(one, datetime(2026, 4, 7, 12, tzinfo=berlin)) == 70
+    assert value_at(one, datetime(2026, 4, 7, 13, tzinfo=berlin)) == 60
 
 
 def test_a_time_without_a_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="no time zone"):
-        asserted(datetime(2026, 3, 1))  # noqa: DTZ001 - that is what is refused
+        create_state(datetime(2026, 3, 1))  # noqa: DTZ001 - that is what is refused
 
 
 def test_support_adds_ten_up_to_a_hundred() -> None:
-    one = asserted(START)
+    one = create_state(START)
     values = []
     for session in range(1, 5):
-        one = supported(one, day(session))
+        one = add_support(one, day(session))
         values.append(one.value)
 
     assert values == [80, 90, 100, 100]
@@ -97,33 +102,33 @@ def test_contradictions_take_twenty_down_to_nothing() -> None:
     one = standing(50)
     values = []
     for _ in range(4):
-        one = contradicted(one, START)
+        one = add_contradiction(one, START)
         values.append(one.value)
 
     assert values == [30, 10, 0, 0]
 
 
 def test_support_at_44_days_settles_first_and_starts_the_grace_anew() -> None:
-    one = supported(asserted(START), day(44))
+    one = add_support(create_state(START), day(44))
 
-    assert one == Standing(value=60, last_supported=day(44))
-    assert at(one, day(44 + 36)) == 60
-    assert at(one, day(44 + 37)) == 50
+    assert one == ConfidenceState(value=60, last_supported=day(44))
+    assert value_at(one, day(44 + 36)) == 60
+    assert value_at(one, day(44 + 37)) == 50
 
 
 def test_a_contradiction_at_day_29_does_not_delay_decay() -> None:
-    one = contradicted(asserted(START), day(29))
+    one = add_contradiction(create_state(START), day(29))
 
-    assert one == Standing(value=50, last_supported=START)
-    assert at(one, day(36)) == 50
-    assert at(one, day(37)) == 40
+    assert one == ConfidenceState(value=50, last_supported=START)
+    assert value_at(one, day(36)) == 50
+    assert value_at(one, day(37)) == 40
 
 
 def test_a_contradiction_pays_the_weeks_once() -> None:
-    one = contradicted(asserted(START), day(44))
+    one = add_contradiction(create_state(START), day(44))
 
     assert (one.value, one.weeks_charged) == (30, 2)
-    assert [at(one, day(when)) for when in (44, 50, 51)] == [30, 30, 20]
+    assert [value_at(one, day(when)) for when in (44, 50, 51)] == [30, 30, 20]
 
 
 @pytest.mark.parametrize(("value", "active"), [(31, True), (30, True), (29, False), (0, False)])
@@ -132,86 +137,86 @@ def test_exactly_thirty_stays_and_twenty_nine_is_off(*, value: int, active: bool
 
 
 def test_seventy_less_four_weeks_is_thirty_and_on() -> None:
-    one = asserted(START)
+    one = create_state(START)
 
-    assert (at(one, day(58)), is_active(one, day(58))) == (30, True)
-    assert (at(one, day(65)), is_active(one, day(65))) == (20, False)
+    assert (value_at(one, day(58)), is_active(one, day(58))) == (30, True)
+    assert (value_at(one, day(65)), is_active(one, day(65))) == (20, False)
 
 
 def test_forty_at_44_days_is_inactive_at_the_first_look_and_the_second() -> None:
     for _ in range(2):
-        assert (at(standing(40), day(44)), is_active(standing(40), day(44))) == (20, False)
+        assert (value_at(standing(40), day(44)), is_active(standing(40), day(44))) == (20, False)
 
 
 def test_a_contradiction_of_forty_makes_it_inactive() -> None:
-    one = contradicted(standing(40), START)
+    one = add_contradiction(standing(40), START)
 
     assert (one.value, is_active(one, START)) == (20, False)
 
 
 def test_support_revives_what_is_inactive_by_its_value_only() -> None:
-    assert is_active(supported(standing(20), START), START)
-    assert not is_active(supported(standing(10), START), START)
+    assert is_active(add_support(standing(20), START), START)
+    assert not is_active(add_support(standing(10), START), START)
 
 
 @pytest.mark.parametrize(("given_value", "kept"), [(150, 100), (-100, 0), (95, 95), (0, 0)])
 def test_an_operators_value_is_clamped_and_starts_the_grace(given_value: int, kept: int) -> None:
-    one = set_by_operator(asserted(START), given_value, day(44))
+    one = set_value(create_state(START), given_value, day(44))
 
-    assert one == Standing(value=kept, last_supported=day(44))
+    assert one == ConfidenceState(value=kept, last_supported=day(44))
 
 
 def test_an_operators_edit_keeps_the_value_of_now_and_starts_the_grace() -> None:
-    assert edited_by_operator(asserted(START), day(44)) == Standing(
+    assert renew_grace(create_state(START), day(44)) == ConfidenceState(
         value=50, last_supported=day(44)
     )
 
 
 def test_a_pin_keeps_what_is_left_and_stops_decay() -> None:
-    one = pinned(asserted(START), day(44))
+    one = pin_state(create_state(START), day(44))
 
-    assert (one.value, at(one, day(4000)), goes_inactive_at(one)) == (50, 50, None)
+    assert (one.value, value_at(one, day(4000)), predict_inactive_at(one)) == (50, 50, None)
 
 
 def test_a_pin_does_not_stop_evidence() -> None:
-    one = pinned(asserted(START), START)
+    one = pin_state(create_state(START), START)
 
-    assert contradicted(one, day(400)).value == 50
-    assert supported(one, day(400)).value == 80
+    assert add_contradiction(one, day(400)).value == 50
+    assert add_support(one, day(400)).value == 80
 
 
 def test_what_is_unpinned_decays_as_if_it_had_been_supported_then() -> None:
-    one = unpinned(pinned(asserted(START), day(10)), day(400))
+    one = unpin_state(pin_state(create_state(START), day(10)), day(400))
 
-    assert one == Standing(value=70, last_supported=day(400))
-    assert [at(one, day(400 + when)) for when in (0, 36, 37)] == [70, 70, 60]
+    assert one == ConfidenceState(value=70, last_supported=day(400))
+    assert [value_at(one, day(400 + when)) for when in (0, 36, 37)] == [70, 70, 60]
 
 
 def test_unpinning_what_is_not_pinned_changes_nothing() -> None:
-    assert unpinned(asserted(START), day(44)) == asserted(START)
+    assert unpin_state(create_state(START), day(44)) == create_state(START)
 
 
 def test_a_clock_moved_back_changes_nothing_that_is_stored() -> None:
-    one = settled(asserted(START), day(44))
+    one = charge_decay(create_state(START), day(44))
 
-    assert one == Standing(value=50, last_supported=START, weeks_charged=2)
+    assert one == ConfidenceState(value=50, last_supported=START, weeks_charged=2)
     for when in (43, 30, 0, -400):
-        assert settled(one, day(when)) == one
-        assert at(one, day(when)) == 50
-    assert at(one, day(51)) == 40
+        assert charge_decay(one, day(when)) == one
+        assert value_at(one, day(when)) == 50
+    assert value_at(one, day(51)) == 40
 
 
 def test_support_under_a_clock_moved_back_is_not_paid_for_twice() -> None:
-    one = supported(settled(asserted(START), day(44)), day(-1))
+    one = add_support(charge_decay(create_state(START), day(44)), day(-1))
 
-    assert one == Standing(value=60, last_supported=START, weeks_charged=2)
-    assert at(one, day(44)) == 60
+    assert one == ConfidenceState(value=60, last_supported=START, weeks_charged=2)
+    assert value_at(one, day(44)) == 60
 
 
 @pytest.mark.parametrize(("value", "days"), [(70, 65), (100, 86), (39, 37), (40, 44), (30, 37)])
 def test_the_forecast_is_the_first_moment_below_the_threshold(value: int, days: int) -> None:
     one = standing(value)
-    when = goes_inactive_at(one)
+    when = predict_inactive_at(one)
 
     assert when == day(days)
     assert is_active(one, when - TICK)
@@ -219,9 +224,9 @@ def test_the_forecast_is_the_first_moment_below_the_threshold(value: int, days: 
 
 
 def test_there_is_no_forecast_for_what_does_not_fall() -> None:
-    assert goes_inactive_at(standing(29)) is None
-    assert goes_inactive_at(standing(70), Profile(decay=0)) is None
-    assert goes_inactive_at(standing(70), Profile(threshold=0)) is None
+    assert predict_inactive_at(standing(29)) is None
+    assert predict_inactive_at(standing(70), Profile(decay=0)) is None
+    assert predict_inactive_at(standing(70), Profile(threshold=0)) is None
 
 
 def test_a_profile_can_be_another() -> None:
@@ -234,12 +239,12 @@ def test_a_profile_can_be_another() -> None:
         period=timedelta(days=2),
         threshold=44,
     )
-    one = asserted(START, quick)
+    one = create_state(START, quick)
 
-    assert [at(one, day(when), quick) for when in (0, 1, 2, 3, 5)] == [50, 50, 50, 43, 36]
-    assert goes_inactive_at(one, quick) == day(3)
-    assert supported(one, day(3), quick).value == 68
-    assert contradicted(one, day(3), quick).value == 38
+    assert [value_at(one, day(when), quick) for when in (0, 1, 2, 3, 5)] == [50, 50, 50, 43, 36]
+    assert predict_inactive_at(one, quick) == day(3)
+    assert add_support(one, day(3), quick).value == 68
+    assert add_contradiction(one, day(3), quick).value == 38
 
 
 @pytest.mark.parametrize(
@@ -307,26 +312,26 @@ def lived_through(happened: Sequence[Event], last_day: int) -> int:
     return value
 
 
-def stepped(one: Standing, kind: str, when: datetime) -> Standing:
+def stepped(one: ConfidenceState, kind: str, when: datetime) -> ConfidenceState:
     match kind:
         case "support":
-            return supported(one, when)
+            return add_support(one, when)
         case "contradict":
-            return contradicted(one, when)
+            return add_contradiction(one, when)
         case "set":
-            return set_by_operator(one, 95, when)
+            return set_value(one, 95, when)
         case "edit":
-            return edited_by_operator(one, when)
+            return renew_grace(one, when)
         case "pin":
-            return pinned(one, when)
+            return pin_state(one, when)
         case "unpin":
-            return unpinned(one, when)
+            return unpin_state(one, when)
         case _:
-            return settled(one, when)
+            return charge_decay(one, when)
 
 
-def folded(happened: Sequence[Event]) -> tuple[Standing, int]:
-    one, today = asserted(START), 0
+def folded(happened: Sequence[Event]) -> tuple[ConfidenceState, int]:
+    one, today = create_state(START), 0
     for kind, later in happened:
         today += later
         one = stepped(one, kind, day(today))
@@ -337,7 +342,7 @@ def folded(happened: Sequence[Event]) -> tuple[Standing, int]:
 def test_the_fold_equals_living_through_every_day(happened: list[Event], later: int) -> None:
     one, today = folded(happened)
 
-    assert at(one, day(today + later)) == lived_through(happened, today + later)
+    assert value_at(one, day(today + later)) == lived_through(happened, today + later)
 
 
 @given(events, st.lists(st.integers(-400, 400)), st.integers(0, 400))
@@ -345,20 +350,20 @@ def test_asking_and_sweeping_never_change_a_later_answer(
     happened: list[Event], looks: list[int], later: int
 ) -> None:
     one, today = folded(happened)
-    expected = at(one, day(today + later))
+    expected = value_at(one, day(today + later))
     swept = one
     for look in looks:
-        at(swept, day(today + look))
-        swept = settled(swept, day(today + min(look, later)))
+        value_at(swept, day(today + look))
+        swept = charge_decay(swept, day(today + min(look, later)))
 
-    assert at(one, day(today + later)) == expected
-    assert at(swept, day(today + later)) == expected
+    assert value_at(one, day(today + later)) == expected
+    assert value_at(swept, day(today + later)) == expected
 
 
 @given(events, st.lists(st.integers(0, 900), min_size=2))
 def test_without_support_confidence_never_rises(happened: list[Event], looks: list[int]) -> None:
     one, today = folded(happened)
-    seen = [at(one, day(today + look)) for look in sorted(looks)]
+    seen = [value_at(one, day(today + look)) for look in sorted(looks)]
 
     assert seen == sorted(seen, reverse=True)
 
@@ -380,12 +385,12 @@ def test_without_support_confidence_never_rises(happened: list[Event], looks: li
 def test_the_value_stays_between_nothing_and_a_hundred(
     happened: list[Event], moment: int, profile: Profile
 ) -> None:
-    one, when = asserted(START, profile), START
+    one, when = create_state(START, profile), START
     for kind, later in happened:
         when += timedelta(days=later)
-        step = supported if kind == "support" else contradicted
+        step = add_support if kind == "support" else add_contradiction
         one = step(one, when, profile)
-        value = at(one, when + timedelta(days=moment), profile)
+        value = value_at(one, when + timedelta(days=moment), profile)
 
         assert isinstance(value, int)
         assert 0 <= value <= 100
@@ -395,7 +400,7 @@ def test_the_value_stays_between_nothing_and_a_hundred(
 @given(events)
 def test_the_forecast_agrees_with_the_days(happened: list[Event]) -> None:
     one, _ = folded(happened)
-    when = goes_inactive_at(one)
+    when = predict_inactive_at(one)
     if when is None:
         assert one.pinned or one.value < 30
     else:

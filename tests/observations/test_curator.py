@@ -12,36 +12,34 @@ from typing import Any, Final, get_args
 import msgspec
 import pytest
 
-from memplane.clock import milli_stamp
+from memplane.clock import format_milli_timestamp
 from memplane.errors import ConcurrencyError, InvalidRequest, LedgerError, UnknownMemory
-from memplane.ledger.checking import verify_ledger
+from memplane.ledger.chain_verification import verify_ledger
 from memplane.ledger.folder import AgentFolder
-from memplane.observations import event_rows
-from memplane.observations.contract import (
+from memplane.observations import event_store, matching
+from memplane.observations.api_types import BulkOutcome, ChangeEvent, ConflictView, MemoryView
+from memplane.observations.event_writer import EventWriter
+from memplane.observations.events import ObservationContent
+from memplane.observations.model import Category
+from memplane.observations.prompt_block import ContestedPolicy
+from memplane.observations.requests import (
     AcceptAsked,
     Act,
     ActAsked,
     BulkAction,
-    BulkAsked,
-    BulkOutcome,
-    ChangeTold,
-    ConflictView,
+    BulkRequest,
     Heard,
     HeardText,
-    ListAsked,
-    MemoryChange,
-    MemoryView,
-    MemoryWanted,
+    MemoryCreate,
+    MemoryPatch,
+    MemoryQuery,
+    Order,
     Resolution,
     ResolveAsked,
     SessionEnded,
     SessionWanted,
     Sort,
 )
-from memplane.observations.events import Said
-from memplane.observations.model import Category
-from memplane.observations.prompt import Contested
-from memplane.observations.writing import Writer
 from tests.observations.curated import AGENT, OPERATOR, START, Curated, curated
 from tests.observations.test_scenarios_further import files_with
 
@@ -69,7 +67,7 @@ async def state_of(ops: Curated) -> tuple[object, ...]:
 async def bulk(
     ops: Curated, action: BulkAction, *ids: int, value: Any = None, **asked: Any
 ) -> BulkOutcome:
-    wanted = BulkAsked(ids=ids, action=action, value=value, **asked)
+    wanted = BulkRequest(ids=ids, action=action, value=value, **asked)
     return await ops.curator.bulk(AGENT, wanted, by=OPERATOR)
 
 
@@ -213,7 +211,7 @@ async def test_undone_events_stay_in_the_history(tmp_path: Path) -> None:
 @pytest.mark.parametrize("batch", ["", "b-nobody-did-this"])
 async def test_what_nobody_did_cannot_be_undone(tmp_path: Path, batch: str) -> None:
     async with curated(tmp_path) as ops:
-        with pytest.raises(InvalidRequest, match="nothing to undo"):
+        with pytest.raises(UnknownMemory, match="there is no change"):
             await ops.curator.undo(AGENT, batch, by=OPERATOR)
 
 
@@ -355,13 +353,13 @@ async def test_a_conflict_is_resolved_once(
 @pytest.mark.parametrize(
     ("policy", "told"),
     [
-        (Contested.MARK, ["0.7), contested", "0.5), contested"]),
-        (Contested.OMIT, []),
-        (Contested.STRONGER, ["0.7)"]),
+        (ContestedPolicy.MARK, ["0.7), contested", "0.5), contested"]),
+        (ContestedPolicy.OMIT, []),
+        (ContestedPolicy.STRONGER, ["0.7)"]),
     ],
 )
 async def test_what_is_contested_is_told_as_configured(
-    tmp_path: Path, policy: Contested, told: list[str]
+    tmp_path: Path, policy: ContestedPolicy, told: list[str]
 ) -> None:
     async with curated(tmp_path, contested=policy) as ops:
         await in_conflict(ops)
@@ -384,8 +382,101 @@ async def test_what_is_contradicted_again_stands_in_one_conflict(tmp_path: Path)
         await in_conflict(ops)
         await ops.say(QUICK)
         slow, quick = await ops.all()
-        assert (slow.confidence, quick.confidence) == (0.5, 0.8)
-        assert (await only_conflict(ops)).sessions == (2,)
+        assert (slow.confidence, quick.confidence) == (0.3, 0.8)
+        assert (await only_conflict(ops)).sessions == (2, 3)
+
+
+async def test_each_session_that_repeats_a_contradiction_lowers_the_old_memory(
+    tmp_path: Path,
+) -> None:
+    async with curated(tmp_path) as ops:
+        await ops.say(SLOW)
+        values: list[tuple[float, ...]] = []
+        for _ in range(4):
+            session = await ops.session()
+            await ops.say(QUICK, session=session)
+            await ops.say(QUICK, session=session)
+            values.append(tuple(one.confidence for one in await ops.all()))
+        assert values == [(0.5, 0.7), (0.3, 0.8), (0.1, 0.9), (0.0, 1.0)]
+        assert (await ops.one(1)).state == "inactive"
+        assert (await ops.curator.rebuild()).same
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "[MEMORY:dependency:caddy] Must be started after WireGuard — fails otherwise",
+            "[MEMORY:dependency:caddy] Caddy fails if started before WireGuard",
+        ),
+        (
+            "[MEMORY:maintenance:postgres] Needs manual VACUUM FULL weekly or it gets slow",
+            "[MEMORY:maintenance:postgres] Postgres needs a manual vacuum weekly",
+        ),
+    ],
+)
+async def test_a_true_memory_in_other_words_is_supported_and_not_demoted(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    async with curated(tmp_path) as ops:
+        await ops.say(old)
+        receipt = await ops.say(new)
+        assert (receipt.reinforced, receipt.contradicted, receipt.asserted) == ((1,), (), ())
+        assert (await ops.only()).confidence == 0.8
+        assert await ops.curator.conflicts(AGENT) == ()
+
+
+async def test_a_rebuild_keeps_verdicts_and_compares_nothing_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with curated(tmp_path) as ops:
+        await ops.say(SLOW)
+        await ops.say(QUICK)
+        await ops.say(SLOW)
+        before = await ops.all()
+
+        def refuse(*_: object, **__: object) -> None:
+            raise AssertionError("a rebuild decides nothing")
+
+        monkeypatch.setattr(matching, "compare", refuse)
+        with pytest.raises(AssertionError, match="decides nothing"):
+            await ops.say(QUICK)  # a decision does compare
+        assert (await ops.curator.rebuild()).same
+        assert await ops.all() == before
+
+
+async def test_every_memory_that_a_statement_contradicts_is_lowered(tmp_path: Path) -> None:
+    async with curated(tmp_path) as ops:
+        await ops.say("[MEMORY:timing:jellyfin] Takes 60s to start after a restart")
+        await ops.say("[MEMORY:timing:jellyfin] Takes 90s to start after a restart")
+        assert [one.confidence for one in await ops.all()] == [0.5, 0.7]
+        receipt = await ops.say("[MEMORY:timing:jellyfin] Takes 20s to start after a restart")
+        assert sorted(receipt.contradicted) == [1, 2]
+        assert [one.confidence for one in await ops.all()] == [0.3, 0.5, 0.7]
+        assert len(await ops.curator.conflicts(AGENT)) == 3
+
+
+async def test_a_session_that_repeats_its_prompt_lowers_only_what_the_prompt_told(
+    tmp_path: Path,
+) -> None:
+    async with curated(tmp_path) as ops:
+        await ops.say(SLOW)
+        await ops.say(QUICK)
+        receipt = await ops.say(QUICK, session=await ops.told())
+        assert (receipt.echoed, receipt.contradicted) == ((2,), (1,))
+        await ops.change(1, confidence=0.2)  # too low to be told
+        receipt = await ops.say(QUICK, session=await ops.told())
+        assert (receipt.echoed, receipt.contradicted) == ((2,), ())
+
+
+async def test_what_an_operator_says_goes_together_is_not_lowered_again(tmp_path: Path) -> None:
+    async with curated(tmp_path) as ops:
+        await ops.say(SLOW)
+        await ops.say(QUICK)
+        await resolve(ops, (await only_conflict(ops)).id, "both")
+        receipt = await ops.say(QUICK)
+        assert (receipt.reinforced, receipt.contradicted) == ((2,), ())
+        assert await ops.curator.conflicts(AGENT) == ()
 
 
 # Said again.
@@ -467,7 +558,7 @@ async def test_quarantine_ends_with_an_approval(tmp_path: Path) -> None:
 
 async def test_an_expired_memory_goes_into_the_trash(tmp_path: Path) -> None:
     async with curated(tmp_path) as ops:
-        tomorrow = milli_stamp(START + timedelta(days=1))
+        tomorrow = format_milli_timestamp(START + timedelta(days=1))
         await ops.add("Maintenance window tonight until 4am", expires_at=tomorrow)
         assert await ops.block()
         ops.hands.forward(hours=23, minutes=59)
@@ -481,7 +572,7 @@ async def test_an_expired_memory_goes_into_the_trash(tmp_path: Path) -> None:
 
 async def test_an_expiry_can_be_taken_off(tmp_path: Path) -> None:
     async with curated(tmp_path) as ops:
-        tomorrow = milli_stamp(START + timedelta(days=1))
+        tomorrow = format_milli_timestamp(START + timedelta(days=1))
         await ops.add("Takes 60s to start", expires_at=tomorrow)
         assert (await ops.change(1, expires_at=None)).expires_at is None
         ops.hands.forward(days=2)
@@ -550,10 +641,10 @@ async def test_an_edit_of_an_older_version_is_refused(tmp_path: Path) -> None:
         await ops.say(SLOW)
         with pytest.raises(ConcurrencyError, match="version 2"):
             await ops.curator.change(
-                AGENT, 1, MemoryChange(pinned=True), by=OPERATOR, version=seen.version
+                AGENT, 1, MemoryPatch(pinned=True), by=OPERATOR, version=seen.version
             )
         current = (await ops.only()).version
-        change = MemoryChange(pinned=True)
+        change = MemoryPatch(pinned=True)
         found = await ops.curator.change(AGENT, 1, change, by=OPERATOR, version=current)
         assert (found.pinned, found.version) == (True, 3)
 
@@ -569,7 +660,7 @@ async def test_a_change_that_changes_nothing_writes_nothing(tmp_path: Path) -> N
 async def test_a_key_that_comes_again_makes_nothing_again(tmp_path: Path) -> None:
     async with curated(tmp_path) as ops:
         await ops.say(SLOW)
-        wanted = MemoryWanted(
+        wanted = MemoryCreate(
             category="timing", service="jellyfin", observation="Takes 30s to start after restart"
         )
         made = await ops.curator.add(AGENT, wanted, by=OPERATOR, key="k1")
@@ -641,9 +732,9 @@ async def test_control_a_purge_that_forgets_other_places_leaves_bytes(
 ) -> None:
     # What the test above would see if only the memory's own events went.
     def only_its_own(rows: Any, memory: int) -> list[Any]:
-        return event_rows.events_where(rows, "memory_id = ? AND kind <> 'purged'", memory)
+        return event_store.select_events(rows, "memory_id = ? AND kind <> 'purged'", memory)
 
-    monkeypatch.setattr(event_rows, "with_words_of", only_its_own)
+    monkeypatch.setattr(event_store, "list_events_with_words", only_its_own)
     place = tmp_path / "place"
     async with curated(place) as ops:
         await purged(ops)
@@ -670,7 +761,7 @@ async def test_a_purge_that_was_cut_off_goes_on_at_the_next_start(
     async with curated(place) as ops:
         await ops.say(f"[MEMORY:behavior:api] {WORDS}")
         with monkeypatch.context() as broken:
-            broken.setattr(Writer, "_erase_lines", cut_off)
+            broken.setattr(EventWriter, "_erase_lines", cut_off)
             with pytest.raises(LedgerError):
                 await ops.act(1, "purge", confirm="purge 1")
         # It is told to nobody from that moment on.
@@ -719,7 +810,7 @@ async def test_what_is_anothers_is_unknown(tmp_path: Path) -> None:
         verbs: list[Callable[[], Awaitable[object]]] = [
             lambda: curator.one(other, 1),
             lambda: curator.one(other, 3, trash=True),
-            lambda: curator.change(other, 1, MemoryChange(confidence=0), by=OPERATOR),
+            lambda: curator.change(other, 1, MemoryPatch(confidence=0), by=OPERATOR),
             lambda: curator.history(other, 1),
             lambda: curator.evidence(other, 1),
             lambda: curator.injections(other, 1),
@@ -728,17 +819,16 @@ async def test_what_is_anothers_is_unknown(tmp_path: Path) -> None:
             lambda: _hears(ops, other, session),
             lambda: curator.resolve(other, "1-2", ResolveAsked(resolution="both"), by=OPERATOR),
             lambda: curator.accept(other, reject.id, AcceptAsked(), by=OPERATOR),
+            lambda: curator.undo(other, act, by=OPERATOR),
             *(lambda asked=asked: curator.act(other, 1, asked, by=OPERATOR) for asked in acts),
         ]
         for verb in verbs:
             with pytest.raises(UnknownMemory):
                 await verb()
-        with pytest.raises(InvalidRequest, match="nothing to undo"):
-            await curator.undo(other, act, by=OPERATOR)
-        outcome = await curator.bulk(other, BulkAsked(ids=(1, 5), action="delete"), by=OPERATOR)
+        outcome = await curator.bulk(other, BulkRequest(ids=(1, 5), action="delete"), by=OPERATOR)
         assert [one.ok for one in outcome.results] == [False, False]
 
-        assert (await curator.page(other, ListAsked(state="any"))).total == 0
+        assert (await curator.page(other, MemoryQuery(state="any"))).total == 0
         assert await curator.conflicts(other, resolved=True) == ()
         assert await curator.rejects(other) == ()
         assert await curator.services(other) == ()
@@ -752,7 +842,7 @@ async def test_agents_learn_apart_and_an_admin_sees_all(tmp_path: Path) -> None:
     async with curated(tmp_path) as ops:
         await ops.say(SLOW)
         await ops.say(SLOW, session=await ops.session(agent="other"))
-        page = await ops.curator.page(None, ListAsked())
+        page = await ops.curator.page(None, MemoryQuery())
         assert [(one.agent, one.confidence) for one in page.memories] == [
             ("ops", 0.7),
             ("other", 0.7),
@@ -767,17 +857,19 @@ async def test_agents_learn_apart_and_an_admin_sees_all(tmp_path: Path) -> None:
 MANY: Final = 1_100
 
 
-def varied(place: int) -> Said:
+def varied(place: int) -> ObservationContent:
     service = "" if place % 7 == 0 else f"svc-{place % 11}"
     category = list(Category)[place % 5]
-    return Said(text=f"Fact {place % 13} of {place}", category=category, service=service)
+    return ObservationContent(
+        text=f"Fact {place % 13} of {place}", category=category, service=service
+    )
 
 
-async def paged(ops: Curated, sort: Sort, *, descending: bool, limit: int = 300) -> list[int]:
+async def paged(ops: Curated, sort: Sort, *, order: Order, limit: int = 300) -> list[int]:
     """Go through all pages of a list; between them other rows change."""
     cursor, ids = "", list[int]()
     while True:
-        asked = ListAsked(sort=sort, descending=descending, limit=limit, cursor=cursor)
+        asked = MemoryQuery(sort=sort, order=order, limit=limit, cursor=cursor)
         page = await ops.curator.page(AGENT, asked)
         ids += [one.id for one in page.memories]
         if page.next_cursor is None:
@@ -793,10 +885,10 @@ async def test_pages_lose_and_repeat_nothing_in_any_order(tmp_path: Path) -> Non
         ops.hands.forward(days=36)  # all of them fade between the first pages
         await bulk(ops, "adjust_confidence", *range(10, 500, 9), value=-0.3)
         for sort in get_args(Sort):
-            for descending in (True, False):
-                ids = await paged(ops, sort, descending=descending)
+            for order in get_args(Order):
+                ids = await paged(ops, sort, order=order)
                 seen = [one for one in ids if one != ids[0]]
-                assert len(seen) == len(set(seen)) == MANY - 1, (sort, descending)
+                assert len(seen) == len(set(seen)) == MANY - 1, (sort, order)
 
 
 async def test_a_list_is_sorted_as_asked(tmp_path: Path) -> None:
@@ -816,10 +908,10 @@ async def test_a_list_is_sorted_as_asked(tmp_path: Path) -> None:
         }
         assert keys.keys() == {*get_args(Sort)}
         for sort, key in keys.items():
-            for descending in (True, False):
-                found = await ops.all(sort=sort, descending=descending)
+            for order in get_args(Order):
+                found = await ops.all(sort=sort, order=order)
                 by_number = sorted(found, key=lambda one: one.id)  # as ties are, both ways
-                assert found == sorted(by_number, key=key, reverse=descending)
+                assert found == sorted(by_number, key=key, reverse=order == "desc")
 
 
 @pytest.mark.parametrize(
@@ -836,16 +928,16 @@ async def test_a_list_is_sorted_as_asked(tmp_path: Path) -> None:
 async def test_a_list_that_cannot_be_is_refused(tmp_path: Path, asked: dict[str, Any]) -> None:
     async with curated(tmp_path) as ops:
         with pytest.raises(InvalidRequest):
-            await ops.curator.page(AGENT, ListAsked(**asked))
+            await ops.curator.page(AGENT, MemoryQuery(**asked))
 
 
 async def test_a_cursor_belongs_to_its_order(tmp_path: Path) -> None:
     async with curated(tmp_path) as ops:
         await ops.fill(map(varied, range(1, 4)))
-        cursor = (await ops.curator.page(AGENT, ListAsked(limit=1))).next_cursor
+        cursor = (await ops.curator.page(AGENT, MemoryQuery(limit=1))).next_cursor
         assert cursor is not None
         with pytest.raises(InvalidRequest, match="another order"):
-            await ops.curator.page(AGENT, ListAsked(limit=1, sort="id", cursor=cursor))
+            await ops.curator.page(AGENT, MemoryQuery(limit=1, sort="id", cursor=cursor))
 
 
 async def test_a_search_finds_words_as_they_are_typed(tmp_path: Path) -> None:
@@ -890,7 +982,7 @@ async def test_counts_add_up(tmp_path: Path) -> None:
         stats = await ops.curator.stats(AGENT)
         services = await ops.curator.services(AGENT)
         told = await ops.curator.begin(SessionWanted(agent=AGENT))
-        facets = await ops.curator.facets(AGENT, ListAsked())
+        facets = await ops.curator.facets(AGENT, MemoryQuery())
         shown = await ops.all()
     for counts in (stats.by_state, stats.by_category, stats.by_tier, stats.by_origin):
         assert sum(counts.values()) == len(listed)
@@ -903,7 +995,7 @@ async def test_counts_add_up(tmp_path: Path) -> None:
         [one for one in shown if one.state != "quarantined"]
     )
     assert services[-1].service is None
-    soon = milli_stamp(ops.hands.now + timedelta(days=7))
+    soon = format_milli_timestamp(ops.hands.now + timedelta(days=7))
     fading = [one for one in active if one.goes_inactive_at and one.goes_inactive_at <= soon]
     assert stats.stale == facets.stale == len(fading) > 0
     for each in (facets.service, facets.category, facets.tier, facets.origin, facets.agent):
@@ -923,7 +1015,7 @@ async def test_changes_are_told_from_where_somebody_left_off(tmp_path: Path) -> 
         await ops.say(QUICK)
         await ops.say(SLOW, session=await ops.session(agent="other"))
 
-        async def told(agent: str | None, after: int, number: int) -> list[ChangeTold]:
+        async def told(agent: str | None, after: int, number: int) -> list[ChangeEvent]:
             watching = ops.curator.changes(agent, after)
             return [one async for one in _first(watching, number)]
 
@@ -967,10 +1059,10 @@ async def test_changes_come_while_somebody_waits_and_end_with_the_memory(tmp_pat
 async def test_facets_of_one_agent_tell_nothing_of_another(tmp_path: Path) -> None:
     async with curated(tmp_path) as ops:
         await ops.say("[MEMORY:timing:jellyfin] Takes 60s to start after a restart")
-        wanted = MemoryWanted(category="behavior", service="hidden", observation="Of another one")
+        wanted = MemoryCreate(category="behavior", service="hidden", observation="Of another one")
         await ops.curator.add("other", wanted, by="ada")
-        own = await ops.curator.facets(AGENT, ListAsked())
-        everybodys = await ops.curator.facets(None, ListAsked())
+        own = await ops.curator.facets(AGENT, MemoryQuery())
+        everybodys = await ops.curator.facets(None, MemoryQuery())
     assert [one.value for one in own.agent] == [AGENT]
     assert [one.value for one in own.service] == ["jellyfin"]
     assert {one.value for one in everybodys.agent} == {AGENT, "other"}

@@ -17,26 +17,26 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from memplane.errors import MemplaneError
-from memplane.memory.markers import attempts_of
-from memplane.observations import prompt, rows, writing
-from memplane.observations.confidence import DEFAULT
-from memplane.observations.contract import (
+from memplane.memory.marker_parser import parse_attempts
+from memplane.observations import event_writer, prompt_block, store
+from memplane.observations.confidence import DEFAULT_PROFILE
+from memplane.observations.events import ObservationContent, ObservationEvent
+from memplane.observations.model import Category
+from memplane.observations.requests import (
     AcceptAsked,
     Act,
     BulkAction,
-    BulkAsked,
+    BulkRequest,
     Heard,
     HeardText,
-    MemoryChange,
-    PromptAsked,
+    MemoryPatch,
+    PromptQuery,
     Resolution,
     ResolveAsked,
     SessionWanted,
 )
-from memplane.observations.events import Event, Said
-from memplane.observations.model import Category
+from memplane.records.interface import Connection
 from memplane.records.sqlite import open_sqlite
-from memplane.records.store import Connection
 from tests.observations.curated import AGENT, OPERATOR, Curated, curated
 
 # Each example opens a database: a few, and the same ones each time.
@@ -131,7 +131,7 @@ async def _accept(ops: Curated, category: Category) -> None:
 
 
 async def _bulk(ops: Curated, action: BulkAction, *ids: int) -> object:
-    return await ops.curator.bulk(AGENT, BulkAsked(ids=ids, action=action), by=OPERATOR)
+    return await ops.curator.bulk(AGENT, BulkRequest(ids=ids, action=action), by=OPERATOR)
 
 
 async def _wait(ops: Curated, days: int) -> None:
@@ -168,7 +168,7 @@ def lived(script: list[Step], check: Callable[[Curated], Awaitable[None]]) -> No
 
 def stored(on: Connection) -> dict[str, list[tuple[Any, ...]]]:
     """Return every row that is folded out of events, but where the events came in."""
-    tables = [one for one in rows.TABLES if one != "memory_events"]
+    tables = [one for one in store.OBSERVATION_TABLES if one != "memory_events"]
     return {one: sorted(on.rows(f"SELECT * FROM {one}"), key=repr) for one in tables}  # noqa: S608
 
 
@@ -200,7 +200,7 @@ def test_events_of_memories_may_come_in_any_order(
 ) -> None:
     async def check(ops: Curated) -> None:
         before = await ops.records.read(stored)
-        events = list(writing.all_events(ops.events))
+        events = list(event_writer.iterate_events(ops.events))
         first = [one for one in events if not one.memory]
         rest = [one for one in events if one.memory]
         shuffle.shuffle(rest)
@@ -223,8 +223,8 @@ def test_ledgers_of_several_agents_may_be_read_in_turn(
                 said = HeardText(text=f"{step[2]} {step[3]}")
                 await ops.curator.hear("other", other, Heard(texts=(said,)))
         before = await ops.records.read(stored)
-        queues: dict[str, list[Event]] = {}
-        for event in writing.all_events(ops.events):
+        queues: dict[str, list[ObservationEvent]] = {}
+        for event in event_writer.iterate_events(ops.events):
             queues.setdefault(event.agent, []).append(event)
         turns = [agent for agent, queue in queues.items() for _ in queue]
         order = data.draw(st.permutations(turns))
@@ -234,11 +234,13 @@ def test_ledgers_of_several_agents_may_be_read_in_turn(
     lived([step for mine, step in script if mine], check)
 
 
-async def _taken_in(path: Path, *pages: list[Event]) -> dict[str, list[tuple[Any, ...]]]:
+async def _taken_in(
+    path: Path, *pages: list[ObservationEvent]
+) -> dict[str, list[tuple[Any, ...]]]:
     """Take events into an empty database, page by page; returns what came out."""
     async with open_sqlite(path) as records:
         for page in pages:
-            await records.write(partial(rows.take_in, events=page, profile=DEFAULT))
+            await records.write(partial(store.apply_events, events=page, profile=DEFAULT_PROFILE))
         return await records.read(stored)
 
 
@@ -295,7 +297,9 @@ async def has_whole_numbers_only(ops: Curated) -> None:
     )
     found = {*await ops.records.read(lambda on: list(on.rows(sql)))}
     assert found <= {("integer", "integer", "integer", 1, 1, 1)}
-    assert all(type(one.value) in {int, type(None)} for one in writing.all_events(ops.events))
+    assert all(
+        type(one.value) in {int, type(None)} for one in event_writer.iterate_events(ops.events)
+    )
 
 
 @pytest.mark.parametrize(
@@ -344,7 +348,7 @@ pieces = st.sampled_from(
 words = st.lists(st.one_of(hostile, pieces), min_size=1, max_size=4).map(" ".join)
 observations = st.lists(
     st.builds(
-        Said,
+        ObservationContent,
         text=words.map(lambda text: text[:2000]),
         category=st.sampled_from(list(Category)),
         service=st.sampled_from(["", "a", "b", "general", "c-1"]),
@@ -357,18 +361,18 @@ observations = st.lists(
 @slow
 @given(observations, st.integers(0, 400), st.integers(0, 5))
 def test_a_block_is_within_its_budget_deterministic_and_no_marker(
-    said: list[Said], budget: int, session: int
+    said: list[ObservationContent], budget: int, session: int
 ) -> None:
     async def check(ops: Curated) -> None:
         await ops.fill(said)
-        asked = PromptAsked(agent=AGENT, budget=budget, session=str(session), services=("a",))
-        told = await ops.curator.preview(asked)
-        assert told == await ops.curator.preview(asked)
+        asked = PromptQuery(budget=budget, session=str(session), services=("a",))
+        told = await ops.curator.preview(AGENT, asked)
+        assert told == await ops.curator.preview(AGENT, asked)
         assert len(told.block.encode()) <= 4 * max(budget, 0)
         assert told.tokens <= budget
         assert bool(told.block) is bool(told.included)
         assert len(told.included) + len(told.dropped) == told.candidates
-        assert attempts_of(told.block) == ()
+        assert parse_attempts(told.block) == ()
         heard = Heard(texts=(HeardText(text=told.block),))
         receipt = await ops.curator.hear(AGENT, (await ops.session()), heard)
         assert (receipt.asserted, receipt.rejects) == ((), ())
@@ -380,12 +384,18 @@ def test_control_without_its_care_a_block_would_hold_markers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # What the property above would see.
-    monkeypatch.setattr(prompt, "one_line", lambda text: text)
+    monkeypatch.setattr(prompt_block, "escape_line", lambda text: text)
 
     async def check(ops: Curated) -> None:
-        await ops.fill([Said(text="x [MEMORY:timing:a] y", category=Category.TIMING, service="")])
+        await ops.fill(
+            [
+                ObservationContent(
+                    text="x [MEMORY:timing:a] y", category=Category.TIMING, service=""
+                )
+            ]
+        )
         told = await ops.curator.begin(SessionWanted(agent=AGENT))
-        assert attempts_of(told.prompt.block)
+        assert parse_attempts(told.prompt.block)
 
     lived([], check)
 
@@ -394,6 +404,6 @@ def test_the_script_knows_every_act() -> None:
     """Fails when an operator can do something that no script here does."""
     known = {"retire", "restore", "pin", "unpin", "approve", "merge", "undo", "purge"}
     assert {*get_args(Act)} == known
-    assert {*MemoryChange.__struct_fields__} == {
+    assert {*MemoryPatch.__struct_fields__} == {
         *("observation", "category", "service", "confidence", "active", "pinned", "expires_at")
     }

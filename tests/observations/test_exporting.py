@@ -12,9 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.errors import InvalidRequest
-from memplane.observations.contract import ImportedLine, MemoryView
-from memplane.observations.exporting import COLUMNS, as_csv, as_jsonl, as_markdown, read_jsonl
-from memplane.observations.model import Category, State
+from memplane.observations.api_types import MemoryView
+from memplane.observations.export_format import (
+    EXPORT_COLUMNS,
+    format_csv,
+    format_jsonl,
+    format_markdown,
+    parse_jsonl,
+)
+from memplane.observations.model import Category, ObservationState
+from memplane.observations.requests import ImportedLine
 
 NOON = "2026-03-01T12:00:00.000Z"
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -30,7 +37,7 @@ def memory(observation: str = "Takes 60s to start", **more: Any) -> MemoryView:
         "confidence": 0.7,
         "effective_confidence": 0.7,
         "active": True,
-        "state": State.ACTIVE,
+        "state": ObservationState.ACTIVE,
         "session_id": None,
         "tier": 0,
         "origin": "operator",
@@ -51,7 +58,7 @@ def test_lines_are_read_as_they_were_written(
     pinned: bool,  # noqa: FBT001
 ) -> None:
     one = memory(text, service=service, category=category, pinned=pinned, session_id=7)
-    (line,) = read_jsonl(as_jsonl([one]).encode().split(b"\n"))
+    (line,) = parse_jsonl(format_jsonl([one]).encode().split(b"\n"))
     assert line == ImportedLine(
         category=category,
         observation=text,
@@ -70,32 +77,32 @@ def test_lines_are_read_as_they_were_written(
 def test_a_line_that_is_no_memory_is_named(wrong: bytes) -> None:
     good = msgspec.json.encode({"category": "timing", "observation": "Takes 60s"})
     with pytest.raises(InvalidRequest, match="line 3") as refused:
-        list(read_jsonl([good, b"", wrong]))
+        list(parse_jsonl([good, b"", wrong]))
     assert refused.value.fields.keys() == {"line 3"}
 
 
 @given(st.lists(TEXTS, max_size=5))
 def test_a_table_is_read_as_it_was_written_but_for_formulas(texts: list[str]) -> None:
-    written = as_csv([memory(text) for text in texts], head=True)
+    written = format_csv([memory(text) for text in texts], head=True)
     head, *rows = csv.reader(io.StringIO(written, newline=""))
-    assert tuple(head) == COLUMNS
+    assert tuple(head) == EXPORT_COLUMNS
     for text, row in zip(texts, rows, strict=True):
-        cell = row[COLUMNS.index("observation")]
+        cell = row[EXPORT_COLUMNS.index("observation")]
         assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
         assert cell in {text, f"'{text}"}
 
 
 def test_a_table_has_its_columns_once() -> None:
-    first, second = as_csv([memory()], head=True), as_csv([memory()], head=False)
+    first, second = format_csv([memory()], head=True), format_csv([memory()], head=False)
     assert first.count("\r\n") == 2
     assert first.endswith(second)
 
 
 def test_a_list_goes_on_below_the_heading_of_the_page_before() -> None:
     about = [memory("a b c", service="jellyfin"), memory("d e f", service="jellyfin")]
-    first, below = as_markdown(about[:1])
-    second, below = as_markdown(about[1:], below=below)
-    third, _ = as_markdown([memory("g h i", service="general"), memory("j k l")], below=below)
+    first, below = format_markdown(about[:1])
+    second, below = format_markdown(about[1:], below=below)
+    third, _ = format_markdown([memory("g h i", service="general"), memory("j k l")], below=below)
     assert (first + second).count("## jellyfin") == 1
     assert [line for line in third.splitlines() if line.startswith("#")] == [
         "## general (service)",
@@ -105,11 +112,13 @@ def test_a_list_goes_on_below_the_heading_of_the_page_before() -> None:
 
 @given(TEXTS)
 def test_words_cannot_change_the_list_they_stand_in(text: str) -> None:
-    written, _ = as_markdown([memory(text)])
+    written, _ = format_markdown([memory(text)])
     assert [line[:2] for line in written.split("\n")] == ["##", "", "- ", ""]
     assert "<script" not in written
 
 
 def test_what_is_not_active_says_so() -> None:
-    one = memory(state=State.INACTIVE, active=False, contested=True, effective_confidence=0.25)
-    assert as_markdown([one])[0].endswith("(confidence: 0.25, inactive, contested)\n")
+    one = memory(
+        state=ObservationState.INACTIVE, active=False, contested=True, effective_confidence=0.25
+    )
+    assert format_markdown([one])[0].endswith("(confidence: 0.25, inactive, contested)\n")

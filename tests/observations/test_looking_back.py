@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memplane.errors import InvalidRequest
-from memplane.observations.contract import ListAsked, ResolveAsked
+from memplane.observations.requests import MemoryQuery, ResolveAsked
 from tests.observations.curated import AGENT, Curated, curated
 
 AFTER = "[MEMORY:dependency:caddy] Must be started after WireGuard"
@@ -16,7 +16,7 @@ ALONE = "[MEMORY:dependency:caddy] Can be started independently of WireGuard"
 
 
 async def texts(ops: Curated, **asked: Any) -> list[str]:
-    found = await ops.curator.page(AGENT, ListAsked(**asked))
+    found = await ops.curator.page(AGENT, MemoryQuery(**asked))
     assert found.total == len(found.memories)
     return [one.observation for one in found.memories]
 
@@ -52,7 +52,7 @@ async def test_confidence_is_told_as_it_was_then(tmp_path: Path) -> None:
         await ops.say(AFTER)
         ops.hands.forward(days=44)
         now = await ops.only()
-        asked = ListAsked(known_at="2026-03-05T00:00:00Z")
+        asked = MemoryQuery(known_at="2026-03-05T00:00:00Z")
         (then,) = (await ops.curator.page(AGENT, asked)).memories
     assert (then.effective_confidence, now.effective_confidence) == (0.7, 0.5)
 
@@ -78,4 +78,6 @@ async def test_what_is_no_moment_or_state_is_refused(
 ) -> None:
     async with curated(tmp_path) as ops:
         with pytest.raises(InvalidRequest):
-            await ops.curator.page(AGENT, ListAsked(**{"as_of": "2026-03-01T00:00:00Z", **asked}))
+            await ops.curator.page(
+                AGENT, MemoryQuery(**{"as_of": "2026-03-01T00:00:00Z", **asked})
+            )

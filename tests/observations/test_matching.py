@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memplane.observations import vocabulary
 from memplane.observations.differences import Finding
+from memplane.observations.frames import frame_of
 from memplane.observations.matching import (
     Candidate,
     Thresholds,
@@ -19,10 +20,39 @@ from memplane.observations.matching import (
     compare,
     matches,
 )
-from memplane.observations.model import LONGEST
-from memplane.observations.normalising import norm_hash, stem
+from memplane.observations.meanings import lexicon
+from memplane.observations.model import MAX_TEXT_CHARS
+from memplane.observations.normalisation import norm_hash, stem
+from tests.observations import pairs_blind, pairs_development
+from tests.observations.matching_figures import judge_pairs
 from tests.observations.pairs import HELD_OUT, MUST, NEVER_SAME, PAIRS, TUNED_ON, Pair
 
+# Each of these was once called a contradiction, or a possible duplicate.
+SAME_IN_OTHER_WORDS = (
+    (
+        "caddy",
+        "Must be started after WireGuard — fails with 'no route to host' otherwise",
+        "Caddy fails if started before WireGuard",
+    ),
+    (
+        "postgres",
+        "Needs manual VACUUM FULL weekly or performance degrades",
+        "Postgres needs a manual vacuum weekly",
+    ),
+    (
+        "jellyfin",
+        "First restart attempt always fails due to DB lock; second attempt succeeds",
+        (
+            "Restarting Jellyfin always fails on the first attempt but succeeds on the second, "
+            "after the database releases its lock"
+        ),
+    ),
+)
+HASHED = {
+    "Takes 60s to start after a restart": "67adb43a5901c019",
+    SAME_IN_OTHER_WORDS[0][1]: "28d8478c370601a5",
+    "Doesn't work on port 9090 for 1.5 minutes": "25c21cbab8af695d",
+}
 KEPT_APART = {Verdict.UNDECIDED, Verdict.DISTINCT}
 
 
@@ -40,9 +70,88 @@ def test_what_the_contract_names_comes_out_right(pair: Pair) -> None:
 
 def test_the_labelled_pairs_come_out_as_well_as_they_ever_did() -> None:
     assert len(PAIRS) >= 90
-    # 96 % and 91 %. Each pair that is missed is a paraphrase that is kept apart for a look.
+    # 97 % and 98 %. Each pair that is missed is kept apart for a look.
     assert right(TUNED_ON) >= 108
-    assert right(HELD_OUT) >= 51
+    assert right(HELD_OUT) >= 55
+
+
+@pytest.mark.parametrize(("service", "old", "new"), SAME_IN_OTHER_WORDS)
+def test_true_memories_in_other_words_are_the_same(service: str, old: str, new: str) -> None:
+    assert compare(old, new, service=service).verdict is Verdict.SAME
+    assert compare(new, old, service=service).verdict is Verdict.SAME
+
+
+AFTER_WIREGUARD = (
+    "Must be started after WireGuard",
+    "Must be started after WireGuard — fails otherwise",
+    "Must be started after WireGuard, otherwise it fails",
+    "Caddy fails if started before WireGuard",
+    "Cannot be started before WireGuard",
+    "WireGuard has to be started before Caddy",
+)
+
+
+@pytest.mark.parametrize(("old", "new"), [*permutations(AFTER_WIREGUARD, 2)])
+def test_an_order_is_the_same_from_both_ends_and_denied_twice(old: str, new: str) -> None:
+    assert compare(old, new, service="caddy").verdict is Verdict.SAME
+
+
+@pytest.mark.parametrize("old", AFTER_WIREGUARD[:3])
+@pytest.mark.parametrize(
+    "new",
+    [
+        "Must be started before WireGuard",
+        "Can be started before WireGuard",
+        "Fails if started after WireGuard",
+    ],
+)
+def test_the_contrary_order_is_a_contradiction(old: str, new: str) -> None:
+    assert compare(old, new, service="caddy").verdict is Verdict.CONTRADICTION
+
+
+def test_another_fact_about_the_same_lock_is_distinct() -> None:
+    fact = "DB lock takes 60s to release after ungraceful shutdown"
+    for _, old, new in SAME_IN_OTHER_WORDS[2:]:
+        assert compare(old, fact, service="jellyfin").verdict is Verdict.DISTINCT
+        assert compare(fact, new, service="jellyfin").verdict is Verdict.DISTINCT
+
+
+def test_the_development_half_reaches_the_targets() -> None:
+    found = judge_pairs(pairs_development.PAIRS)
+
+    assert found.pairs >= 800
+    assert found.precision_percent("same") >= 95
+    assert found.recall_percent("same") >= 80
+    assert found.precision_percent("contradicting") >= 95
+    assert found.kept_percent("undecided") >= 95
+    assert found.kept_percent("distinct") == 100
+
+
+def test_the_blind_half_does_not_fall_below_what_was_reached() -> None:
+    # Nothing is ever tuned on these pairs. A target that is missed stands beside the floor.
+    found = judge_pairs(pairs_blind.PAIRS)
+
+    assert found.precision_percent("same") >= 91  # target: 95
+    assert found.recall_percent("same") >= 53  # target: 80
+    assert found.precision_percent("contradicting") >= 90  # target: 95
+    assert found.kept_percent("undecided") >= 95
+    assert found.kept_percent("distinct") >= 98
+
+
+def test_figures_tell_good_verdicts_from_bad_ones() -> None:
+    right = ("timing", "", "Takes 60s to start", "Takes a minute to start", "same")
+    wrong = ("timing", "", "Takes 60s to start", "Takes 30s to start", "same")
+    found = judge_pairs([right, wrong])
+
+    assert found.recall_percent("same") == 50
+    assert found.precision_percent("same") == 100
+    assert found.precision_percent("contradicting") == 0
+
+
+def test_each_category_and_label_has_pairs_in_both_halves() -> None:
+    for half in (pairs_development.PAIRS, pairs_blind.PAIRS):
+        assert len({(category, label) for category, _, _, _, label in half}) == 5 * 4
+    assert len(pairs_development.PAIRS) + len(pairs_blind.PAIRS) >= 400
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.old} / {pair.new}")
@@ -93,6 +202,11 @@ def test_texts_that_differ_in_form_only_have_one_hash(one: str, other: str) -> N
     assert compare(one, other).exact
 
 
+def test_the_hash_of_a_text_stays_what_it_was() -> None:
+    # Rows keep it, and a rebuild makes them again: another hash would make old homes differ.
+    assert [norm_hash(text)[:16] for text in HASHED] == list(HASHED.values())
+
+
 @pytest.mark.parametrize(("one", "other"), [*NEVER_SAME, ("Takes 60s", "Takes 61s"), ("", "?")])
 def test_texts_that_differ_in_more_have_two(one: str, other: str) -> None:
     assert norm_hash(one) != norm_hash(other)
@@ -102,19 +216,20 @@ def test_texts_that_differ_in_more_have_two(one: str, other: str) -> None:
     ("old", "new", "finding"),
     [
         ("Takes 60s to start", "Takes 30s to start", Finding.NUMBER),
-        ("A restart helps", "A restart does not help", Finding.NEGATION),
+        ("Restart it if it stalls", "Don't restart it if it stalls", Finding.NEGATION),
+        ("A restart helps", "A restart does not help", Finding.OPPOSED),
         ("Must start before Caddy", "Must start after Caddy", Finding.OPPOSED),
         ("Start postgres before redis", "Start redis before postgres", Finding.REVERSED),
         ("Mount /data first", "Mount /srv first", Finding.IDENTIFIER),
         ("Scan blocks playback", "Scan blocks playback for 5s", Finding.NUMBER_ON_ONE_SIDE),
-        ("Scan blocks playback", "Scan blocks playback if large", Finding.CONDITION),
+        ("Health check fails", "Health check sometimes fails", Finding.CONDITION),
         ("Takes 60s to start", "Takes 60-90s to start", Finding.RANGE),
         ("The web app feeds the worker", "The worker feeds the web app", Finding.ORDER),
         ("Does not start if Redis is up", "Starts if Redis is not up", Finding.SCOPE),
-        ("Needs a restart", "Needs a restart and a new disk bay cover", Finding.SAYS_MORE),
+        ("Restart clears the lock", "Restart pgbouncer clears the lock", Finding.SAYS_MORE),
         (
-            "The reload works over VPN",
-            "The reload can not ever fail over VPN",
+            "Uploads are slow while the buffer is full",
+            "Uploads are fast while the buffer is empty",
             Finding.TURNED_TWICE,
         ),
     ],
@@ -141,7 +256,7 @@ def test_a_statement_of_nothing_but_the_service_is_still_one() -> None:
 
 
 def test_thresholds_can_be_others() -> None:
-    old, new = "Restart clears the queue", "Restart clears the queue and the cache"
+    old, new = "Restarting fixes stalled streams", "Stalled streams are cured by a restart"
     strict = Thresholds(same=101)
 
     assert compare(old, new).verdict is Verdict.SAME
@@ -166,10 +281,10 @@ def test_the_best_match_is_the_most_alike_then_the_most_believed_then_the_oldest
 
 def test_of_two_that_are_as_much_alike_the_one_in_like_letters_is_better() -> None:
     rows = [
-        Candidate(1, "Requires 60s to boot after restarts", 100),
-        Candidate(2, "Then takes 60s to start after a restart", 30),
+        Candidate(1, "Stalled streams are cured by a restart of the container", 100),
+        Candidate(2, "A restart of the container resolves stalled streams", 30),
     ]
-    found = matches("Takes 60s to start after a restart", rows)
+    found = matches("Restarting the container fixes stalled streams", rows)
 
     assert {match.comparison.similarity for match in found} == {100}
     assert {match.comparison.verdict for match in found} == {Verdict.SAME}
@@ -249,7 +364,7 @@ words = st.sampled_from(
     """.split()  # noqa: SIM905 - a list of single words reads worse
 )
 sentences = st.lists(words, max_size=14).map(" ".join)
-texts = st.one_of(st.text(max_size=LONGEST), sentences)
+texts = st.one_of(st.text(max_size=MAX_TEXT_CHARS), sentences)
 
 
 @given(texts, texts, sentences)
@@ -275,6 +390,9 @@ def test_a_text_says_the_same_as_itself(text: str) -> None:
 
 
 @given(sentences)
+@example("if before caddy")
+@example("if before not week")
+@settings(max_examples=1000)
 def test_a_denial_more_is_never_the_same(text: str) -> None:
     assert compare(f"It helps {text}", f"It does not help {text}").verdict is not Verdict.SAME
 
@@ -323,7 +441,7 @@ def test_the_best_match_does_not_depend_on_the_order_of_the_rows(
 )
 def test_the_longest_text_takes_no_ages(piece: str) -> None:
     # Nothing is timed here: what takes ages runs into the limit that every test has.
-    text = (piece * LONGEST)[:LONGEST]
+    text = (piece * MAX_TEXT_CHARS)[:MAX_TEXT_CHARS]
 
     compare(text, f"x {text[::-1]}")
     compare(text, f"{text[:-7]} not")
@@ -348,7 +466,6 @@ WRITTEN = """
 
 
 def test_every_entry_of_a_table_of_stems_is_a_stem() -> None:
-    pairs = (*vocabulary.OPPOSED, *vocabulary.POLAR)
     groups = {*vocabulary.CONDITIONS.values(), *vocabulary.MODALS.values()}
     entries = {
         *vocabulary.ALIKE,
@@ -356,7 +473,7 @@ def test_every_entry_of_a_table_of_stems_is_a_stem() -> None:
         *vocabulary.LIGHT_VERBS,
         *vocabulary.WEIGHTLESS,
         *vocabulary.JOINED.values(),
-        *(word for pair in pairs for word in pair),
+        *(word for pair in vocabulary.OPPOSED for word in pair),
     }
 
     assert entries - groups <= set(map(stem, WRITTEN.split()))
@@ -364,3 +481,17 @@ def test_every_entry_of_a_table_of_stems_is_a_stem() -> None:
 
 def test_no_word_is_read_as_one_that_is_read_as_another() -> None:
     assert not vocabulary.ALIKE.keys() & set(vocabulary.ALIKE.values())
+
+
+def test_no_word_means_the_opposite_of_itself() -> None:
+    meanings = lexicon().meanings.values()
+
+    for found in meanings:
+        assert len({meaning.name for meaning in found}) == len(found)
+
+
+def test_words_of_one_meaning_and_of_its_opposite_are_told_apart() -> None:
+    (reboot,), (stopped,) = frame_of("boot", "").items, frame_of("halted", "").items
+
+    assert reboot.meanings["start"] is False
+    assert stopped.meanings["start"] is True

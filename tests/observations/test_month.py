@@ -20,15 +20,9 @@ from typing import Final, Literal
 
 import pytest
 
-from memplane.observations.contract import (
-    ConflictView,
-    Heard,
-    HeardText,
-    MemoryView,
-    Resolution,
-    ResolveAsked,
-)
-from memplane.observations.model import Source
+from memplane.observations.api_types import ConflictView, MemoryView
+from memplane.observations.model import SourceClass
+from memplane.observations.requests import Heard, HeardText, Resolution, ResolveAsked
 from tests.observations.curated import AGENT, OPERATOR, START, Curated, Hands, curated
 
 DAYS: Final = 30
@@ -170,8 +164,8 @@ AT_THE_END: Final[list[Verdict]] = [
     ),
     (
         "Must be started after WireGuard",
-        *("superseded", 0.5),
-        "contradicted on day 8, and the operator decided against it; saying it again is no news",
+        *("superseded", 0.3),
+        "contradicted on days 8 and 10, and the operator decided against it; then it is no news",
     ),
     (
         "Can be started independently of WireGuard",
@@ -280,7 +274,7 @@ async def _run(ops: Curated, run: Run) -> None:
     if run.repeats_its_block:
         texts.append(HeardText(text=await ops.block(session=str(session)), message="m2"))
     if run.subagent:
-        said = HeardText(text=run.subagent, source=Source.SUBAGENT, message="m3")
+        said = HeardText(text=run.subagent, source=SourceClass.SUBAGENT, message="m3")
         texts.append(said)
     await ops.curator.hear(AGENT, session, Heard(texts=tuple(texts), tool_results=seen))
     if run.takes_back:

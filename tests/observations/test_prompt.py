@@ -13,16 +13,16 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from memplane.errors import InvalidRequest
-from memplane.memory.markers import markers_of
+from memplane.memory.marker_parser import parse_markers
 from memplane.observations.model import Category
-from memplane.observations.prompt import (
-    LARGEST_BUDGET,
-    Candidate,
-    Contested,
-    Dropped,
-    Prompt,
-    Reason,
-    prompt_of,
+from memplane.observations.prompt_block import (
+    MAX_BUDGET_TOKENS,
+    ContestedPolicy,
+    DroppedCandidate,
+    DropReason,
+    PromptCandidate,
+    RenderedPrompt,
+    build_prompt,
 )
 
 FENCE = "0f1e2d3c4b5a6978"
@@ -32,32 +32,34 @@ ENOUGH = 2000
 untimed = hypothesis_settings(deadline=None)
 
 
-def learned(number: int, text: str = "", service: str | None = None, **more: Any) -> Candidate:
+def learned(
+    number: int, text: str = "", service: str | None = None, **more: Any
+) -> PromptCandidate:
     given: dict[str, Any] = {
         "category": Category.TIMING,
         "confidence": 70,
         "last_supported": NOW,
         **more,
     }
-    return Candidate(id=number, service=service, text=text or f"Fact {number}", **given)
+    return PromptCandidate(id=number, service=service, text=text or f"Fact {number}", **given)
 
 
 def told(
-    *candidates: Candidate,
+    *candidates: PromptCandidate,
     budget: int = ENOUGH,
     services: tuple[str, ...] = (),
-    contested: Contested = Contested.MARK,
-) -> Prompt:
-    return prompt_of(
+    contested: ContestedPolicy = ContestedPolicy.MARK,
+) -> RenderedPrompt:
+    return build_prompt(
         candidates, budget=budget, services=services, fence=FENCE, contested=contested
     )
 
 
-def bullets(prompt: Prompt) -> list[str]:
+def bullets(prompt: RenderedPrompt) -> list[str]:
     return [line for line in prompt.text.splitlines() if line.startswith("- ")]
 
 
-def headings(prompt: Prompt) -> list[str]:
+def headings(prompt: RenderedPrompt) -> list[str]:
     return [line[4:] for line in prompt.text.splitlines() if line.startswith("### ")]
 
 
@@ -67,8 +69,8 @@ def shown(text: str) -> str:
     return line.removeprefix("- [timing] ").removesuffix(" (confidence: 0.7)")
 
 
-def numbered(*reasons: tuple[int, Reason]) -> tuple[Dropped, ...]:
-    return tuple(Dropped(*one) for one in reasons)
+def numbered(*reasons: tuple[int, DropReason]) -> tuple[DroppedCandidate, ...]:
+    return tuple(DroppedCandidate(*one) for one in reasons)
 
 
 # Its form
@@ -116,12 +118,14 @@ def test_the_whole_block() -> None:
 
 
 def test_nothing_is_told_of_nothing() -> None:
-    assert told() == Prompt("", 0, (), ())
+    assert told() == RenderedPrompt("", 0, (), ())
 
 
 @pytest.mark.parametrize("budget", [-1, 0, 1, 40])
 def test_nothing_is_told_when_nothing_fits(budget: int) -> None:
-    assert told(learned(1), budget=budget) == Prompt("", 0, (), numbered((1, Reason.BUDGET)))
+    assert told(learned(1), budget=budget) == RenderedPrompt(
+        "", 0, (), numbered((1, DropReason.BUDGET))
+    )
 
 
 def test_one_is_a_memory_and_not_memories() -> None:
@@ -203,7 +207,9 @@ def test_what_is_left_out_is_counted() -> None:
     assert prompt.text.startswith(f"## Operational Memory ({count} of 50 memories, ")
     assert set(prompt.included) == {one.id for one in fifty[-count:]}
     assert 1900 < prompt.tokens <= 2000
-    assert prompt.dropped == numbered(*((one, Reason.BUDGET) for one in range(50 - count, 0, -1)))
+    assert prompt.dropped == numbered(
+        *((one, DropReason.BUDGET) for one in range(50 - count, 0, -1))
+    )
     assert len(told(*fifty, budget=4000).included) > 1.9 * count
 
 
@@ -211,7 +217,7 @@ def test_what_is_too_large_makes_way_for_what_is_smaller() -> None:
     large, small = learned(1, "x" * 400, confidence=90), learned(2, confidence=30)
     prompt = told(large, small, budget=80)
     assert prompt.text.startswith("## Operational Memory (1 of 2 memories, ")
-    assert (prompt.included, prompt.dropped) == ((2,), numbered((1, Reason.BUDGET)))
+    assert (prompt.included, prompt.dropped) == ((2,), numbered((1, DropReason.BUDGET)))
 
 
 def test_it_fits_to_the_last_token() -> None:
@@ -279,18 +285,18 @@ def test_a_thousand_equal_ones_always_come_in_the_same_order() -> None:
 
 def test_more_than_an_argument_may_have_is_refused() -> None:
     with pytest.raises(InvalidRequest, match=r"32,769 tokens .* MEMPLANE_OPS_MEMORY_BUDGET"):
-        told(budget=LARGEST_BUDGET + 1)
+        told(budget=MAX_BUDGET_TOKENS + 1)
 
 
 def test_an_argument_has_a_byte_at_its_end() -> None:
     most = 128 * 1024 - 4
     many = [learned(one, "x" * 500, confidence=90) for one in range(246)]
-    short = told(*many, learned(999, "y"), budget=LARGEST_BUDGET)
+    short = told(*many, learned(999, "y"), budget=MAX_BUDGET_TOKENS)
     room = most - len(short.text.encode())
     assert 0 < room < 490
-    full = told(*many, learned(999, "y" + "y" * room), budget=LARGEST_BUDGET)
+    full = told(*many, learned(999, "y" + "y" * room), budget=MAX_BUDGET_TOKENS)
     assert (len(full.text.encode()), len(full.included)) == (most, 247)
-    over = told(*many, learned(999, "yy" + "y" * room), budget=LARGEST_BUDGET)
+    over = told(*many, learned(999, "yy" + "y" * room), budget=MAX_BUDGET_TOKENS)
     assert len(over.included) == 246
 
 
@@ -311,41 +317,41 @@ def test_a_contested_line_says_so() -> None:
 
 
 def test_contested_ones_may_be_omitted_and_are_not_counted_then() -> None:
-    prompt = told(AGREED, OLD, NEW, contested=Contested.OMIT)
+    prompt = told(AGREED, OLD, NEW, contested=ContestedPolicy.OMIT)
     assert prompt.included == (1,)
-    assert prompt.dropped == numbered((3, Reason.CONTESTED), (2, Reason.CONTESTED))
+    assert prompt.dropped == numbered((3, DropReason.CONTESTED), (2, DropReason.CONTESTED))
     assert "(1 memory, " in prompt.text
 
 
 def test_the_stronger_of_two_may_be_told_alone() -> None:
-    prompt = told(AGREED, OLD, NEW, contested=Contested.STRONGER)
-    assert prompt.dropped == numbered((2, Reason.WEAKER))
+    prompt = told(AGREED, OLD, NEW, contested=ContestedPolicy.STRONGER)
+    assert prompt.dropped == numbered((2, DropReason.WEAKER))
     assert bullets(prompt)[0] == "- [timing] Starts before WireGuard (confidence: 0.7)"
 
 
 @pytest.mark.parametrize("forgotten", [OLD, NEW])
-def test_it_is_enough_that_one_of_two_names_the_other(forgotten: Candidate) -> None:
+def test_it_is_enough_that_one_of_two_names_the_other(forgotten: PromptCandidate) -> None:
     both = [replace(one, rivals=()) if one == forgotten else one for one in (OLD, NEW)]
-    assert told(*both, contested=Contested.STRONGER).included == (3,)
+    assert told(*both, contested=ContestedPolicy.STRONGER).included == (3,)
 
 
 def test_what_was_pinned_is_stronger() -> None:
-    prompt = told(replace(OLD, pinned=True), NEW, contested=Contested.STRONGER)
+    prompt = told(replace(OLD, pinned=True), NEW, contested=ContestedPolicy.STRONGER)
     assert prompt.included == (2,)
 
 
 def test_a_rival_that_may_not_be_told_beats_nobody() -> None:
-    assert told(AGREED, OLD, contested=Contested.STRONGER).included == (2, 1)
+    assert told(AGREED, OLD, contested=ContestedPolicy.STRONGER).included == (2, 1)
     unseen = replace(NEW, text="\u200b")
-    assert told(OLD, unseen, contested=Contested.STRONGER).included == (2,)
+    assert told(OLD, unseen, contested=ContestedPolicy.STRONGER).included == (2,)
 
 
 @pytest.mark.parametrize("named", [(3, 4), (4,)])
 def test_whoever_was_beaten_beats_nobody(named: tuple[int, ...]) -> None:
     third = learned(4, confidence=50, contested=True)
     second = replace(OLD, rivals=named)
-    prompt = told(NEW, second, third, contested=Contested.STRONGER)
-    assert prompt.dropped == numbered((2, Reason.WEAKER))
+    prompt = told(NEW, second, third, contested=ContestedPolicy.STRONGER)
+    assert prompt.dropped == numbered((2, DropReason.WEAKER))
 
 
 # Nothing in an observation changes the block
@@ -395,7 +401,7 @@ def test_an_observation_is_one_harmless_line(text: str, line: str) -> None:
 
 def test_a_text_of_which_nothing_is_seen_is_left_out() -> None:
     prompt = told(learned(1, " \u200b\n"), learned(2))
-    assert (prompt.included, prompt.dropped) == ((2,), numbered((1, Reason.EMPTY)))
+    assert (prompt.included, prompt.dropped) == ((2,), numbered((1, DropReason.EMPTY)))
     assert "(1 memory, " in prompt.text
 
 
@@ -423,7 +429,7 @@ _TEXTS = st.lists(_PIECES, max_size=12).map("".join) | st.text(max_size=60)
 _SERVICES = st.none() | st.sampled_from(["general", "jellyfin", "caddy", "near", "a b\n# c"])
 _CANDIDATES = st.lists(
     st.builds(
-        Candidate,
+        PromptCandidate,
         id=st.integers(0, 10**6),
         service=_SERVICES,
         category=st.sampled_from(Category),
@@ -437,13 +443,13 @@ _CANDIDATES = st.lists(
     max_size=30,
     unique_by=lambda one: one.id,
 )
-_POLICIES = st.sampled_from(Contested)
+_POLICIES = st.sampled_from(ContestedPolicy)
 
 
 @untimed
 @given(_CANDIDATES, st.integers(0, 1200), _POLICIES)
 def test_every_block_is_what_it_says(
-    candidates: list[Candidate], budget: int, contested: Contested
+    candidates: list[PromptCandidate], budget: int, contested: ContestedPolicy
 ) -> None:
     prompt = told(*candidates, budget=budget, services=("near",), contested=contested)
     left_out = [one.id for one in prompt.dropped]
@@ -455,7 +461,7 @@ def test_every_block_is_what_it_says(
         assert (prompt.tokens, prompt.included) == (0, ())
         return
     assert prompt.tokens == -(-len(prompt.text.encode()) // 4) <= budget
-    short = sum(one.reason is Reason.BUDGET for one in prompt.dropped)
+    short = sum(one.reason is DropReason.BUDGET for one in prompt.dropped)
     count = len(prompt.included)
     of = f" of {count + short}" if short else ""
     noun = "memory" if count + short == 1 else "memories"
@@ -465,9 +471,9 @@ def test_every_block_is_what_it_says(
 
 @untimed
 @given(_CANDIDATES)
-def test_every_block_has_its_structure_and_no_marker(candidates: list[Candidate]) -> None:
+def test_every_block_has_its_structure_and_no_marker(candidates: list[PromptCandidate]) -> None:
     prompt = told(*candidates, budget=30_000, services=("near",))
-    assert markers_of(prompt.text) == ()
+    assert parse_markers(prompt.text) == ()
     assert not re.search(r"(?i)\[\s*(?:MEMORY|EVENT|COOLDOWN)", prompt.text)
     if not prompt.text:
         return
@@ -483,11 +489,13 @@ def test_every_block_has_its_structure_and_no_marker(candidates: list[Candidate]
 
 @untimed
 @given(_CANDIDATES, st.integers(60, 800))
-def test_nothing_that_would_fit_is_left_out(candidates: list[Candidate], budget: int) -> None:
+def test_nothing_that_would_fit_is_left_out(
+    candidates: list[PromptCandidate], budget: int
+) -> None:
     """Without pins and scope the first that is left out had no room beside those above it."""
     plain = [replace(one, pinned=False) for one in candidates]
     prompt = told(*plain, budget=budget)
-    short = [one.id for one in prompt.dropped if one.reason is Reason.BUDGET]
+    short = [one.id for one in prompt.dropped if one.reason is DropReason.BUDGET]
     if short:
         by_id = {one.id: one for one in plain}
         at = _place(by_id[short[0]])
@@ -497,5 +505,5 @@ def test_nothing_that_would_fit_is_left_out(candidates: list[Candidate], budget:
         assert alone.tokens + 3 > budget
 
 
-def _place(one: Candidate) -> tuple[int, timedelta, int]:
+def _place(one: PromptCandidate) -> tuple[int, timedelta, int]:
     return -one.confidence, NOW - one.last_supported, one.id

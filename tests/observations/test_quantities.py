@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memplane.observations.normalising import statement
+from memplane.observations.normalisation import statement
 
 
 def read(text: str) -> list[str]:

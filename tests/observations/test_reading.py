@@ -6,24 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.memory.markers import spelled
-from memplane.observations.model import Assertion, Category, Source
-from memplane.observations.reading import Misread, Said, category_of, key_of, read, structured
-from memplane.observations.reasons import Reason
+from memplane.memory.marker_parser import format_bracket
+from memplane.observations.assertion_parser import (
+    MalformedAssertion,
+    ParsedAssertion,
+    assertion_key,
+    find_category,
+    parse_assertions,
+    parse_structured,
+)
+from memplane.observations.model import Assertion, Category, SourceClass
+from memplane.observations.reject_reasons import RejectReason
 
 
 def said(category: str, service: str, text: str) -> Assertion:
-    return Assertion(category=category, service=service, text=text, source=Source.AGENT)
+    return Assertion(category=category, service=service, text=text, source=SourceClass.AGENT)
 
 
-def read_one(text: str, **aliases: str) -> Said:
-    (found,) = read(text, source=Source.AGENT, aliases=aliases)
+def read_one(text: str, **aliases: str) -> ParsedAssertion:
+    (found,) = parse_assertions(text, source=SourceClass.AGENT, aliases=aliases)
     return found
 
 
-def misread(text: str) -> Misread:
+def misread(text: str) -> MalformedAssertion:
     found = read_one(text)
-    assert isinstance(found, Misread)
+    assert isinstance(found, MalformedAssertion)
     return found
 
 
@@ -57,12 +64,14 @@ class TestMarkers:
     def test_are_read_as_the_table_of_the_contract_has_it(
         self, text: str, expected: list[tuple[str, str, str]]
     ) -> None:
-        assert read(text, source=Source.AGENT) == tuple(said(*one) for one in expected)
+        assert parse_assertions(text, source=SourceClass.AGENT) == tuple(
+            said(*one) for one in expected
+        )
 
     @pytest.mark.parametrize("text", ["[MEMORY:misc] foo", "[MEMORY:known-issue:x] foo"])
     def test_of_an_unknown_category_come_with_the_known_ones(self, text: str) -> None:
         found = misread(text)
-        assert found.reason is Reason.UNKNOWN_CATEGORY
+        assert found.reason is RejectReason.UNKNOWN_CATEGORY
         assert all(category in found.hint for category in Category)
         assert found.said.text == "foo"
         assert found.corrected is None
@@ -90,16 +99,16 @@ class TestMarkers:
     )
     def test_that_are_misspelt_come_with_the_right_spelling(self, text: str, hint: str) -> None:
         found = misread(text)
-        assert (found.reason, found.hint, found.said.text) == (Reason.MALFORMED, hint, "foo")
+        assert (found.reason, found.hint, found.said.text) == (RejectReason.MALFORMED, hint, "foo")
         assert found.corrected is not None
-        assert spelled(found.corrected.category, found.corrected.service) == hint
+        assert format_bracket(found.corrected.category, found.corrected.service) == hint
 
     @pytest.mark.parametrize(
         "text", ["[MEMORY] foo", "[MEMORY:] foo", "[memory] foo", "[memory: misc] foo"]
     )
     def test_that_nobody_can_read_come_with_the_grammar(self, text: str) -> None:
         found = misread(text)
-        assert (found.reason, found.corrected) == (Reason.MALFORMED, None)
+        assert (found.reason, found.corrected) == (RejectReason.MALFORMED, None)
         assert found.hint.startswith("[MEMORY:<category>:<service>]")
 
     @pytest.mark.parametrize(
@@ -117,17 +126,17 @@ class TestMarkers:
         self, service: str, better: str
     ) -> None:
         found = misread(f"[MEMORY:timing:{service}] foo")
-        assert found.reason is Reason.BAD_SERVICE
+        assert found.reason is RejectReason.BAD_SERVICE
         assert found.hint.endswith(f" {better}")
         assert found.corrected == said("timing", better, "foo")
 
     def test_of_a_service_without_any_letter_come_without_a_better_name(self) -> None:
         found = misread("[MEMORY:timing:...] foo")
-        assert (found.reason, found.corrected) == (Reason.BAD_SERVICE, None)
+        assert (found.reason, found.corrected) == (RejectReason.BAD_SERVICE, None)
 
     def test_that_are_swapped_come_with_the_corrected_reading(self) -> None:
         found = misread("[MEMORY:jellyfin:timing] foo")
-        assert found.reason is Reason.SWAPPED
+        assert found.reason is RejectReason.SWAPPED
         assert found.said == said("jellyfin", "timing", "foo")
         assert found.corrected == said("timing", "jellyfin", "foo")
         assert found.hint == "category timing, service jellyfin"
@@ -135,44 +144,46 @@ class TestMarkers:
     def test_that_are_swapped_with_what_is_no_service_are_not_offered_as_they_are(self) -> None:
         found = misread("[MEMORY:my.svc:timing] foo")
         assert (found.reason, found.corrected) == (
-            Reason.BAD_SERVICE,
+            RejectReason.BAD_SERVICE,
             said("timing", "my-svc", "foo"),
         )
 
     @pytest.mark.parametrize("text", ["[MEMORY:timing:a]", "**[MEMORY:timing:a]:**\n\nfoo"])
     def test_without_an_observation_are_empty(self, text: str) -> None:
-        assert misread(text).reason is Reason.EMPTY
+        assert misread(text).reason is RejectReason.EMPTY
 
     def test_may_name_a_category_by_an_alias_if_there_are_any(self) -> None:
         assert read_one("[MEMORY:known-issue:x] foo", **{"known-issue": "behavior"}) == said(
             "behavior", "x", "foo"
         )
-        assert isinstance(read_one("[MEMORY:odd] foo", odd="stranger"), Misread)
+        assert isinstance(read_one("[MEMORY:odd] foo", odd="stranger"), MalformedAssertion)
         assert read_one("[MEMORY:timing] foo", timing="behavior") == said("timing", "", "foo")
 
     def test_keep_their_order_with_those_that_cannot_be_read(self) -> None:
         text = "[MEMORY:timing] one\n[memory:timing] two\n[MEMORY:misc] three [MEMORY:timing] four"
         texts = [
-            one.said.text if isinstance(one, Misread) else one.text
-            for one in read(text, source=Source.SUBAGENT)
+            one.said.text if isinstance(one, MalformedAssertion) else one.text
+            for one in parse_assertions(text, source=SourceClass.SUBAGENT)
         ]
         assert texts == ["one", "two", "three", "four"]
 
     def test_of_an_aborted_message_are_not_taken_from_half_a_line(self) -> None:
         text = "[MEMORY:timing:a] whole\n[MEMORY:timing:b] ha"
-        assert read(text, source=Source.AGENT, aborted=True) == (said("timing", "a", "whole"),)
-        assert len(read(text, source=Source.AGENT)) == 2
+        assert parse_assertions(text, source=SourceClass.AGENT, aborted=True) == (
+            said("timing", "a", "whole"),
+        )
+        assert len(parse_assertions(text, source=SourceClass.AGENT)) == 2
 
     def test_have_their_source(self) -> None:
-        (one,) = read("[MEMORY:timing] foo", source=Source.SUBAGENT)
+        (one,) = parse_assertions("[MEMORY:timing] foo", source=SourceClass.SUBAGENT)
         assert isinstance(one, Assertion)
-        assert one.source is Source.SUBAGENT
+        assert one.source is SourceClass.SUBAGENT
 
 
 class TestStructuredOutput:
     @pytest.mark.parametrize("document", [None, [], {}, {"memories": []}, {"memories": None}])
     def test_may_have_nothing(self, document: object) -> None:
-        assert structured(document) == ()
+        assert parse_structured(document) == ()
 
     @pytest.mark.parametrize(
         ("item", "expected"),
@@ -193,59 +204,61 @@ class TestStructuredOutput:
     def test_has_items_in_two_forms(
         self, item: dict[str, object], expected: tuple[str, str, str]
     ) -> None:
-        assert structured({"memories": [item]}) == (said(*expected),)
+        assert parse_structured({"memories": [item]}) == (said(*expected),)
 
     @pytest.mark.parametrize(
         ("item", "reason"),
         [
-            ({"key": "caddy:reverse:proxy", "value": "foo"}, Reason.UNKNOWN_CATEGORY),
-            ({"key": "", "value": "foo"}, Reason.UNKNOWN_CATEGORY),
-            ({"key": "timing:my:svc", "value": "foo"}, Reason.BAD_SERVICE),
-            ({"key": "timing", "value": " "}, Reason.EMPTY),
-            ({"key": "timing"}, Reason.MALFORMED),
-            ({"key": 1, "value": "foo"}, Reason.MALFORMED),
-            ({"category": "misc", "observation": "foo"}, Reason.UNKNOWN_CATEGORY),
-            ({"category": "Timing", "observation": "foo"}, Reason.UNKNOWN_CATEGORY),
+            ({"key": "caddy:reverse:proxy", "value": "foo"}, RejectReason.UNKNOWN_CATEGORY),
+            ({"key": "", "value": "foo"}, RejectReason.UNKNOWN_CATEGORY),
+            ({"key": "timing:my:svc", "value": "foo"}, RejectReason.BAD_SERVICE),
+            ({"key": "timing", "value": " "}, RejectReason.EMPTY),
+            ({"key": "timing"}, RejectReason.MALFORMED),
+            ({"key": 1, "value": "foo"}, RejectReason.MALFORMED),
+            ({"category": "misc", "observation": "foo"}, RejectReason.UNKNOWN_CATEGORY),
+            ({"category": "Timing", "observation": "foo"}, RejectReason.UNKNOWN_CATEGORY),
             (
                 {"category": "timing", "service": "a.b", "observation": "foo"},
-                Reason.BAD_SERVICE,
+                RejectReason.BAD_SERVICE,
             ),
             (
                 {"category": "jellyfin", "service": "timing", "observation": "foo"},
-                Reason.SWAPPED,
+                RejectReason.SWAPPED,
             ),
-            ({"category": "timing", "service": 5, "observation": "foo"}, Reason.MALFORMED),
-            ({"category": "timing"}, Reason.MALFORMED),
-            ({}, Reason.MALFORMED),
-            ("timing: foo", Reason.MALFORMED),
-            (["timing", "foo"], Reason.MALFORMED),
-            (None, Reason.MALFORMED),
+            ({"category": "timing", "service": 5, "observation": "foo"}, RejectReason.MALFORMED),
+            ({"category": "timing"}, RejectReason.MALFORMED),
+            ({}, RejectReason.MALFORMED),
+            ("timing: foo", RejectReason.MALFORMED),
+            (["timing", "foo"], RejectReason.MALFORMED),
+            (None, RejectReason.MALFORMED),
         ],
     )
-    def test_that_cannot_be_read_is_no_silence(self, item: object, reason: Reason) -> None:
-        (found,) = structured({"memories": [item]})
-        assert isinstance(found, Misread)
+    def test_that_cannot_be_read_is_no_silence(self, item: object, reason: RejectReason) -> None:
+        (found,) = parse_structured({"memories": [item]})
+        assert isinstance(found, MalformedAssertion)
         assert found.reason is reason
         assert found.hint
         assert "[MEMORY" not in found.hint  # markers are not taught where they are not read
 
     @pytest.mark.parametrize("document", [{"memories": "foo"}, {"memories": {}}, 5, "foo", True])
     def test_that_is_no_list_is_no_silence(self, document: object) -> None:
-        (found,) = structured(document)
-        assert isinstance(found, Misread)
-        assert found.reason is Reason.MALFORMED
+        (found,) = parse_structured(document)
+        assert isinstance(found, MalformedAssertion)
+        assert found.reason is RejectReason.MALFORMED
 
     def test_hints_at_a_category_in_capitals(self) -> None:
-        (found,) = structured([{"category": "Timing", "observation": "foo"}])
-        assert isinstance(found, Misread)
+        (found,) = parse_structured([{"category": "Timing", "observation": "foo"}])
+        assert isinstance(found, MalformedAssertion)
         assert found.hint == "write timing"
 
     def test_knows_aliases_in_keys(self) -> None:
-        found = structured([{"key": "x:quirk", "value": "foo"}], aliases={"quirk": "behavior"})
+        found = parse_structured(
+            [{"key": "x:quirk", "value": "foo"}], aliases={"quirk": "behavior"}
+        )
         assert found == (said("behavior", "x", "foo"),)
 
     def test_has_a_limit(self) -> None:
-        assert len(structured([{"key": "timing", "value": "foo"}] * 1000)) == 100
+        assert len(parse_structured([{"key": "timing", "value": "foo"}] * 1000)) == 100
 
 
 class TestTheKey:
@@ -254,7 +267,7 @@ class TestTheKey:
             said("timing", "a", "Takes  60s."),
             said("timing", "a", "takes\n\uff16\uff10S"),
         )
-        assert key_of(one) == key_of(other)
+        assert assertion_key(one) == assertion_key(other)
 
     @pytest.mark.parametrize(
         "other",
@@ -265,7 +278,7 @@ class TestTheKey:
         ],
     )
     def test_differs_for_anything_else(self, other: Assertion) -> None:
-        assert key_of(said("timing", "a", "Takes 60s")) != key_of(other)
+        assert assertion_key(said("timing", "a", "Takes 60s")) != assertion_key(other)
 
 
 _PIECES = st.sampled_from(
@@ -310,9 +323,9 @@ def test_reading_never_raises_and_what_is_read_has_a_category_and_a_text(
     text: str,
     aborted: bool,  # noqa: FBT001
 ) -> None:
-    for one in read(text, source=Source.AGENT, aborted=aborted):
+    for one in parse_assertions(text, source=SourceClass.AGENT, aborted=aborted):
         if isinstance(one, Assertion):
-            assert category_of(one.category)
+            assert find_category(one.category)
             assert one.text
         else:
             assert one.hint
@@ -320,18 +333,18 @@ def test_reading_never_raises_and_what_is_read_has_a_category_and_a_text(
 
 @given(_TEXTS)
 def test_an_aborted_message_says_nothing_that_the_whole_one_does_not(text: str) -> None:
-    whole = read(text, source=Source.AGENT)
-    for one in read(text, source=Source.AGENT, aborted=True):
+    whole = parse_assertions(text, source=SourceClass.AGENT)
+    for one in parse_assertions(text, source=SourceClass.AGENT, aborted=True):
         assert one in whole
-    assert read(f"{text}\n", source=Source.AGENT, aborted=True) == read(
-        f"{text}\n", source=Source.AGENT
-    )
+    assert parse_assertions(
+        f"{text}\n", source=SourceClass.AGENT, aborted=True
+    ) == parse_assertions(f"{text}\n", source=SourceClass.AGENT)
 
 
 @given(st.lists(st.sampled_from([*Category]), min_size=1, max_size=30))
 def test_order_is_kept(categories: list[Category]) -> None:
     text = "\n".join(f"[MEMORY:{one}:s{at}] text {at}" for at, one in enumerate(categories))
-    assert read(text, source=Source.AGENT) == tuple(
+    assert parse_assertions(text, source=SourceClass.AGENT) == tuple(
         said(one.value, f"s{at}", f"text {at}") for at, one in enumerate(categories)
     )
 
@@ -339,13 +352,13 @@ def test_order_is_kept(categories: list[Category]) -> None:
 @given(_TEXTS.filter(lambda text: "`" not in text), st.sampled_from(["~~~~~", "`````"]))
 def test_nothing_is_read_in_code(text: str, fence: str) -> None:
     safe = text.replace("~", "")
-    assert read(f"{fence}\n{safe}\n{fence}", source=Source.AGENT) == ()
+    assert parse_assertions(f"{fence}\n{safe}\n{fence}", source=SourceClass.AGENT) == ()
 
 
 @given(_TEXTS)
 def test_nothing_is_read_in_a_quote(text: str) -> None:
     quoted = "\n".join(f"> {line}" for line in text.replace("\r\n", "\n").split("\n"))
-    assert read(quoted, source=Source.AGENT) == ()
+    assert parse_assertions(quoted, source=SourceClass.AGENT) == ()
 
 
 @given(
@@ -356,13 +369,13 @@ def test_nothing_is_read_in_a_quote(text: str) -> None:
 def test_what_is_spelled_right_is_read_as_it_was_said(
     category: Category, service: str, text: str
 ) -> None:
-    marker = f"{spelled(category.value, service)} {text}"
-    assert read(marker, source=Source.AGENT) == (
+    marker = f"{format_bracket(category.value, service)} {text}"
+    assert parse_assertions(marker, source=SourceClass.AGENT) == (
         said(category.value, service, " ".join(text.split())),
     )
 
 
 @given(_JSON)
 def test_structured_output_never_raises(document: object) -> None:
-    for one in structured(document):
-        assert isinstance(one, Assertion | Misread)
+    for one in parse_structured(document):
+        assert isinstance(one, Assertion | MalformedAssertion)

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from memplane.clock import milli_stamp
+from memplane.clock import format_milli_timestamp
 from memplane.errors import InvalidRequest, UnknownMemory
-from memplane.observations.contract import (
-    BulkAsked,
+from memplane.observations.requests import (
+    BulkRequest,
     Heard,
     HeardText,
-    ListAsked,
-    MemoryWanted,
+    MemoryCreate,
+    MemoryQuery,
     SessionWanted,
 )
+from memplane.records.interface import Connection
 from memplane.records.sqlite import open_sqlite
-from memplane.records.store import Connection
 from tests.observations.curated import AGENT, OPERATOR, START, Curated, curated
 
 SLOW_START = "[MEMORY:timing:jellyfin] Takes 60s to start after restart"
@@ -166,8 +166,13 @@ async def test_a_memory_knows_its_session_and_when_it_was_said(tmp_path: Path) -
         await ops.curator.hear(AGENT, session, heard)
         found = await ops.only()
     assert found.session_id == session == 42
-    assert found.created_at == found.updated_at == milli_stamp(said) == "2026-03-01T12:00:30.000Z"
-    assert found.recorded_at == milli_stamp(said + timedelta(seconds=270))
+    assert (
+        found.created_at
+        == found.updated_at
+        == format_milli_timestamp(said)
+        == "2026-03-01T12:00:30.000Z"
+    )
+    assert found.recorded_at == format_milli_timestamp(said + timedelta(seconds=270))
 
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
@@ -247,7 +252,7 @@ async def test_what_does_not_fit_the_budget_is_left_out_from_below(tmp_path: Pat
         await many(ops, 50, 360)
         begun = await ops.curator.begin(SessionWanted(agent=AGENT))
         told = begun.prompt
-        listed = await ops.all(sort="confidence", descending=True)
+        listed = await ops.all(sort="confidence", order="desc")
     number = len(told.included)
     assert told.budget == 2000
     assert 15 <= number < 50
@@ -329,7 +334,11 @@ async def test_a_paraphrase_in_a_later_session_reinforces(tmp_path: Path) -> Non
     assert receipt.reinforced == (found.id,)
     assert found.confidence == 0.8
     assert found.observation == "Takes 60s to start after restart"
-    assert found.last_supported_at == found.updated_at == milli_stamp(START + timedelta(days=1))
+    assert (
+        found.last_supported_at
+        == found.updated_at
+        == format_milli_timestamp(START + timedelta(days=1))
+    )
     assert quotes[1] == "Takes about 60 seconds to start after a restart"
 
 
@@ -417,7 +426,7 @@ async def test_what_fades_below_the_threshold_is_inactive_at_the_first_look(
 async def test_an_operators_memory_has_no_session_and_tier_0(tmp_path: Path) -> None:
     # 33
     async with curated(tmp_path) as ops:
-        wanted = MemoryWanted(
+        wanted = MemoryCreate(
             category="maintenance",
             service="postgres",
             observation="Run VACUUM FULL weekly",
@@ -438,7 +447,7 @@ async def test_other_words_leave_the_confidence_as_it_is(tmp_path: Path) -> None
         found = await ops.change(number, observation="Takes 90s to start")
         assert await ops.only() == found
     assert (found.observation, found.confidence) == ("Takes 90s to start", 0.83)
-    assert found.updated_at == milli_stamp(START + timedelta(days=1))
+    assert found.updated_at == format_milli_timestamp(START + timedelta(days=1))
 
 
 async def test_a_confidence_is_stored_exactly(tmp_path: Path) -> None:
@@ -450,7 +459,11 @@ async def test_a_confidence_is_stored_exactly(tmp_path: Path) -> None:
         sql = "SELECT confidence_c FROM memories"
         assert await ops.records.read(lambda on: list(on.rows(sql))) == [(95,)]
     assert found.confidence == found.effective_confidence == 0.95
-    assert found.updated_at == found.last_supported_at == milli_stamp(START + timedelta(days=40))
+    assert (
+        found.updated_at
+        == found.last_supported_at
+        == format_milli_timestamp(START + timedelta(days=40))
+    )
 
 
 async def test_what_is_deleted_is_gone_everywhere_and_can_be_restored(tmp_path: Path) -> None:
@@ -474,7 +487,7 @@ async def test_five_deleted_at_once_come_back_with_one_undo(tmp_path: Path) -> N
         await many(ops, 6, 40)
         before = await ops.all()
         ids = tuple(one.id for one in before[:5])
-        done = await ops.curator.bulk(AGENT, BulkAsked(ids=ids, action="delete"), by=OPERATOR)
+        done = await ops.curator.bulk(AGENT, BulkRequest(ids=ids, action="delete"), by=OPERATOR)
         assert done.done
         assert [one.id for one in await ops.all()] == [before[5].id]
         restored = await ops.curator.undo(AGENT, done.batch, by=OPERATOR)
@@ -491,7 +504,7 @@ async def test_what_is_switched_off_is_not_told_whatever_its_confidence(tmp_path
         found = await ops.change(number, confidence=1, active=False)
         assert (found.confidence, found.active) == (1.0, False)
         assert await ops.block() == ""
-        page = await ops.curator.page(AGENT, ListAsked(state="inactive"))
+        page = await ops.curator.page(AGENT, MemoryQuery(state="inactive"))
         assert page.total == 1
 
 

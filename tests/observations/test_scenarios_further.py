@@ -16,32 +16,30 @@ from typing import Any
 
 import pytest
 
-from memplane.clock import milli_stamp
+from memplane.clock import format_milli_timestamp
 from memplane.errors import InvalidRequest
-from memplane.ledger.checking import verify_ledger
+from memplane.ledger.chain_verification import verify_ledger
 from memplane.ledger.folder import AgentFolder
-from memplane.memory import sanitising
-from memplane.memory.markers import attempts_of, markers_of
-from memplane.observations import deciding, rows, session_rows
-from memplane.observations.contract import (
+from memplane.memory import sanitizer
+from memplane.memory.marker_parser import parse_attempts, parse_markers
+from memplane.observations import assertion_rules, session_store, store
+from memplane.observations.api_types import ConflictView, IngestReceipt, MemoryView
+from memplane.observations.events import ObservationContent
+from memplane.observations.gate import GateRules
+from memplane.observations.model import Category, SourceClass
+from memplane.observations.requests import (
     AcceptAsked,
-    ConflictView,
     Heard,
-    HeardReceipt,
     HeardText,
     ImportAsked,
     ImportedLine,
-    ListAsked,
-    MemoryView,
-    PromptAsked,
+    MemoryQuery,
+    PromptQuery,
     ResolveAsked,
     SessionEnded,
     SessionWanted,
 )
-from memplane.observations.events import Said
-from memplane.observations.gate import Rules
-from memplane.observations.model import Category, Source
-from memplane.records.store import Connection
+from memplane.records.interface import Connection
 from tests.observations.curated import AGENT, OPERATOR, START, Curated, Hands, curated
 
 SLOW = "[MEMORY:timing:jellyfin] Takes 60s to start after restart"
@@ -50,7 +48,7 @@ QUICK = "[MEMORY:timing:jellyfin] Takes 30s to start after restart"
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-async def hear(ops: Curated, session: int, *texts: HeardText, **heard: Any) -> HeardReceipt:
+async def hear(ops: Curated, session: int, *texts: HeardText, **heard: Any) -> IngestReceipt:
     return await ops.curator.hear(AGENT, session, Heard(texts=texts, **heard))
 
 
@@ -181,7 +179,7 @@ async def test_a_message_that_comes_twice_counts_once(tmp_path: Path) -> None:
         found = await ops.only()
         assert await ops.kinds(found.id) == ["asserted"]
     assert first.asserted == (found.id,)
-    assert again == HeardReceipt()
+    assert again == IngestReceipt()
 
 
 async def test_a_retracted_message_takes_its_memories_and_votes_with_it(tmp_path: Path) -> None:
@@ -233,7 +231,7 @@ async def test_what_others_agreed_to_stays_and_so_does_its_conflict(tmp_path: Pa
         await hear(ops, session, retracted=("m1",))
         slow, quick = await ops.all()
         (conflict,) = await open_conflicts(ops)
-    assert (slow.confidence, quick.confidence) == (0.7, 0.7)
+    assert (slow.confidence, quick.confidence) == (0.5, 0.7)  # the second session said so too
     assert quick.session_id != session
     assert conflict.status == "open"
     assert slow.contested
@@ -257,7 +255,7 @@ async def test_what_an_operator_vouched_for_survives_a_retraction(tmp_path: Path
 # 50: structured output.
 
 
-async def structured(ops: Curated, document: object) -> HeardReceipt:
+async def structured(ops: Curated, document: object) -> IngestReceipt:
     heard = Heard(structured=document)
     return await ops.curator.hear(AGENT, await ops.session(), heard)
 
@@ -291,7 +289,7 @@ async def test_structured_output_passes_the_same_gate(tmp_path: Path) -> None:
 async def test_no_structured_memories_are_no_memories(tmp_path: Path, document: object) -> None:
     # 50
     async with curated(tmp_path) as ops:
-        assert await structured(ops, document) == HeardReceipt()
+        assert await structured(ops, document) == IngestReceipt()
 
 
 async def test_structured_output_and_a_marker_share_one_vote(tmp_path: Path) -> None:
@@ -311,7 +309,7 @@ async def three_times_in_one_session(ops: Curated) -> float:
     """Let one session say the same three times, by a sub-agent too; returns its confidence."""
     session = await ops.session()
     await ops.say(SLOW, SLOW_TOO, session=session)
-    await hear(ops, session, HeardText(text=SLOW, source=Source.SUBAGENT))
+    await hear(ops, session, HeardText(text=SLOW, source=SourceClass.SUBAGENT))
     return (await ops.only()).confidence
 
 
@@ -329,7 +327,9 @@ async def test_control_without_the_memory_of_votes_a_session_votes_thrice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 51: what the test above would see
-    monkeypatch.setattr(session_rows, "hearing", lambda *_: deciding.Hearing())
+    monkeypatch.setattr(
+        session_store, "load_session_context", lambda *_: assertion_rules.SessionContext()
+    )
     async with curated(tmp_path) as ops:
         assert await three_times_in_one_session(ops) == 0.9
 
@@ -338,15 +338,15 @@ async def test_what_a_subagent_says_first_is_the_sessions_own(tmp_path: Path) ->
     # 51
     async with curated(tmp_path) as ops:
         session = await ops.session()
-        await hear(ops, session, HeardText(text=SLOW, source=Source.SUBAGENT))
-        await hear(ops, session, HeardText(text=SLOW, source=Source.AGENT))
+        await hear(ops, session, HeardText(text=SLOW, source=SourceClass.SUBAGENT))
+        await hear(ops, session, HeardText(text=SLOW, source=SourceClass.AGENT))
         found = await ops.only()
         (evidence,) = await ops.curator.evidence(AGENT, found.id)
     assert (found.confidence, found.origin) == (0.7, "subagent")
     assert evidence.source_class == "subagent"
 
 
-async def echoed(ops: Curated, *lines: str, **heard: Any) -> tuple[HeardReceipt, MemoryView]:
+async def echoed(ops: Curated, *lines: str, **heard: Any) -> tuple[IngestReceipt, MemoryView]:
     """Let a session that was told that jellyfin is slow say something 20 days later."""
     await ops.say(SLOW)
     ops.hands.forward(days=20)
@@ -360,15 +360,15 @@ async def test_an_echo_of_what_was_told_earns_nothing(tmp_path: Path) -> None:
         receipt, found = await echoed(ops, SLOW_TOO, SLOW, SLOW_TOO)
         assert await ops.kinds(found.id) == ["asserted", "echoed"]
     assert (receipt.echoed, receipt.reinforced) == ((found.id,), ())
-    assert (found.confidence, found.last_supported_at) == (0.7, milli_stamp(START))
-    assert found.updated_at == milli_stamp(START)
+    assert (found.confidence, found.last_supported_at) == (0.7, format_milli_timestamp(START))
+    assert found.updated_at == format_milli_timestamp(START)
 
 
 async def test_control_without_the_receipt_an_echo_would_be_support(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 52: what the test above would see
-    monkeypatch.setattr(session_rows, "told", lambda *_: [])
+    monkeypatch.setattr(session_store, "list_injected_memories", lambda *_: [])
     async with curated(tmp_path) as ops:
         receipt, found = await echoed(ops, SLOW_TOO)
     assert receipt.reinforced == (found.id,)
@@ -498,7 +498,7 @@ async def test_being_contradicted_does_not_delay_decay(tmp_path: Path) -> None:
         ops.hands.forward(days=8)
         old, _ = await ops.all()
     assert old.effective_confidence == 0.4  # 70 - 20, and a week
-    assert old.last_supported_at == milli_stamp(START)
+    assert old.last_supported_at == format_milli_timestamp(START)
 
 
 async def test_what_is_pinned_never_fades(tmp_path: Path) -> None:
@@ -521,7 +521,7 @@ async def test_what_is_pinned_never_fades(tmp_path: Path) -> None:
 async def test_a_clock_that_is_moved_back_changes_nothing_stored(tmp_path: Path) -> None:
     # 55
     def stored(on: Connection) -> list[tuple[Any, ...]]:
-        return list(on.rows(f"SELECT {rows.COLUMNS} FROM memories"))  # noqa: S608
+        return list(on.rows(f"SELECT {store.OBSERVATION_COLUMNS} FROM memories"))  # noqa: S608
 
     hands = Hands()
     async with curated(tmp_path, hands) as ops:
@@ -592,8 +592,8 @@ async def test_a_supersession_closes_the_old_and_names_the_new(tmp_path: Path) -
         old, new = await ops.all(state="any")
     assert (old.state, old.superseded_by) == ("superseded", new.id)
     assert (old.valid_from, old.valid_to) == (
-        milli_stamp(START),
-        milli_stamp(START + timedelta(days=4)),
+        format_milli_timestamp(START),
+        format_milli_timestamp(START + timedelta(days=4)),
     )
     assert (new.state, new.valid_to, new.contested) == ("active", None, False)
 
@@ -610,7 +610,7 @@ async def said_late(ops: Curated, days: float) -> tuple[MemoryView, MemoryView]:
     ops.hands.forward(days=5)
     await ops.say(SLOW_TOO)
     ops.hands.forward(days=1)
-    at = milli_stamp(START + timedelta(days=days))
+    at = format_milli_timestamp(START + timedelta(days=days))
     await hear(ops, await ops.session(), HeardText(text=QUICK, at=at))
     live, late = await ops.all(state="any")
     return live, late
@@ -627,21 +627,21 @@ async def test_a_late_statement_is_stored_closed_and_changes_nothing(
         assert "30s" not in await ops.block()
     assert (live.confidence, live.contested) == (0.8, False)
     assert (late.state, late.superseded_by) == ("superseded", live.id)
-    assert late.valid_from == milli_stamp(START + timedelta(days=days))
-    assert late.valid_to == milli_stamp(START + timedelta(days=until))
-    assert late.recorded_at == milli_stamp(START + timedelta(days=6))
+    assert late.valid_from == format_milli_timestamp(START + timedelta(days=days))
+    assert late.valid_to == format_milli_timestamp(START + timedelta(days=until))
+    assert late.recorded_at == format_milli_timestamp(START + timedelta(days=6))
 
 
 async def test_control_a_late_statement_taken_for_new_would_contradict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 57: what the test above would see
-    real = rows.known
+    real = store.to_existing_observations
 
-    def as_if_never_supported(*given: Any) -> list[deciding.Known]:
+    def as_if_never_supported(*given: Any) -> list[assertion_rules.ExistingObservation]:
         long_ago = START - timedelta(days=99)
         return [
-            deciding.Known(
+            assertion_rules.ExistingObservation(
                 id=one.id,
                 text=one.text,
                 state=one.state,
@@ -652,7 +652,7 @@ async def test_control_a_late_statement_taken_for_new_would_contradict(
             for one in real(*given)
         ]
 
-    monkeypatch.setattr(rows, "known", as_if_never_supported)
+    monkeypatch.setattr(store, "to_existing_observations", as_if_never_supported)
     async with curated(tmp_path) as ops:
         live, late = await said_late(ops, -5)
         assert len(await open_conflicts(ops)) == 1
@@ -664,11 +664,11 @@ async def test_a_late_repetition_does_not_refresh(tmp_path: Path) -> None:
     # 57
     async with curated(tmp_path) as ops:
         await ops.say(SLOW)
-        past = milli_stamp(START - timedelta(days=9))
+        past = format_milli_timestamp(START - timedelta(days=9))
         receipt = await hear(ops, await ops.session(), HeardText(text=SLOW_TOO, at=past))
         found = await ops.only()
     assert receipt.echoed == (found.id,)
-    assert (found.confidence, found.last_supported_at) == (0.7, milli_stamp(START))
+    assert (found.confidence, found.last_supported_at) == (0.7, format_milli_timestamp(START))
 
 
 @pytest.mark.parametrize("at", ["yesterday", "", "2099-01-01T00:00:00Z", "2026-13-01"])
@@ -676,7 +676,7 @@ async def test_a_time_that_cannot_be_is_now(tmp_path: Path, at: str) -> None:
     # 57
     async with curated(tmp_path) as ops:
         await hear(ops, await ops.session(), HeardText(text=SLOW, at=at))
-        assert (await ops.only()).created_at == milli_stamp(START)
+        assert (await ops.only()).created_at == format_milli_timestamp(START)
 
 
 # 58: matching, through the verbs; the labelled pairs are in test_matching.
@@ -762,14 +762,16 @@ async def test_what_is_too_large_is_skipped_and_smaller_ones_are_tried(tmp_path:
 async def test_a_thousand_equal_memories_have_a_stable_order(tmp_path: Path) -> None:
     # 59
     said = [
-        Said(category=Category.TIMING, service=f"s{place}", text="Takes 60s to start")
+        ObservationContent(
+            category=Category.TIMING, service=f"s{place}", text="Takes 60s to start"
+        )
         for place in range(1000)
     ]
     async with curated(tmp_path) as ops:
         await ops.fill(said)
-        first = await ops.curator.preview(PromptAsked(agent=AGENT, session="1"))
+        first = await ops.curator.preview(AGENT, PromptQuery(session="1"))
     async with curated(tmp_path) as ops:
-        again = await ops.curator.preview(PromptAsked(agent=AGENT, session="1"))
+        again = await ops.curator.preview(AGENT, PromptQuery(session="1"))
     assert again == first
     assert first.candidates == 1000
     assert list(first.included) == sorted(first.included)
@@ -817,7 +819,7 @@ async def test_nothing_in_an_observation_changes_the_blocks_structure(tmp_path: 
     assert sum(line.startswith("### ") for line in lines) == number
     assert sum(line.startswith("## ") for line in lines) == 1
     assert len(lines) == 2 + 3 * number + 2
-    assert attempts_of(block) == ()
+    assert parse_attempts(block) == ()
     fence = re.search(r"They end at ([0-9a-f]{12})\.", block)
     assert fence is not None
     assert lines[-1] == f"(end of operational memory {fence[1]})"
@@ -828,10 +830,10 @@ async def test_control_brackets_that_stay_would_be_read_as_markers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 60: what the test above would see
-    monkeypatch.setattr(sanitising, "_MARKER", r"(?!)")
+    monkeypatch.setattr(sanitizer, "_MARKER", r"(?!)")
     async with curated(tmp_path) as ops:
         block = await block_of_hostile_words(ops)
-    assert markers_of(block)
+    assert parse_markers(block)
 
 
 async def test_a_session_that_repeats_its_block_learns_nothing(tmp_path: Path) -> None:
@@ -840,7 +842,7 @@ async def test_a_session_that_repeats_its_block_learns_nothing(tmp_path: Path) -
         block = await block_of_hostile_words(ops)
         before = await ops.all()
         receipt = await ops.say(block, session=await ops.told())
-        assert receipt == HeardReceipt()
+        assert receipt == IngestReceipt()
         assert await ops.all() == before
 
 
@@ -869,7 +871,7 @@ async def test_a_budget_that_no_program_could_be_given_is_refused(tmp_path: Path
     # 68
     async with curated(tmp_path) as ops:
         with pytest.raises(InvalidRequest, match="128 KiB"):
-            await ops.curator.preview(PromptAsked(agent=AGENT, budget=32_769))
+            await ops.curator.preview(AGENT, PromptQuery(budget=32_769))
         assert await ops.block(budget=0) == ""
 
 
@@ -938,7 +940,7 @@ async def test_a_service_that_nobody_registered_is_flagged_or_held_back(
     tmp_path: Path, *, strict: bool
 ) -> None:
     # 61
-    rules = Rules(services=frozenset({"caddy"}), has_registry=True, strict=strict)
+    rules = GateRules(services=frozenset({"caddy"}), has_registry=True, strict=strict)
     async with curated(tmp_path, rules=rules) as ops:
         await ops.say(SLOW)
         (found,) = await ops.all()
@@ -948,14 +950,14 @@ async def test_a_service_that_nobody_registered_is_flagged_or_held_back(
 
 async def test_a_session_may_make_only_so_many_assertions(tmp_path: Path) -> None:
     # 61
-    async with curated(tmp_path, rules=Rules(cap=3)) as ops:
+    async with curated(tmp_path, rules=GateRules(cap=3)) as ops:
         lines = [f"[MEMORY:timing:s{place}] Takes a long while" for place in range(5)]
         session = await ops.session()
         receipt = await ops.say(*lines, session=session)
         assert len(receipt.asserted) == 3
         assert [one.reason for one in receipt.rejects] == ["session_cap", "session_cap"]
         # Saying all of it again is nothing new, and another session has its own.
-        assert await ops.say(*lines, session=session) == HeardReceipt()
+        assert await ops.say(*lines, session=session) == IngestReceipt()
         assert len((await ops.say(lines[3])).asserted) == 1
 
 
@@ -1118,7 +1120,7 @@ async def test_what_a_crash_left_in_the_ledger_alone_is_taken_in(
         await ops.say(SLOW)
         session = await ops.session()
         with monkeypatch.context() as broken:
-            broken.setattr(rows, "take_in", crash)
+            broken.setattr(store, "apply_events", crash)
             with pytest.raises(OSError, match="power"):
                 await ops.say(QUICK, session=session)
         assert len(await ops.all()) == 1
@@ -1185,7 +1187,7 @@ async def test_times_have_one_format_and_sort_rightly(tmp_path: Path) -> None:
         caddy = (await ops.all())[1]
         await ops.change(caddy.id, observation="Drops all connections on reload")
         await ops.change(caddy.id, expires_at="2027-01-01T00:00:00+01:00")
-        listed = await ops.all(sort="updated", descending=True)
+        listed = await ops.all(sort="updated", order="desc")
         history = await ops.curator.history(AGENT, caddy.id)
     assert [one.service for one in listed] == ["caddy", "jellyfin"]
     assert listed[0].expires_at == "2026-12-31T23:00:00.000Z"
@@ -1260,7 +1262,7 @@ async def test_an_import_keeps_times_and_holds_back_what_is_off_the_list(tmp_pat
     assert (slow.confidence, slow.origin, slow.session_id) == (0.85, "import", None)
     assert slow.created_at == "2025-12-01T10:00:00.000Z"
     assert slow.last_supported_at == "2026-02-20T10:00:00.000Z"
-    assert slow.recorded_at == milli_stamp(START)
+    assert slow.recorded_at == format_milli_timestamp(START)
     assert slow.effective_confidence == 0.85  # nine days ago somebody stood behind it
     assert evidence.message_uuid == "sessions 17, 23 of claude-ops.db"
     assert (caddy.state, caddy.reason) == ("quarantined", "unknown_category")
@@ -1273,6 +1275,43 @@ async def test_an_import_keeps_times_and_holds_back_what_is_off_the_list(tmp_pat
     assert "Takes 60s" in told
 
 
+async def test_an_import_keeps_confidences_and_sessions_of_rows_that_contradict_or_repeat(
+    tmp_path: Path,
+) -> None:
+    def line(text: str, confidence: float, session: str, day: int) -> ImportedLine:
+        moment = f"2026-02-{day:02}T10:00:00Z"
+        return ImportedLine(
+            category="timing",
+            service="jellyfin",
+            observation=text,
+            confidence=confidence,
+            created_at=moment,
+            last_supported_at=moment,
+            sessions=(session,),
+        )
+
+    lines = (
+        line("Takes 60s to start after a restart", 0.9, "17", 10),
+        line("Takes 30s to start after a restart", 0.7, "18", 12),
+        line("The library scan blocks playback", 0.7, "19", 10),
+        line("Library scans block playback", 0.9, "20", 12),
+    )
+    async with curated(tmp_path) as ops:
+        asked = ImportAsked(memories=lines, source="claude-ops.db")
+        receipt = await ops.curator.take_in(AGENT, asked, by=OPERATOR)
+        slow, quick, scan = await ops.all()
+        evidence = await ops.curator.evidence(AGENT, scan.id)
+        assert (await ops.curator.take_in(AGENT, asked, by=OPERATOR)).known == 4
+        assert await ops.all() == [slow, quick, scan]
+    assert (receipt.added, receipt.known) == (3, 1)
+    assert [one.confidence for one in (slow, quick, scan)] == [0.9, 0.7, 0.9]
+    assert slow.contested
+    assert [one.message_uuid for one in evidence] == [
+        "sessions 19 of claude-ops.db",
+        "sessions 20 of claude-ops.db",
+    ]
+
+
 async def test_a_second_import_adds_nothing(tmp_path: Path) -> None:
     # 67
     async with curated(tmp_path) as ops:
@@ -1283,7 +1322,7 @@ async def test_a_second_import_adds_nothing(tmp_path: Path) -> None:
         receipt = await ops.curator.take_in(AGENT, asked, by=OPERATOR)
         assert (receipt.added, receipt.known, receipt.quarantined) == (0, 5, 0)
         assert await ops.all(state="any") == before
-        page = await ops.curator.page(AGENT, ListAsked(state="any"))
+        page = await ops.curator.page(AGENT, MemoryQuery(state="any"))
         assert page.total == len(before)
         assert await ops.curator.latest() - latest <= 1  # but what was refused is refused again
 
@@ -1295,8 +1334,8 @@ async def test_an_imported_memory_has_faded_since(tmp_path: Path) -> None:
             category="timing",
             observation="Takes a long while to warm up",
             confidence=0.4,
-            created_at=milli_stamp(START - timedelta(days=200)),
-            last_supported_at=milli_stamp(START - timedelta(days=44)),
+            created_at=format_milli_timestamp(START - timedelta(days=200)),
+            last_supported_at=format_milli_timestamp(START - timedelta(days=44)),
         )
         await ops.curator.take_in(AGENT, ImportAsked(memories=(line,)), by=OPERATOR)
         found = await ops.only()

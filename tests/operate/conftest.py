@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memplane.services.client import ServiceClient, open_client
+from memplane.services.client import ServiceClient, open_service_client
 from tests.operate.memory_pod import MemoryPod, Service, memory_pod, running_service
 
 
@@ -21,7 +21,7 @@ async def service() -> AsyncIterator[Service]:
 @pytest.fixture
 async def client() -> AsyncIterator[ServiceClient]:
     """A client for any service."""
-    async with open_client() as opened:
+    async with open_service_client() as opened:
         yield opened
 
 

@@ -21,7 +21,7 @@ from aiohttp import web
 from memplane.ledger.entry import Entry
 from memplane.ledger.tombstones import Tombstone, append_tombstones
 from memplane.ledger.writer import LedgerOptions
-from memplane.operate.targets import Place, pod_place
+from memplane.operate.service_targets import LedgerPaths, get_pod_paths
 from tests.pod.service_contract import MemoryService
 from tests.support.in_process import Done, memplane_here
 from tests.support.turns import NOON, record, turn
@@ -141,8 +141,8 @@ class MemoryPod:
         return self.folder / "claw-pod.yml"
 
     @property
-    def place(self) -> Place:
-        return pod_place(self.folder)
+    def place(self) -> LedgerPaths:
+        return get_pod_paths(self.folder)
 
     def subscribe(
         self,

@@ -21,25 +21,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.errors import InvalidRequest, PodError
-from memplane.ledger.entry import entry_of
-from memplane.operate.audit import Event, Wanted, read_event, read_tool_calls
+from memplane.ledger.entry import make_entry
+from memplane.operate.audit_events import AuditEvent, EventFilter, read_event, read_tool_calls
 from memplane.operate.audit_sources import (
-    Container,
-    Found,
-    docker_events,
-    docker_here,
-    file_events,
+    EventOrNone,
+    ProxyContainer,
+    find_docker,
+    find_proxy_containers,
     follow_docker,
     follow_file,
     follow_stream,
-    ledger_events,
-    log_events,
-    proxies,
-    rotated_events,
+    read_docker_events,
+    read_file_events,
+    read_ledger_events,
+    read_log_events,
+    read_rotated_events,
 )
-from memplane.operate.audit_sums import Tally, nearest_rank
-from memplane.operate.splitting import Splitter
-from memplane.telemetry import MemoryOp, MemoryOperation, MemoryStatus, Telemetry
+from memplane.operate.audit_summary import AuditTally, compute_percentile
+from memplane.operate.line_splitter import LineSplitter
+from memplane.operate.service_targets import LedgerPaths
+from memplane.telemetry import MemoryEvent, MemoryOperation, OperationStatus, Telemetry
 from tests.support.turns import NOON, record, turn
 
 
@@ -63,13 +64,13 @@ def log(*events: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(one).encode() + b"\n" for one in events)
 
 
-def read(data: bytes) -> list[Found]:
-    return list(log_events(io.BytesIO(data)))
+def read(data: bytes) -> list[EventOrNone]:
+    return list(read_log_events(io.BytesIO(data)))
 
 
-def summed(found: Iterable[Found]) -> Any:
+def summed(found: Iterable[EventOrNone]) -> Any:
     """The summary as JSON shows it."""
-    tally = Tally()
+    tally = AuditTally()
     for one in found:
         if one is not None:
             tally.add(one)
@@ -166,7 +167,7 @@ def test_an_intervention_is_its_reason() -> None:
 def test_what_telemetry_writes_is_read_back_whole() -> None:
     stream = io.BytesIO()
     Telemetry(stream=stream).emit(
-        MemoryOp(
+        MemoryEvent(
             ts=NOON,
             claw_id="analyst",
             model="m",
@@ -174,7 +175,7 @@ def test_what_telemetry_writes_is_read_back_whole() -> None:
             status_code=200,
             memory_service="s",
             memory_op=MemoryOperation.RECALL,
-            memory_status=MemoryStatus.SUCCEEDED,
+            memory_status=OperationStatus.SUCCEEDED,
             memory_blocks=2,
             memory_bytes=90,
         )
@@ -204,17 +205,17 @@ def test_whatever_a_line_says_the_event_can_be_written(more: dict[str, Any]) -> 
 @given(st.binary(max_size=200))
 def test_no_bytes_are_too_odd(data: bytes) -> None:
     for found in read(data):
-        assert found is None or isinstance(found, Event)
+        assert found is None or isinstance(found, AuditEvent)
 
 
 def test_wanted_ones_are_chosen_by_time_agent_and_type() -> None:
     events = [one for one in read(log(told("request"), told("response", 5, "writer"))) if one]
-    assert [Wanted().includes(one) for one in events] == [True, True]
-    assert [Wanted(claw="writer").includes(one) for one in events] == [False, True]
-    assert [Wanted(type="request").includes(one) for one in events] == [True, False]
+    assert [EventFilter().includes(one) for one in events] == [True, True]
+    assert [EventFilter(claw="writer").includes(one) for one in events] == [False, True]
+    assert [EventFilter(type="request").includes(one) for one in events] == [True, False]
     at = NOON + timedelta(seconds=5)
-    assert [Wanted(since=at).includes(one) for one in events] == [False, True]
-    assert not any(Wanted(since=at + timedelta(seconds=1)).includes(one) for one in events)
+    assert [EventFilter(since=at).includes(one) for one in events] == [False, True]
+    assert not any(EventFilter(since=at + timedelta(seconds=1)).includes(one) for one in events)
 
 
 # Tool calls of a ledger
@@ -222,7 +223,7 @@ def test_wanted_ones_are_chosen_by_time_agent_and_type() -> None:
 
 def traced(*calls: dict[str, Any], **more: Any) -> bytes:
     rounds = [{"round": 1, "tool_calls": list(calls), "round_usage": {}}]
-    return entry_of(turn("x", tool_trace=json.dumps(rounds).encode(), **more)).line
+    return make_entry(turn("x", tool_trace=json.dumps(rounds).encode(), **more)).line
 
 
 def test_each_tool_call_of_an_entry_is_an_event() -> None:
@@ -290,7 +291,7 @@ def test_a_tool_call_that_failed_is_told_and_counted(call: dict[str, Any], error
 
 
 def test_entries_without_tools_have_none_and_broken_ones_are_told() -> None:
-    assert read_tool_calls("i", entry_of(turn("x")).line) == []
+    assert read_tool_calls("i", make_entry(turn("x")).line) == []
     assert read_tool_calls("i", b'{"tool_trace"') is None
     assert read_tool_calls("i", b'{"tool_trace":[],"ts":7}') is None
     odd = b'{"ts":"2026-03-01T12:00:00Z","tool_trace":[7,{"tool_calls":"x"},{"tool_calls":[3]}]}'
@@ -446,7 +447,7 @@ def test_no_recall_has_no_percentiles() -> None:
 def test_percentiles_are_the_nearest_rank(
     values: Iterable[int], percent: int, expected: int | None
 ) -> None:
-    assert nearest_rank(Counter(values), percent) == expected
+    assert compute_percentile(Counter(values), percent) == expected
 
 
 def test_an_operation_that_nobody_knows_changes_no_sum() -> None:
@@ -460,7 +461,7 @@ def test_an_operation_that_nobody_knows_changes_no_sum() -> None:
 @given(st.lists(st.binary(max_size=20)), st.data())
 def test_lines_do_not_depend_on_where_bytes_are_cut(parts: list[bytes], data: Any) -> None:
     whole = b"\n".join(parts)
-    splitter, found, rest = Splitter(), list[bytes | None](), whole
+    splitter, found, rest = LineSplitter(), list[bytes | None](), whole
     while rest:
         cut = data.draw(st.integers(1, len(rest)))
         found += splitter.lines(rest[:cut])
@@ -469,7 +470,7 @@ def test_lines_do_not_depend_on_where_bytes_are_cut(parts: list[bytes], data: An
 
 
 def test_a_line_that_is_too_long_is_passed_over() -> None:
-    splitter = Splitter(longest=10)
+    splitter = LineSplitter(longest=10)
     assert list(splitter.lines(b"1234567890\n12345678901\nab")) == [b"1234567890", None]
     assert list(splitter.lines(b"x" * 1000)) == []
     assert list(splitter.lines(b"\nlast")) == [None]
@@ -477,7 +478,7 @@ def test_a_line_that_is_too_long_is_passed_over() -> None:
 
 
 def test_a_line_that_is_too_long_is_not_kept() -> None:
-    splitter = Splitter(longest=1 << 20)
+    splitter = LineSplitter(longest=1 << 20)
     tracemalloc.start()
     try:
         for _ in range(100):
@@ -492,7 +493,7 @@ def test_malformed_and_overlong_lines_are_counted_and_long_ones_read() -> None:
     long = told("response", error="x" * (2 << 20), model="m")
     data = log(told("request")) + b"garbage\n\n  \n" + log(long) + b"y" * 4_000_000 + b"\n"
     data += b'{"ts":"2026-03'
-    found = list(log_events(io.BytesIO(data), longest=3_000_000))
+    found = list(read_log_events(io.BytesIO(data), longest=3_000_000))
     assert [one.type if one else None for one in found] == [
         "request", None, "response", None, None,
     ]  # fmt: skip
@@ -504,22 +505,22 @@ def test_malformed_and_overlong_lines_are_counted_and_long_ones_read() -> None:
 def test_a_file_is_read_and_one_that_is_not_there_is_told(tmp_path: Path) -> None:
     path = tmp_path / "proxy.log"
     path.write_bytes(log(told("request"), recall()))
-    assert [one.type for one in file_events(path) if one] == ["request", "memory_op"]
+    assert [one.type for one in read_file_events(path) if one] == ["request", "memory_op"]
     with pytest.raises(InvalidRequest, match="cannot be read: No such file"):
-        list(file_events(tmp_path / "missing"))
+        list(read_file_events(tmp_path / "missing"))
     with pytest.raises(InvalidRequest, match="cannot be read: Is a directory"):
-        list(file_events(tmp_path))
+        list(read_file_events(tmp_path))
 
 
 def test_what_was_set_aside_comes_first(tmp_path: Path) -> None:
     path = tmp_path / "telemetry.jsonl"
-    assert list(rotated_events(path)) == []
+    assert list(read_rotated_events(path)) == []
     path.write_bytes(log(told("second")))
-    assert [one.type for one in rotated_events(path) if one] == ["second"]
+    assert [one.type for one in read_rotated_events(path) if one] == ["second"]
     path.with_name("telemetry.jsonl.1").write_bytes(log(told("first")))
-    assert [one.type for one in rotated_events(path) if one] == ["first", "second"]
+    assert [one.type for one in read_rotated_events(path) if one] == ["first", "second"]
     path.unlink()
-    assert [one.type for one in rotated_events(path) if one] == ["first"]
+    assert [one.type for one in read_rotated_events(path) if one] == ["first"]
 
 
 async def test_tool_calls_of_every_agent_and_segment_are_found(tmp_path: Path) -> None:
@@ -532,12 +533,12 @@ async def test_tool_calls_of_every_agent_and_segment_are_found(tmp_path: Path) -
     made = await record(tmp_path / "ledger", [*turns, turn("without", agent="writer")])
     with (tmp_path / "ledger" / "analyst" / "history.jsonl").open("ab") as file:
         file.write(b"garbage\n")
-    found = list(ledger_events(tmp_path / "ledger"))
+    found = list(read_ledger_events(LedgerPaths(tmp_path / "ledger", ())))
     assert [one.text("session_entry_id") for one in found if one] == [one.id for one in made[:-1]]
     assert found.count(None) == 1
-    later = ledger_events(tmp_path / "ledger", NOON + timedelta(minutes=2))
+    later = read_ledger_events(LedgerPaths(tmp_path / "ledger", ()), NOON + timedelta(minutes=2))
     assert [one.claw for one in later if one] == ["analyst", "writer"]
-    assert list(ledger_events(tmp_path / "nowhere")) == []
+    assert list(read_ledger_events(LedgerPaths(tmp_path / "nowhere", ()))) == []
 
 
 FAKE_DOCKER = """#!/bin/sh
@@ -565,8 +566,8 @@ def docker(tmp_path: Path) -> Path:
 
 
 def test_the_proxies_of_a_pod_are_found_by_their_labels(docker: Path) -> None:
-    found = proxies("desk", str(docker))
-    assert found == [Container("c1", "cllama-a"), Container("c2", "cllama-b")]
+    found = find_proxy_containers("desk", str(docker))
+    assert found == [ProxyContainer("c1", "cllama-a"), ProxyContainer("c2", "cllama-b")]
     asked = Path(f"{docker}.asked").read_text()
     assert "--filter label=claw.pod=desk" in asked
     assert "--filter label=claw.role=proxy" in asked
@@ -577,7 +578,7 @@ def test_both_streams_of_a_container_are_read_apart(docker: Path) -> None:
     long = told("response", error="x" * (2 << 20))
     Path(f"{docker}.c1.out").write_bytes(log(told("request"), long))
     Path(f"{docker}.c1.err").write_bytes(b"a warning\n" + log(told("error", source_service="s")))
-    found = list(docker_events([Container("c1", "cllama-a")], str(docker), since=NOON))
+    found = list(read_docker_events([ProxyContainer("c1", "cllama-a")], str(docker), since=NOON))
     assert [one.type if one else None for one in found] == ["request", "response", None, "error"]
     assert [one.text("source_service") for one in found if one] == ["cllama-a", "cllama-a", "s"]
     assert "logs --since 2026-03-01T12:00:00Z c1" in Path(f"{docker}.asked").read_text()
@@ -589,12 +590,12 @@ def test_a_docker_that_fails_or_is_missing_is_told(
     Path(f"{docker}.c1.out").touch()
     Path(f"{docker}.fails").touch()
     with pytest.raises(PodError, match="docker logs failed: no such container"):
-        list(docker_events([Container("c1", "s")], str(docker)))
+        list(read_docker_events([ProxyContainer("c1", "s")], str(docker)))
     monkeypatch.setenv("PATH", str(docker.parent))
-    assert docker_here() == str(docker)
+    assert find_docker() == str(docker)
     monkeypatch.setenv("PATH", str(docker.parent / "nothing"))
     with pytest.raises(PodError, match=r"the docker command is not here.*--log FILE"):
-        docker_here()
+        find_docker()
 
 
 # Following
@@ -680,12 +681,12 @@ async def test_our_own_telemetry_is_followed_over_its_rotation(tmp_path: Path) -
 
     def emit() -> None:
         telemetry.emit(
-            MemoryOp(
+            MemoryEvent(
                 ts=datetime.now(UTC),
                 claw_id="a",
                 memory_service="s",
                 memory_op=MemoryOperation.RETAIN,
-                memory_status=MemoryStatus.SUCCEEDED,
+                memory_status=OperationStatus.SUCCEEDED,
             )
         )
 
@@ -699,7 +700,7 @@ async def test_a_pipe_is_followed_until_it_is_closed() -> None:
     seen: list[str] = []
     came = asyncio.Event()
 
-    def show(one: Found) -> None:
+    def show(one: EventOrNone) -> None:
         seen.append(one.type if one else "")
         came.set()
 
@@ -720,11 +721,11 @@ async def test_containers_are_followed_until_they_stop(docker: Path) -> None:
     Path(f"{docker}.c2.out").write_bytes(log(told("failover")))
     seen: list[tuple[str, str]] = []
 
-    def show(one: Found) -> None:
+    def show(one: EventOrNone) -> None:
         assert one is not None
         seen.append((one.text("source_service"), one.type))
 
-    await follow_docker(proxies("desk", str(docker)), str(docker), show)
+    await follow_docker(find_proxy_containers("desk", str(docker)), str(docker), show)
     assert sorted(seen) == [
         ("cllama-a", "error"),
         ("cllama-a", "request"),

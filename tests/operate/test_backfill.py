@@ -19,16 +19,16 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from memplane.ledger.entry import Entry, StreamReply, entry_of
-from memplane.ledger.note import Note, encoded, with_removed
-from memplane.ledger.redacting import redact_line
+from memplane.ledger.entry import Entry, StreamReply, make_entry
+from memplane.ledger.turn_note import TurnNote, add_removed_count, encode_note
+from memplane.ledger.turn_redaction import redact_entry_line
 from memplane.ledger.writer import LedgerOptions
-from memplane.operate.backfill import AgentReport, Backfill
-from memplane.operate.selecting import Selection
-from memplane.operate.targets import Asked, Target, pod_targets
-from memplane.pod.contexts import read_contexts
-from memplane.redaction.redactor import Redacted, Redactor
-from memplane.services.client import Address, ServiceClient, Unanswered
+from memplane.operate.backfill import AgentBackfillReport, Backfill
+from memplane.operate.entry_filter import EntryFilter
+from memplane.operate.service_targets import ServiceSelection, ServiceTarget, find_pod_targets
+from memplane.pod.agent_contexts import read_contexts
+from memplane.redaction.redactor import RedactionResult, Redactor
+from memplane.services.client import NoServiceResponse, ServiceAddress, ServiceClient
 from tests.operate.memory_pod import (
     TOKEN,
     MemoryPod,
@@ -56,23 +56,25 @@ class Bench:
         self.client = client
         self.quick = Quick()
 
-    def targets(self, **asked: Any) -> tuple[Target, ...]:
-        return pod_targets(read_contexts(self.pod.folder), Asked("mem", **asked), "retain")
+    def targets(self, **asked: Any) -> tuple[ServiceTarget, ...]:
+        return find_pod_targets(
+            read_contexts(self.pod.folder), ServiceSelection("mem", **asked), "retain"
+        )
 
     def backfill(self, **more: Any) -> Backfill:
         redactor = Redactor(key=b"key")
         made = Backfill(
             service="mem",
             place=self.pod.place,
-            selection=Selection(),
+            selection=EntryFilter(),
             client=self.client,
-            redact=partial(redact_line, redactor),
+            redact=partial(redact_entry_line, redactor),
             pacing=self.quick.pacing(),
             clock=lambda: NOON,
         )
         return replace(made, **more)
 
-    async def run(self, **more: Any) -> AgentReport:
+    async def run(self, **more: Any) -> AgentBackfillReport:
         (report,) = await self.backfill(**more).run(self.targets())
         return report
 
@@ -123,7 +125,7 @@ async def test_it_spans_segments_and_another_recorders_files(bench: Bench) -> No
     folder = bench.pod.place.ledgers / "analyst"
     assert len(list((folder / "segments").iterdir())) >= 3
     (folder / "history.jsonl").rename(folder / "history.jsonl.1")
-    last = [entry_of(turn(f"later {n}")) for n in range(2)]
+    last = [make_entry(turn(f"later {n}")) for n in range(2)]
     (folder / "history.jsonl").write_bytes(b"".join(one.line + b"\n" for one in last))
     report = await bench.run()
     assert bench.service.retained() == ids([*entries, *last])
@@ -135,7 +137,7 @@ async def test_odd_lines_are_read_as_the_ledger_reads_them(bench: Bench) -> None
     folder.mkdir(parents=True)
     legacy = b'{"version":1,"ts":"2026-01-02T03:04:05Z","requested_model":"m"}'
     odd = b'{"version":1,"id":"odd","requested_model":"\\ud83d","x":"\xff"}'
-    long = entry_of(turn("x" * (8 << 20)))
+    long = make_entry(turn("x" * (8 << 20)))
     lines = [b"", b"garbage", legacy, odd, long.line, b'{"torn']
     (folder / "history.jsonl").write_bytes(b"\n".join(lines))
     report = await bench.run()
@@ -162,7 +164,7 @@ async def test_after_is_strict_and_finds_late_entries(bench: Bench) -> None:
     seconds = [5, 1, 7, 5, 2, 9]
     turns = [turn(f"q{n}", ts=NOON + timedelta(seconds=n)) for n in seconds]
     entries = await record(bench.pod.place.ledgers, turns)
-    await bench.run(selection=Selection(after=NOON + timedelta(seconds=5)))
+    await bench.run(selection=EntryFilter(after=NOON + timedelta(seconds=5)))
     assert bench.service.retained() == [entries[2].id, entries[5].id]
 
 
@@ -173,19 +175,19 @@ async def test_failed_turns_are_left_out_unless_asked_for(bench: Bench) -> None:
     assert bench.service.retained() == [entries[0].id, entries[2].id]
     assert report.failed_turns == 1
     bench.service.taken.clear()
-    await bench.run(selection=Selection(include_errors=True))
+    await bench.run(selection=EntryFilter(include_errors=True))
     assert bench.service.retained() == ids(entries)
 
 
 async def test_what_the_recorder_says_of_a_turn_counts(bench: Bench) -> None:
     notes = {
-        "a title, please": encoded(Note(left_out="title")),
-        "[redacted:openai:0011aabb]": with_removed(encoded(Note(session="s")), 2),
+        "a title, please": encode_note(TurnNote(left_out="title")),
+        "[redacted:openai:0011aabb]": add_removed_count(encode_note(TurnNote(session="s")), 2),
         "good": b"",
     }
     turns = [turn(said, note=note) for said, note in notes.items()]
     entries = await record(bench.pod.place.ledgers, turns)
-    report = await bench.run(selection=Selection(include_errors=True))
+    report = await bench.run(selection=EntryFilter(include_errors=True))
     # Requests that clients made for themselves are never replayed, as they are never retained.
     assert bench.service.retained() == ids(entries[1:])
     assert (report.replayed, report.no_turns) == (2, 1)
@@ -197,7 +199,7 @@ async def test_a_limit_counts_what_is_replayed_and_nothing_else(bench: Bench) ->
     turns = [turn(f"q{n}", status="error" if n == 1 else "") for n in range(9)]
     entries = await record(bench.pod.place.ledgers, turns)
     bench.pod.bury(entries[0].id)
-    selection = Selection(limit=3)
+    selection = EntryFilter(limit=3)
     report = await bench.run(selection=selection)
     assert bench.service.retained() == ids(entries[2:5])
     assert (report.replayed, report.forgotten, report.failed_turns) == (3, 1, 1)
@@ -324,15 +326,17 @@ async def test_a_slow_service_is_not_waited_for_longer_than_it_may_take(
         return None
 
     service.answer = answer
-    outcome = await client.post(Address(f"{service.base_url}/retain", None, 0.05), b"{}")
+    outcome = await client.post(ServiceAddress(f"{service.base_url}/retain", None, 0.05), b"{}")
     enough.set()
-    assert outcome == Unanswered("no answer within 0.05 s", late=True)
+    assert outcome == NoServiceResponse("no answer within 0.05 s", late=True)
 
 
 def test_a_manifest_may_allow_more_time(pod: MemoryPod) -> None:
     pod.subscribe("a", retain={"path": "/retain", "timeout_ms": 25000})
     pod.subscribe("b", retain={"path": "/retain", "timeout_ms": 300})
-    found = pod_targets(read_contexts(pod.folder), Asked("mem", url="http://h"), "retain")
+    found = find_pod_targets(
+        read_contexts(pod.folder), ServiceSelection("mem", url="http://h"), "retain"
+    )
     assert [one.address and one.address.seconds for one in found] == [25.0, 10.0]
 
 
@@ -571,9 +575,9 @@ async def test_a_second_run_sends_only_what_is_new(bench: Bench) -> None:
     "other",
     [
         {"service": "other"},
-        {"selection": Selection(include_errors=True)},
-        {"selection": Selection(limit=99)},
-        {"selection": Selection(after=NOON - timedelta(days=1))},
+        {"selection": EntryFilter(include_errors=True)},
+        {"selection": EntryFilter(limit=99)},
+        {"selection": EntryFilter(after=NOON - timedelta(days=1))},
     ],
 )
 async def test_another_service_or_filter_is_another_backfill(
@@ -587,7 +591,7 @@ async def test_another_service_or_filter_is_another_backfill(
 
 async def test_a_limit_is_that_of_all_its_runs(bench: Bench) -> None:
     entries = await bench.pod.record(8)
-    selection = Selection(limit=5)
+    selection = EntryFilter(limit=5)
 
     async def answer(post: Post) -> web.StreamResponse | None:
         return web.Response(status=500) if post.entry_id == entries[3].id else None
@@ -603,7 +607,7 @@ async def test_a_ledger_that_was_replaced_is_replayed_from_its_beginning(bench: 
     await bench.pod.record(5)
     await bench.run()
     path = bench.pod.place.ledgers / "analyst" / "history.jsonl"
-    others = [entry_of(turn(f"another {n}")) for n in range(3)]
+    others = [make_entry(turn(f"another {n}")) for n in range(3)]
     path.write_bytes(b"".join(one.line + b"\n" for one in others))
     report = await bench.run()
     assert bench.service.retained()[5:] == ids(others)
@@ -647,7 +651,7 @@ async def test_every_cut_of_a_checkpoint_loses_no_entry(bench: Bench) -> None:
 async def test_a_long_checkpoint_is_made_short(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memplane.operate.checkpoints._LARGEST", 2000)
+    monkeypatch.setattr("memplane.operate.backfill_checkpoint._COMPACT_AT_BYTES", 2000)
     entries = await bench.pod.record(80)
     bad = {one.id for one in entries[:3]}
 
@@ -663,7 +667,7 @@ async def test_a_long_checkpoint_is_made_short(
 
 async def test_the_same_backfill_does_not_run_twice_at_once(bench: Bench) -> None:
     await bench.pod.record(2)
-    other: list[AgentReport] = []
+    other: list[AgentBackfillReport] = []
 
     async def answer(_post: Post) -> web.StreamResponse | None:
         if not other:
@@ -758,7 +762,7 @@ async def test_counting_touches_nothing(bench: Bench) -> None:
     entries = await bench.pod.record(7)
     bench.pod.bury(entries[0].id)
     before = bench.pod.ledger_bytes()
-    backfill = bench.backfill(selection=Selection(limit=5))
+    backfill = bench.backfill(selection=EntryFilter(limit=5))
     (report,) = backfill.count(bench.targets())
     assert (report.replayed, report.forgotten) == (5, 1)
     assert bench.service.posts == []
@@ -781,7 +785,7 @@ async def test_memory_does_not_grow_with_the_ledger(bench: Bench) -> None:
 
     bench.service.answer = answer
     targets = bench.targets()
-    backfill = bench.backfill(redact=lambda line: Redacted(line, {}))
+    backfill = bench.backfill(redact=lambda line: RedactionResult(line, {}))
     tracemalloc.start()
     try:
         (report,) = await backfill.run(targets)

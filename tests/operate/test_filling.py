@@ -20,19 +20,19 @@ import pytest
 from aiohttp import web
 
 from memplane.errors import EntryTooLarge, LedgerFull
-from memplane.ledger.entry import Entry, entry_of
-from memplane.ledger.heads import instant
-from memplane.objects.pacing import Pacing
-from memplane.operate.filling import FillReport, History, fill
-from memplane.operate.paging import (
-    LARGEST_PAGE,
-    OVERLAP,
-    PAGE,
-    AtTheEnd,
-    GoOn,
-    Page,
-    Place,
-    step,
+from memplane.ledger.entry import Entry, make_entry
+from memplane.ledger.entry_head import parse_rfc3339
+from memplane.objects.retry_clock import RetryClock
+from memplane.operate.history_import import HistoryImportReport, HistorySource, import_history
+from memplane.operate.history_pagination import (
+    HISTORY_PAGE_ENTRIES,
+    MAX_HISTORY_PAGE_ENTRIES,
+    PAGE_OVERLAP,
+    EndOfHistory,
+    HistoryPage,
+    NextPage,
+    PageStart,
+    decide_next_page,
 )
 from memplane.secret import Secret
 from tests.support.running import environment, running_memplane
@@ -53,8 +53,8 @@ class Waiting:
         if self.in_between is not None:
             await self.in_between()
 
-    def pacing(self) -> Pacing:
-        return Pacing(sleep=self.sleep, elapsed=lambda: sum(self.pauses), chance=lambda: 0.5)
+    def pacing(self) -> RetryClock:
+        return RetryClock(sleep=self.sleep, elapsed=lambda: sum(self.pauses), chance=lambda: 0.5)
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class Cllama:
             return web.Response(status=404, text="agent context not found")
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
             return web.Response(status=403, text="forbidden")
-        after = instant(request.query["after"]) if "after" in request.query else None
+        after = parse_rfc3339(request.query["after"]) if "after" in request.query else None
         limit = min(int(request.query.get("limit", "100")), 1000)
         chosen = [one for one in ledger if after is None or one.at > after][:limit]
         body = b"".join(one.data + b"\n" for one in chosen)
@@ -142,8 +142,8 @@ class Cllama:
             await self.runner.cleanup()
             self.runner = None
 
-    def history(self, *agents: str) -> History:
-        return History(self.url, Secret(TOKEN), agents or tuple(self.ledgers))
+    def history(self, *agents: str) -> HistorySource:
+        return HistorySource(self.url, Secret(TOKEN), agents or tuple(self.ledgers))
 
 
 @asynccontextmanager
@@ -158,9 +158,9 @@ async def running(ledgers: dict[str, list[Line]]) -> AsyncIterator[Cllama]:
 
 async def filled(
     cllama: Cllama, folder: Path, kept: Kept, *, waiting: Waiting | None = None
-) -> FillReport:
+) -> HistoryImportReport:
     pacing = (waiting or Waiting()).pacing()
-    (report,) = await fill(
+    (report,) = await import_history(
         cllama.history("analyst"), kept.retain, checkpoints=folder, pacing=pacing
     )
     return report
@@ -176,9 +176,11 @@ async def test_every_entry_of_a_plain_history_comes_once(tmp_path: Path) -> None
         report = await filled(cllama, tmp_path, kept)
     assert kept.ids() == ids(ledger)
     assert set(kept.times.values()) == {1}
-    assert report == FillReport("analyst", 1500, report.pages, 0, complete=True)
+    assert report == HistoryImportReport("analyst", 1500, report.pages, 0, complete=True)
     assert kept.most_at_once == 16
-    assert 1500 / PAGE < report.pages < 2 * 1500 / PAGE, "more than half of each page is new"
+    assert 1500 / HISTORY_PAGE_ENTRIES < report.pages < 2 * 1500 / HISTORY_PAGE_ENTRIES, (
+        "more than half of each page is new"
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -216,7 +218,7 @@ async def test_a_crowd_is_passed_with_less_overlap_and_said_so(tmp_path: Path) -
     assert set(kept.times.values()) == {1}
     assert report.complete
     assert "may be missing" in report.problem
-    assert report.pages < 4 * 5000 / LARGEST_PAGE
+    assert report.pages < 4 * 5000 / MAX_HISTORY_PAGE_ENTRIES
 
 
 async def test_a_page_of_one_moment_cannot_be_passed_and_the_next_agent_can(
@@ -226,13 +228,13 @@ async def test_a_page_of_one_moment_cannot_be_passed_and_the_next_agent_can(
     others = lines(range(30))
     async with running({"analyst": crowd, "writer": others}) as cllama:
         kept = Kept()
-        first, second = await fill(
+        first, second = await import_history(
             cllama.history(), kept.retain, checkpoints=tmp_path, pacing=Waiting().pacing()
         )
     assert not first.complete
     assert "more than 1000 turns have the time 2026-03-01T12:01:00Z" in first.problem
     assert first.entries == len(kept.ids("analyst")) >= 1000
-    assert second == FillReport("writer", 30, 1, 0, complete=True)
+    assert second == HistoryImportReport("writer", 30, 1, 0, complete=True)
     assert kept.ids("writer") == ids(others)
 
 
@@ -274,13 +276,13 @@ async def test_later_turns_are_filled_by_the_next_run_and_no_others(tmp_path: Pa
 async def test_an_empty_ledger_and_none_are_told_apart(tmp_path: Path) -> None:
     async with running({"analyst": []}) as cllama:
         kept, waiting = Kept(), Waiting()
-        empty, missing = await fill(
+        empty, missing = await import_history(
             cllama.history("analyst", "nobody"),
             kept.retain,
             checkpoints=tmp_path,
             pacing=waiting.pacing(),
         )
-    assert empty == FillReport("analyst", 0, 1, 0, complete=True)
+    assert empty == HistoryImportReport("analyst", 0, 1, 0, complete=True)
     assert not missing.complete
     assert missing.problem == f"{cllama.url}/nobody answered 404 agent context not found"
     assert waiting.pauses == []
@@ -303,7 +305,7 @@ async def test_what_is_no_entry_is_counted_and_what_failed_is_not_retained(
     async with running({"analyst": ledger}) as cllama:
         kept = Kept()
         report = await filled(cllama, tmp_path, kept)
-    assert report == FillReport("analyst", 13, 1, 3, complete=True, errors=1)
+    assert report == HistoryImportReport("analyst", 13, 1, 3, complete=True, errors=1)
     assert line(50, at).id not in kept.ids()
     assert {line(51, at).id, line(52, at).id} < set(kept.ids())
     legacy = set(kept.ids()) - {one.id for one in ledger}
@@ -313,18 +315,18 @@ async def test_what_is_no_entry_is_counted_and_what_failed_is_not_retained(
 
 def walked(times: Sequence[datetime]) -> tuple[set[int], timedelta, bool]:
     """Walk a ledger of these times; what was met, the least overlap, and whether it ended."""
-    place, met, least = Place(), set[int](), OVERLAP
+    place, met, least = PageStart(), set[int](), PAGE_OVERLAP
     while True:
         chosen = [n for n, at in enumerate(times) if place.after is None or at > place.after]
         chosen = chosen[: place.limit]
-        page = Page(lines=len(chosen), times=[times[n] for n in chosen])
+        page = HistoryPage(lines=len(chosen), times=[times[n] for n in chosen])
         page.new = len(set(chosen) - met)
-        decided = step(place, page)
-        wider = isinstance(decided, GoOn) and decided.place.limit > place.limit
-        assert page.new or wider or not isinstance(decided, GoOn), "the walk stands still"
+        decided = decide_next_page(place, page)
+        wider = isinstance(decided, NextPage) and decided.place.limit > place.limit
+        assert page.new or wider or not isinstance(decided, NextPage), "the walk stands still"
         met.update(chosen)
-        if not isinstance(decided, GoOn):
-            return met, least, isinstance(decided, AtTheEnd)
+        if not isinstance(decided, NextPage):
+            return met, least, isinstance(decided, EndOfHistory)
         least = min(least, decided.overlap)
         place = decided.place
 
@@ -341,7 +343,7 @@ def test_a_walk_by_time_misses_nothing_that_its_overlap_covers(seed: int) -> Non
     times = [NOON + timedelta(seconds=int(end - dice.random() * late)) for end in ends]
     met, least, ended_well = walked(times)
     assert ended_well
-    if least >= timedelta(seconds=late + 1) or least == OVERLAP:
+    if least >= timedelta(seconds=late + 1) or least == PAGE_OVERLAP:
         assert met == set(range(len(times)))
 
 
@@ -472,8 +474,8 @@ async def test_what_cannot_be_asked_is_not_asked(
     url: str, token: str, agent: str, tmp_path: Path
 ) -> None:
     waiting = Waiting()
-    history = History(url, Secret(token), (agent,))
-    (report,) = await fill(
+    history = HistorySource(url, Secret(token), (agent,))
+    (report,) = await import_history(
         history, Kept().retain, checkpoints=tmp_path / "fill", pacing=waiting.pacing()
     )
     assert report.problem
@@ -493,7 +495,7 @@ async def test_a_memory_that_cannot_keep_an_entry_now_is_given_it_again(tmp_path
         await kept.retain(agent, entry)
 
     async with running({"analyst": ledger}) as cllama:
-        (report,) = await fill(
+        (report,) = await import_history(
             cllama.history(), retain, checkpoints=tmp_path, pacing=waiting.pacing()
         )
     assert kept.ids() == ids(ledger)
@@ -508,7 +510,7 @@ async def test_nothing_is_noted_as_done_that_was_not_kept(tmp_path: Path) -> Non
         raise LedgerFull("the disk is full")
 
     async with running({"analyst": ledger}) as cllama:
-        (report,) = await fill(
+        (report,) = await import_history(
             cllama.history(), retain, checkpoints=tmp_path, pacing=Waiting().pacing()
         )
         assert (report.complete, report.entries) == (False, 0)
@@ -528,10 +530,10 @@ async def test_an_entry_that_nobody_takes_does_not_stop_the_others(tmp_path: Pat
         await kept.retain(agent, entry)
 
     async with running({"analyst": ledger}) as cllama:
-        (report,) = await fill(
+        (report,) = await import_history(
             cllama.history(), retain, checkpoints=tmp_path, pacing=Waiting().pacing()
         )
-    assert report == FillReport("analyst", 99, 1, 1, complete=True)
+    assert report == HistoryImportReport("analyst", 99, 1, 1, complete=True)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"cursor":7}', b"[]"])
@@ -556,7 +558,7 @@ async def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path: Path) -> No
 CHILD = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from memplane.operate.filling import History, fill
+from memplane.operate.history_import import HistorySource, import_history
 from memplane.secret import Secret
 
 url, token, folder, out, most = sys.argv[1:]
@@ -567,7 +569,8 @@ async def retain(agent, entry):
     if os.stat(out).st_size >= int(most) * 71:
         os.kill(os.getpid(), signal.SIGKILL)
 
-asyncio.run(fill(History(url, Secret(token), ("analyst",)), retain, checkpoints=Path(folder)))
+source = HistorySource(url, Secret(token), ("analyst",))
+asyncio.run(import_history(source, retain, checkpoints=Path(folder)))
 """
 
 
@@ -592,7 +595,7 @@ async def test_a_killed_fill_goes_on_behind_its_last_whole_page(tmp_path: Path) 
     assert sorted({*before, *kept.ids()}) == ids(ledger)
     assert set(kept.times.values()) == {1}
     # Each death costs at most the page that it happened in.
-    assert len(before) + len(kept.times) <= len(ledger) + 2 * PAGE
+    assert len(before) + len(kept.times) <= len(ledger) + 2 * HISTORY_PAGE_ENTRIES
     assert report.complete
 
 
@@ -602,7 +605,7 @@ async def test_a_killed_fill_goes_on_behind_its_last_whole_page(tmp_path: Path) 
 @asynccontextmanager
 async def own_history(
     folder: Path, *, agents: tuple[str, ...] = ("analyst",)
-) -> AsyncIterator[History]:
+) -> AsyncIterator[HistorySource]:
     """A real memplane whose pod gave us a token for the agents' histories."""
     for agent in agents:
         auth = folder / "context" / agent / "service-auth"
@@ -615,7 +618,7 @@ async def own_history(
         "CLAW_SESSION_HISTORY_DIR": str(folder / "ledger"),
     }
     with running_memplane(folder / "home", env=env) as up:
-        yield History(f"{up.address}/history", Secret(TOKEN), agents)
+        yield HistorySource(f"{up.address}/history", Secret(TOKEN), agents)
 
 
 def write_ledger(folder: Path, name: str, entries: Sequence[Entry]) -> Path:
@@ -627,16 +630,16 @@ def write_ledger(folder: Path, name: str, entries: Sequence[Entry]) -> Path:
 
 async def test_memplanes_own_history_is_walked_by_cursor(tmp_path: Path) -> None:
     turns = [turn(f"turn {n}", ts=NOON + timedelta(seconds=n * 7 % 5)) for n in range(1100)]
-    made = [entry_of(one) for one in turns]
+    made = [make_entry(one) for one in turns]
     write_ledger(tmp_path, "segments/00000001.jsonl", made[:450])
     write_ledger(tmp_path, "history.jsonl", made[450:])
     async with own_history(tmp_path, agents=("analyst", "silent")) as own:
         kept = Kept()
-        reports = await fill(own, kept.retain, checkpoints=tmp_path / "fill")
-        again = await fill(own, kept.retain, checkpoints=tmp_path / "fill")
+        reports = await import_history(own, kept.retain, checkpoints=tmp_path / "fill")
+        again = await import_history(own, kept.retain, checkpoints=tmp_path / "fill")
     assert reports == [
-        FillReport("analyst", 1100, -(-1100 // PAGE), 0, complete=True),
-        FillReport("silent", 0, 1, 0, complete=True),
+        HistoryImportReport("analyst", 1100, -(-1100 // HISTORY_PAGE_ENTRIES), 0, complete=True),
+        HistoryImportReport("silent", 0, 1, 0, complete=True),
     ]
     assert kept.ids() == sorted(entry.id for entry in made)
     assert set(kept.times.values()) == {1}
@@ -647,7 +650,7 @@ async def test_memplanes_own_history_is_walked_by_cursor(tmp_path: Path) -> None
 async def test_turns_that_are_recorded_and_rotated_during_the_walk_come_once(
     tmp_path: Path,
 ) -> None:
-    known = [entry_of(turn(f"turn {n}")) for n in range(900)]
+    known = [make_entry(turn(f"turn {n}")) for n in range(900)]
     current, rest = write_ledger(tmp_path, "history.jsonl", known[:600]), known[600:]
     kept = Kept()
 
@@ -660,7 +663,7 @@ async def test_turns_that_are_recorded_and_rotated_during_the_walk_come_once(
                 file.write(b"".join(rest.pop(0).line + b"\n" for _ in range(100)))
 
     async with own_history(tmp_path) as own:
-        (report,) = await fill(own, retain, checkpoints=tmp_path / "fill")
+        (report,) = await import_history(own, retain, checkpoints=tmp_path / "fill")
     assert rest == []
     assert kept.ids() == sorted(one.id for one in known)
     assert set(kept.times.values()) == {1}
@@ -668,23 +671,23 @@ async def test_turns_that_are_recorded_and_rotated_during_the_walk_come_once(
 
 
 async def test_lines_that_the_proxy_skips_are_counted(tmp_path: Path) -> None:
-    known = [entry_of(turn(f"turn {n}")) for n in range(3)]
+    known = [make_entry(turn(f"turn {n}")) for n in range(3)]
     parts = [known[0].line, b"garbage", known[1].line, b"{cut", known[2].line, b""]
     write_ledger(tmp_path, "history.jsonl", known).write_bytes(b"\n".join(parts))
     async with own_history(tmp_path) as own:
-        (report,) = await fill(own, Kept().retain, checkpoints=tmp_path / "fill")
-    assert report == FillReport("analyst", 3, 1, 2, complete=True)
+        (report,) = await import_history(own, Kept().retain, checkpoints=tmp_path / "fill")
+    assert report == HistoryImportReport("analyst", 3, 1, 2, complete=True)
 
 
 async def test_a_cursor_of_another_ledger_begins_anew(tmp_path: Path) -> None:
     turns = [turn(f"turn {n}") for n in range(30)]
     await record(tmp_path / "ledger", turns)
     async with own_history(tmp_path) as own:
-        await fill(own, Kept().retain, checkpoints=tmp_path / "fill")
-        other = [entry_of(turn(f"another {n}")) for n in range(20)]
+        await import_history(own, Kept().retain, checkpoints=tmp_path / "fill")
+        other = [make_entry(turn(f"another {n}")) for n in range(20)]
         write_ledger(tmp_path, "history.jsonl", other)
         kept = Kept()
-        (report,) = await fill(own, kept.retain, checkpoints=tmp_path / "fill")
+        (report,) = await import_history(own, kept.retain, checkpoints=tmp_path / "fill")
     assert kept.ids() == sorted(one.id for one in other)
     assert (report.complete, report.entries) == (True, 20)
 
@@ -692,12 +695,12 @@ async def test_a_cursor_of_another_ledger_begins_anew(tmp_path: Path) -> None:
 async def test_a_wrong_token_is_refused_by_memplane_too(tmp_path: Path) -> None:
     await record(tmp_path / "ledger", [turn("one")])
     async with own_history(tmp_path) as own:
-        wrong = History(own.url, Secret("mem-svc-history:wrong"), ("analyst", "nobody"))
+        wrong = HistorySource(own.url, Secret("mem-svc-history:wrong"), ("analyst", "nobody"))
         kept = Kept()
-        reports = await fill(wrong, kept.retain, checkpoints=tmp_path / "fill")
+        reports = await import_history(wrong, kept.retain, checkpoints=tmp_path / "fill")
     assert [one.problem.rpartition(" answered ")[2] for one in reports] == [
         "403 forbidden",
-        "404 agent context not found",
+        "403 forbidden",
     ]
     assert kept.ids() == []
 
@@ -705,7 +708,7 @@ async def test_a_wrong_token_is_refused_by_memplane_too(tmp_path: Path) -> None:
 async def test_a_plain_cllama_that_becomes_memplane_is_walked_on(tmp_path: Path) -> None:
     """The place that was noted by time serves a proxy that gives cursors, and the other way."""
     turns = [turn(f"turn {n}", ts=NOON + timedelta(minutes=n)) for n in range(500)]
-    made = [entry_of(one) for one in turns]
+    made = [make_entry(one) for one in turns]
     write_ledger(tmp_path, "history.jsonl", made)
     plain = [Line(entry.id, one.ts, entry.line) for entry, one in zip(made, turns, strict=True)]
     kept = Kept()
@@ -725,7 +728,7 @@ async def test_a_plain_cllama_that_becomes_memplane_is_walked_on(tmp_path: Path)
     assert (back.complete, back.entries) == (True, 500)
 
 
-def _passing_on(history: History) -> Intercept:
+def _passing_on(history: HistorySource) -> Intercept:
     import aiohttp
 
     async def pass_on(request: web.Request, body: bytes) -> web.StreamResponse | None:

@@ -12,30 +12,30 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from memplane.errors import InvalidRequest, LedgerError
+from memplane.errors import InvalidRequest, LedgerError, UnknownMemory
 from memplane.ledger.entry import Entry
 from memplane.ledger.tombstones import read_tombstones
-from memplane.operate.forgetting import (
-    AgentForgot,
-    Drained,
-    Forgetting,
-    Share,
-    Wish,
-    shares,
-    wanted_ids,
+from memplane.operate.forget import (
+    AgentForgetPlan,
+    AgentForgetResult,
+    ForgetDrainReport,
+    ForgetRunner,
+    PodForgetRequest,
+    normalise_ids,
+    plan_forget,
 )
-from memplane.operate.queue import QueuedForget, enqueue, queued
-from memplane.operate.targets import (
-    Asked,
-    beside,
-    offered_targets,
-    pod_place,
-    queued_target,
-    reachable,
+from memplane.operate.forget_queue import QueuedForget, enqueue_forget, list_queued_forgets
+from memplane.operate.forget_verification import EntryText, ForgetVerifier, PlaceCheck
+from memplane.operate.service_targets import (
+    ServiceSelection,
+    adapt_selection,
+    find_all_pod_targets,
+    find_queued_target,
+    get_pod_paths,
+    resolve_published_address,
 )
-from memplane.operate.verifying import Check, Said, Verification
-from memplane.pod.contexts import read_contexts
-from memplane.services.client import Address, Outcome, ServiceClient
+from memplane.pod.agent_contexts import read_contexts
+from memplane.services.client import ServiceAddress, ServiceClient, ServiceResult
 from tests.operate.memory_pod import (
     TOKEN,
     WHEN,
@@ -53,14 +53,14 @@ class Bench:
     def __init__(self, pod: MemoryPod, client: ServiceClient) -> None:
         self.pod = pod
         self.client = client
-        self.forgetting = Forgetting(pod.place, client, lambda: NOON)
+        self.forgetting = ForgetRunner(pod.place, client, lambda: NOON)
 
     async def forget(
         self, *entry_ids: str, agents: Sequence[str] = (), **more: Any
-    ) -> list[AgentForgot]:
-        wish = Wish("mem", entry_ids, **more)
+    ) -> list[AgentForgetResult]:
+        wish = PodForgetRequest("mem", entry_ids, **more)
         contexts = read_contexts(self.pod.folder)
-        targets = offered_targets(contexts, Asked("mem", tuple(agents)), "forget")
+        targets = find_all_pod_targets(contexts, ServiceSelection("mem", tuple(agents)), "forget")
         decided = await self.forgetting.decide(targets, wish)
         return [
             await self.forgetting.forget(one, decided[one.agent], wish)
@@ -68,16 +68,16 @@ class Bench:
             if one.agent in decided
         ]
 
-    async def drain(self) -> Drained:
+    async def drain(self) -> ForgetDrainReport:
         contexts = read_contexts(self.pod.folder)
         return await self.forgetting.drain(
-            lambda item: queued_target(contexts, item.service, item.agent)
+            lambda item: find_queued_target(contexts, item.service, item.agent)
         )
 
-    async def verify(self, entry_id: str) -> dict[str, Check]:
+    async def verify(self, entry_id: str) -> dict[str, PlaceCheck]:
         contexts = read_contexts(self.pod.folder)
-        (target,) = offered_targets(contexts, Asked("mem"), "recall")
-        verification = Verification(self.pod.place, self.client, lambda text: text)
+        (target,) = find_all_pod_targets(contexts, ServiceSelection("mem"), "recall")
+        verification = ForgetVerifier(self.pod.place, self.client, lambda text: text)
         return {one.place: one for one in await verification.check(target, [entry_id])}
 
     def tombstoned(self, agent: str = "analyst") -> list[list[str]]:
@@ -98,30 +98,30 @@ def forgets(service: Service) -> list[Post]:
 
 
 def test_ids_are_trimmed_and_named_once() -> None:
-    assert wanted_ids([" b ", "a", "", "b", "  "]) == ("b", "a")
+    assert normalise_ids([" b ", "a", "", "b", "  "]) == ("b", "a")
     with pytest.raises(InvalidRequest, match=r"^at least one --entry-id is required$"):
-        wanted_ids(["", " "])
+        normalise_ids(["", " "])
 
 
 def test_an_entry_belongs_to_whose_ledger_has_it() -> None:
-    decided = shares(
-        Wish("mem", ("x", "y", "z")),
+    decided = plan_forget(
+        PodForgetRequest("mem", ("x", "y", "z")),
         recorded={"a": {"x"}, "b": {"y", "z"}, "c": set()},
         forgotten={"a": set(), "b": {"z"}, "c": set()},
     )
-    assert decided == {"a": Share(("x",)), "b": Share(("y",), ("z",))}
+    assert decided == {"a": AgentForgetPlan(("x",)), "b": AgentForgetPlan(("y",), ("z",))}
 
 
 def test_what_nobody_knows_is_refused_or_everybodys() -> None:
     recorded: dict[str, set[str]] = {"a": {"x"}, "b": set()}
     forgotten: dict[str, set[str]] = {"a": set(), "b": {"w"}}
-    wish = Wish("mem", ("v", "x", "u"))
-    with pytest.raises(InvalidRequest) as raised:
-        shares(wish, recorded=recorded, forgotten=forgotten)
+    wish = PodForgetRequest("mem", ("v", "x", "u"))
+    with pytest.raises(UnknownMemory) as raised:
+        plan_forget(wish, recorded=recorded, forgotten=forgotten)
     assert str(raised.value) == "history does not contain entry id(s) v, u"
-    wish = Wish("mem", ("v", "x", "w"), allow_unknown=True)
-    decided = shares(wish, recorded=recorded, forgotten=forgotten)
-    assert decided == {"a": Share(("v", "x")), "b": Share(("v",), ("w",))}
+    wish = PodForgetRequest("mem", ("v", "x", "w"), allow_unknown=True)
+    decided = plan_forget(wish, recorded=recorded, forgotten=forgotten)
+    assert decided == {"a": AgentForgetPlan(("v", "x")), "b": AgentForgetPlan(("v",), ("w",))}
 
 
 # Forgetting
@@ -141,7 +141,7 @@ async def test_the_tombstone_is_there_before_the_service_is_asked(
     service.answer = answer
     (done,) = await bench.forget(entry.id, reason="asked for")
     assert seen == [[[entry.id], [entry.id]]]
-    assert done == AgentForgot("analyst", (entry.id,), told=True)
+    assert done == AgentForgetResult("analyst", (entry.id,), told=True)
     (post,) = forgets(service)
     assert post.headers["authorization"] == f"Bearer {TOKEN}"
     assert post.body == {
@@ -183,7 +183,7 @@ async def test_the_owner_is_found_and_gets_one_request(
         ("b", [written["b"][0].id, written["b"][2].id]),
     ]
     assert bench.tombstoned("c") == [[], []]
-    with pytest.raises(InvalidRequest, match="history does not contain"):
+    with pytest.raises(UnknownMemory, match="history does not contain"):
         await bench.forget(written["a"][0].id, agents=["b"])
 
 
@@ -223,7 +223,7 @@ async def test_what_claw_forgot_is_skipped_and_reaches_the_mirror(
 async def test_an_unknown_entry_may_be_forgotten_before_it_comes(
     bench: Bench, service: Service
 ) -> None:
-    with pytest.raises(InvalidRequest, match="history does not contain"):
+    with pytest.raises(UnknownMemory, match="history does not contain"):
         await bench.forget("hist1_later")
     assert bench.tombstoned() == [[], []]
     await bench.forget("hist1_later", allow_unknown=True)
@@ -240,9 +240,9 @@ async def test_a_service_that_cannot_forget_is_not_asked(
     (entry,) = await pod.record(1)
     bench = Bench(pod, client)
     (done,) = await bench.forget(entry.id)
-    assert done == AgentForgot("analyst", (entry.id,))
+    assert done == AgentForgetResult("analyst", (entry.id,))
     assert bench.tombstoned() == [[entry.id]] * 2
-    assert (service.posts, queued(pod.place.state)) == ([], [])
+    assert (service.posts, list_queued_forgets(pod.place.state)) == ([], [])
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 503])
@@ -258,7 +258,7 @@ async def test_a_failed_call_leaves_the_tombstone_and_is_queued(
     (done,) = await bench.forget(entry.id, reason="r")
     assert done.complaint == f"forget returned status {status}: not now"
     assert bench.tombstoned() == [[entry.id]] * 2
-    ((_, item),) = queued(bench.pod.place.state)
+    ((_, item),) = list_queued_forgets(bench.pod.place.state)
     assert item == QueuedForget("mem", "analyst", (entry.id,), "r", WHEN)
     assert TOKEN not in "".join(
         path.read_text() for path in bench.pod.place.state.rglob("*") if path.is_file()
@@ -270,8 +270,8 @@ async def test_a_failed_call_leaves_the_tombstone_and_is_queued(
         return None
 
     service.answer = accept
-    assert await bench.drain() == Drained(1)
-    assert queued(bench.pod.place.state) == []
+    assert await bench.drain() == ForgetDrainReport(1)
+    assert list_queued_forgets(bench.pod.place.state) == []
     assert service.taken[0].body["entry_ids"] == [entry.id]
     assert service.taken[0].body["reason"] == "r"
 
@@ -289,8 +289,8 @@ async def test_without_a_durable_tombstone_nobody_is_asked(bench: Bench, service
 
 async def test_a_crash_before_the_tombstone_is_made_good(bench: Bench, service: Service) -> None:
     (entry,) = await bench.pod.record(1)
-    enqueue(bench.pod.place.state, QueuedForget("mem", "analyst", (entry.id,), "", WHEN))
-    assert await bench.drain() == Drained(1)
+    enqueue_forget(bench.pod.place.state, QueuedForget("mem", "analyst", (entry.id,), "", WHEN))
+    assert await bench.drain() == ForgetDrainReport(1)
     assert bench.tombstoned() == [[entry.id]] * 2
     assert len(forgets(service)) == 1
 
@@ -302,7 +302,7 @@ class Counting:
         self.client = client
         self.asked: list[str] = []
 
-    async def post(self, address: Address, body: bytes, *, keep: int = 0) -> Outcome:
+    async def post(self, address: ServiceAddress, body: bytes, *, keep: int = 0) -> ServiceResult:
         self.asked.append(address.url)
         return await self.client.post(address, body, keep=keep)
 
@@ -317,7 +317,7 @@ async def test_a_silent_service_is_asked_once_and_others_still_are(
         ("gone", "other", "y"),
         ("mem", "analyst", "z"),
     ):
-        enqueue(bench.pod.place.state, QueuedForget(name, agent, (one,), "", WHEN))
+        enqueue_forget(bench.pod.place.state, QueuedForget(name, agent, (one,), "", WHEN))
     counting = Counting(bench.client)
     bench.forgetting = replace(bench.forgetting, client=cast("ServiceClient", counting))
     drained = await bench.drain()
@@ -332,18 +332,18 @@ async def test_a_forget_for_nobody_waits_and_a_broken_one_is_passed_over(
     bench: Bench,
 ) -> None:
     item = QueuedForget("renamed", "analyst", ("x",), "", WHEN)
-    path = enqueue(bench.pod.place.state, item)
+    path = enqueue_forget(bench.pod.place.state, item)
     path.with_name("broken.json").write_text("{")
     drained = await bench.drain()
     assert drained.left == ((item, 'no agents subscribe to memory service "renamed"'),)
     bench.pod.subscribe("analyst", service="renamed", without=("forget",))
-    assert await bench.drain() == Drained(1)
+    assert await bench.drain() == ForgetDrainReport(1)
 
 
 def test_what_a_queue_holds_comes_back(tmp_path: Path) -> None:
     item = QueuedForget("mem", "a", ("\ud83d", "x"), "é", WHEN)
-    path = enqueue(tmp_path, item)
-    assert queued(tmp_path) == [(path, item)]
+    path = enqueue_forget(tmp_path, item)
+    assert list_queued_forgets(tmp_path) == [(path, item)]
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
@@ -360,7 +360,7 @@ def test_an_address_for_one_operation_serves_another(pod: MemoryPod) -> None:
         ("http://h:1/elsewhere", None),
         (None, None),
     ):
-        assert beside(contexts, Asked("mem", url=url), "forget").url == base
+        assert adapt_selection(contexts, ServiceSelection("mem", url=url), "forget").url == base
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ def test_an_address_for_one_operation_serves_another(pod: MemoryPod) -> None:
     ],
 )
 def test_where_docker_published_a_port(said: str, address: str | None) -> None:
-    assert reachable(said) == address
+    assert resolve_published_address(said) == address
 
 
 # The receipt
@@ -385,16 +385,16 @@ def test_where_docker_published_a_port(said: str, address: str | None) -> None:
 @pytest.mark.parametrize(
     ("said", "text", "quoted"),
     [
-        (Said("what is the vault code of building nine", "noted."), "the vault code", False),
-        (Said("w" * 50, "noted."), f"before {'w' * 50} after", True),
-        (Said("w" * 30, "noted."), f"{'w' * 30} / noted.", True),
-        (Said("w" * 30, "noted."), f"{'w' * 30} / other", False),
-        (Said("", "noted."), "noted.", True),
-        (Said("", ""), "anything", False),
+        (EntryText("what is the vault code of building nine", "noted."), "the vault code", False),
+        (EntryText("w" * 50, "noted."), f"before {'w' * 50} after", True),
+        (EntryText("w" * 30, "noted."), f"{'w' * 30} / noted.", True),
+        (EntryText("w" * 30, "noted."), f"{'w' * 30} / other", False),
+        (EntryText("", "noted."), "noted.", True),
+        (EntryText("", ""), "anything", False),
     ],
 )
-def test_what_quotes_an_entry(said: Said, text: str, quoted: bool) -> None:  # noqa: FBT001
-    assert bool(said.quoted_in(text)) is quoted
+def test_what_quotes_an_entry(said: EntryText, text: str, quoted: bool) -> None:  # noqa: FBT001
+    assert bool(said.find_quotes(text)) is quoted
 
 
 def returning(*memories: dict[str, Any]) -> Any:
@@ -514,7 +514,7 @@ async def test_a_real_service_forgets_and_stays_so(
 
 
 def test_a_pods_places(tmp_path: Path) -> None:
-    place = pod_place(tmp_path)
+    place = get_pod_paths(tmp_path)
     assert place.ledgers == tmp_path / ".claw-session-history"
     assert place.tombstones == (
         tmp_path / ".claw-memory-tombstones",

@@ -9,12 +9,12 @@ import pytest
 from aiohttp import web
 
 from memplane.errors import PodError
-from memplane.objects.pacing import Pacing
-from memplane.operate.forgetting import Forgetting
-from memplane.operate.queue import QueuedForget, enqueue, queued
-from memplane.operate.retelling import tell_again
-from memplane.operate.targets import Target, proxied_target
-from memplane.pod.contexts import AgentContext, ProxiedAgent, read_proxied_agent
+from memplane.objects.retry_clock import RetryClock
+from memplane.operate.forget import ForgetRunner
+from memplane.operate.forget_queue import QueuedForget, enqueue_forget, list_queued_forgets
+from memplane.operate.forget_retry import retry_forgets
+from memplane.operate.service_targets import ServiceTarget, make_proxied_target
+from memplane.pod.agent_contexts import AgentContext, ProxiedAgent, read_proxied_agent
 from memplane.services.client import ServiceClient
 from tests.operate.memory_pod import WHEN, MemoryPod, Post, Service
 from tests.support.turns import NOON
@@ -26,7 +26,7 @@ async def test_what_fails_is_tried_again_with_growing_pauses(
     pod: MemoryPod, service: Service, client: ServiceClient
 ) -> None:
     pod.subscribe("analyst", base_url=service.base_url)
-    enqueue(pod.place.state, ITEM)
+    enqueue_forget(pod.place.state, ITEM)
     context = pod.folder / ".claw-runtime/context"
     slept: list[float] = []
     left = [503, 503, 503]
@@ -39,22 +39,24 @@ async def test_what_fails_is_tried_again_with_growing_pauses(
         if len(slept) == 5:
             raise asyncio.CancelledError
         if len(slept) == 4:
-            enqueue(pod.place.state, ITEM)
+            enqueue_forget(pod.place.state, ITEM)
 
-    def target_of(item: QueuedForget) -> Target:
-        return proxied_target(read_proxied_agent(context, item.agent), item.service, item.agent)
+    def target_of(item: QueuedForget) -> ServiceTarget:
+        return make_proxied_target(
+            read_proxied_agent(context, item.agent), item.service, item.agent
+        )
 
     service.answer = answer
-    forgetting = Forgetting(pod.place, client, lambda: NOON)
+    forgetting = ForgetRunner(pod.place, client, lambda: NOON)
     with suppress(asyncio.CancelledError):
-        await tell_again(forgetting, target_of, Pacing(sleep, lambda: 0.0, lambda: 0.5))
+        await retry_forgets(forgetting, target_of, RetryClock(sleep, lambda: 0.0, lambda: 0.5))
     assert slept == [0.5, 1.0, 2.0, 5.0, 5.0], "then it looks now and then"
     assert [one.body["entry_ids"] for one in service.taken] == [["x"], ["x"]]
-    assert queued(pod.place.state) == []
+    assert list_queued_forgets(pod.place.state) == []
 
 
 def test_a_service_that_an_agent_does_not_have_any_more_is_not_told() -> None:
     stranger = ProxiedAgent(AgentContext("analyst"))
     for found in (None, stranger):
         with pytest.raises(PodError, match="is not subscribed by agent"):
-            proxied_target(found, "mem", "analyst")
+            make_proxied_target(found, "mem", "analyst")

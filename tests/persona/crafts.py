@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memplane.persona.combining import combine
-from memplane.persona.model import Base, Combined, Remote, Text
+from memplane.persona.document_merge import merge_document
+from memplane.persona.model import MergeBase, MergedDocument, OptionalText, RemoteDocument
 from tests.persona.simulator import Deed
 
 _WORD = re.compile(rb"\bword(\d+)\b")
@@ -27,10 +27,10 @@ class Documents:
     headings: tuple[str, ...]
     by_line: bool = True
 
-    def lines_of(self, text: Text) -> frozenset[bytes]:
+    def lines_of(self, text: OptionalText) -> frozenset[bytes]:
         return frozenset(_WORD.findall(text)) if text else frozenset()
 
-    def typed(self, text: Text, line: bytes) -> bytes:
+    def typed(self, text: OptionalText, line: bytes) -> bytes:
         lines = (text or self.template.encode()).decode().splitlines(keepends=True)
         heading = self.headings[int(line) % len(self.headings)]
         start = next((at for at, one in enumerate(lines) if one.strip() == heading), -1)
@@ -46,8 +46,10 @@ class Documents:
         lines = text.decode().splitlines(keepends=True)
         return "".join(one for one in lines if line not in self.lines_of(one.encode())).encode()
 
-    def combine(self, base: Base | None, local: Text, remote: Remote, changed: str) -> Combined:
-        return combine(self.key, base, local, remote, changed=changed)
+    def combine(
+        self, base: MergeBase | None, local: OptionalText, remote: RemoteDocument, changed: str
+    ) -> MergedDocument:
+        return merge_document(self.key, base, local, remote, changed=changed)
 
     def may_return(self, removal: Deed, deeds: Sequence[Deed]) -> bool:
         """Judge as the contract does: an edit beats the deletion of a whole document.

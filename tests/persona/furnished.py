@@ -8,10 +8,11 @@ from pathlib import Path
 
 from memplane.clock import system_clock
 from memplane.errors import BackendUnavailable
-from memplane.objects.background import run_in_background
-from memplane.objects.inmemory import InMemoryStore
-from memplane.objects.pacing import Pacing
+from memplane.objects.background_loop import run_in_background
+from memplane.objects.in_memory_store import InMemoryStore
+from memplane.objects.retry_clock import RetryClock
 from memplane.objects.store import NO_METADATA, Expect, Version
+from memplane.persona.baseline_reader import read_facts
 from tests.persona.machines import Machine, memory, new_store
 
 ADDRESS = "https://example.blob.core.windows.net/agents"
@@ -61,7 +62,7 @@ def furnish_persona(folder: Path, state: Path) -> Furnished:
 
 
 async def _furnish(folder: Path, state: Path) -> Furnished:
-    store = Refusing(clock=system_clock, pacing=Pacing())
+    store = Refusing(clock=system_clock, pacing=RetryClock())
     here = Machine(folder, store, state, clock=system_clock)
     other = folder.parent / "there"
     there = Machine(other / "memory", store, other / "sync")
@@ -93,7 +94,9 @@ async def _furnished(machine: Machine) -> Furnished:
     async with machine.engine() as engine:
         engine.baseline.note("address", ADDRESS)
         project = engine.baseline.fact("project") or ""
-    (found,) = (machine.state / project).glob("*")
+    memories = (machine.state / project).glob("*")
+    own = str(machine.folder)
+    (found,) = (one for one in memories if read_facts(one).get("folder") == own)
     return Furnished(machine, found)
 
 

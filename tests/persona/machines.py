@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from memplane.clock import Clock
-from memplane.objects.inmemory import InMemoryStore
-from memplane.objects.pacing import Pacing
+from memplane.objects.in_memory_store import InMemoryStore
+from memplane.objects.retry_clock import RetryClock
 from memplane.objects.store import ObjectStore
-from memplane.persona.engine import Engine
-from memplane.persona.entering import Place, open_engine
-from memplane.persona.joining import Project
+from memplane.persona.engine import SyncEngine
+from memplane.persona.open_sync import SyncTarget, open_engine
+from memplane.persona.project_match import Project
 from memplane.persona.report import PersonaReport
 
 NOW = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
@@ -25,7 +25,7 @@ def clock() -> datetime:
 
 
 def new_store() -> InMemoryStore:
-    return InMemoryStore(clock=clock, pacing=Pacing())
+    return InMemoryStore(clock=clock, pacing=RetryClock())
 
 
 def memory(
@@ -54,20 +54,20 @@ class Machine:
     box: str = "box"
 
     @asynccontextmanager
-    async def engine(self, *, join: bool = False, force: bool = False) -> AsyncGenerator[Engine]:
-        place = Place(self.folder, self.state, self.box, self.prefix, self.mine, self.limit)
+    async def engine(self, *, join: str = "", force: bool = False) -> AsyncGenerator[SyncEngine]:
+        place = SyncTarget(self.folder, self.state, self.box, self.prefix, self.mine, self.limit)
         async with open_engine(
             place,
             self.store,
             find_secrets=no_secrets,
             clock=self.clock,
-            pacing=Pacing(),
+            pacing=RetryClock(),
             join=join,
             force=force,
         ) as engine:
             yield engine
 
-    async def sync(self, *, force: bool = False, join: bool = False) -> PersonaReport:
+    async def sync(self, *, force: bool = False, join: str = "") -> PersonaReport:
         async with self.engine(join=join, force=force) as engine:
             return await engine.sync(force=force)
 

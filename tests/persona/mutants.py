@@ -89,13 +89,13 @@ MUTANTS: Final = (
     ),
     Mutant(
         "base recorded before the file is written",
-        "base = _base_of(remote) if combined.text == local else Base(local)",
+        "base = _base_of(remote) if combined.text == local else MergeBase(local)",
         "base = _base_of(remote)",
     ),
     Mutant(
         "base taken now",
-        "base = _base_of(remote) if combined.text == local else Base(local)",
-        "base = Base(await ports.read_local())",
+        "base = _base_of(remote) if combined.text == local else MergeBase(local)",
+        "base = MergeBase(await ports.read_local())",
     ),
     Mutant(
         "file overwritten without compare",
@@ -121,11 +121,11 @@ MUTANTS: Final = (
     Mutant(
         "base forgotten on absence",
         "        return done, False  # absence is no evidence: what is remembered stays\n",
-        "        await ports.keep(State())\n        return done, False\n",
+        "        await ports.keep(DocumentState())\n        return done, False\n",
     ),
     Mutant(
         "union after a lost memory",
-        "state = replace(state, base=Base(found), adopted=None)",
+        "state = replace(state, base=MergeBase(found), adopted=None)",
         "state = replace(state, adopted=None)",
     ),
     Mutant(
@@ -141,7 +141,7 @@ MUTANTS: Final = (
     Mutant(
         "the local text wins",
         "combined = ports.combine(state.base, local, remote)",
-        "combined = Combined(local)",
+        "combined = MergedDocument(local)",
     ),
     Mutant(
         "the last intent lost in a race",

@@ -23,7 +23,15 @@ from typing import Any, Protocol
 from memplane.errors import BackendUnavailable, ConcurrencyError
 from memplane.objects.lineage import Lineage
 from memplane.persona import steps as production
-from memplane.persona.model import NEW, Apply, Base, Combined, Remote, State, Text
+from memplane.persona.model import (
+    NEW_STATE,
+    DocumentState,
+    LocalChange,
+    MergeBase,
+    MergedDocument,
+    OptionalText,
+    RemoteDocument,
+)
 
 
 class _Tick:
@@ -36,7 +44,7 @@ class _Tick:
 _TICK = _Tick()
 
 
-def lines_of(text: Text) -> frozenset[bytes]:
+def lines_of(text: OptionalText) -> frozenset[bytes]:
     return frozenset(text.split()) if text else frozenset()
 
 
@@ -44,27 +52,29 @@ def text_of(lines: frozenset[bytes]) -> bytes:
     return b"\n".join(sorted(lines))
 
 
-def combine_lines(base: Base | None, local: Text, remote: Remote) -> Combined:
+def combine_lines(
+    base: MergeBase | None, local: OptionalText, remote: RemoteDocument
+) -> MergedDocument:
     """Merge as sets of lines: what one side removed goes, what one side added stays."""
     if local == remote.text:
-        return Combined(local)
+        return MergedDocument(local)
     before = lines_of(base.text) if base else frozenset()
     ours, theirs = lines_of(local), lines_of(remote.text)
     merged = (ours | theirs) - (before - ours) - (before - theirs)
     if not merged and (local is None or remote.text is None):
-        return Combined(None)
-    return Combined(text_of(merged))
+        return MergedDocument(None)
+    return MergedDocument(text_of(merged))
 
 
 class Craft(Protocol):
     """How lines make a text, and how two texts become one."""
 
-    def lines_of(self, text: Text) -> frozenset[bytes]: ...
-    def typed(self, text: Text, line: bytes) -> bytes: ...
+    def lines_of(self, text: OptionalText) -> frozenset[bytes]: ...
+    def typed(self, text: OptionalText, line: bytes) -> bytes: ...
     def without(self, text: bytes, line: bytes) -> bytes: ...
     def combine(
-        self, base: Base | None, local: Text, remote: Remote, changed: str
-    ) -> Combined: ...
+        self, base: MergeBase | None, local: OptionalText, remote: RemoteDocument, changed: str
+    ) -> MergedDocument: ...
     def may_return(self, removal: Deed, deeds: Sequence[Deed]) -> bool:
         """Say whether a line may come back though somebody removed it so."""
         ...
@@ -73,16 +83,18 @@ class Craft(Protocol):
 class Lines:
     """Texts are sets of lines."""
 
-    def lines_of(self, text: Text) -> frozenset[bytes]:
+    def lines_of(self, text: OptionalText) -> frozenset[bytes]:
         return lines_of(text)
 
-    def typed(self, text: Text, line: bytes) -> bytes:
+    def typed(self, text: OptionalText, line: bytes) -> bytes:
         return text_of(lines_of(text) | {line})
 
     def without(self, text: bytes, line: bytes) -> bytes:
         return text_of(lines_of(text) - {line})
 
-    def combine(self, base: Base | None, local: Text, remote: Remote, changed: str) -> Combined:
+    def combine(
+        self, base: MergeBase | None, local: OptionalText, remote: RemoteDocument, changed: str
+    ) -> MergedDocument:
         return combine_lines(base, local, remote)
 
     def may_return(self, removal: Deed, deeds: Sequence[Deed]) -> bool:
@@ -126,7 +138,7 @@ class Put:
     """A put on its way."""
 
     sender: str
-    text: Text
+    text: OptionalText
     expected: str | None
     lineage: Lineage
     changed: str
@@ -141,7 +153,7 @@ class World:
     faults: Faults
     craft: Craft
     moment: int = 0
-    remote: Remote | None = None
+    remote: RemoteDocument | None = None
     versions: int = 0
     seen: dict[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
     """The deeds that each version of the object came from: what the judge knows, and nobody
@@ -162,7 +174,9 @@ class World:
             return None
         self.versions += 1
         etag = f"v{self.versions}"
-        self.remote = Remote(put.text, etag, put.lineage, put.changed, _covered(self.remote))
+        self.remote = RemoteDocument(
+            put.text, etag, put.lineage, put.changed, _covered(self.remote)
+        )
         self.seen[etag] = put.seen | self.seen.get(put.expected or "", frozenset())
         return etag
 
@@ -175,10 +189,10 @@ class Device:
     number: int
     steps: ModuleType = production
     skew: int = 0
-    file: Text = None
+    file: OptionalText = None
     changed: str = ""
     seen: frozenset[int] = frozenset()
-    state: State = NEW
+    state: DocumentState = NEW_STATE
     numbers: int = 0
     epoch: int = 0
     names: int = 0
@@ -196,7 +210,7 @@ class Device:
     def device(self) -> str:
         return f"d{self.number}e{self.epoch}"
 
-    async def read_local(self) -> Text:
+    async def read_local(self) -> OptionalText:
         looked, self._looked = self._looked, None
         if looked is not None:
             text, self._read = looked
@@ -205,7 +219,7 @@ class Device:
         self._read = self.seen
         return self.file
 
-    async def read_remote(self) -> Remote | None:
+    async def read_remote(self) -> RemoteDocument | None:
         await _TICK
         world = self.world
         if world.misfortune(world.faults.unreachable):
@@ -216,7 +230,9 @@ class Device:
         await _TICK
         return found
 
-    async def put(self, text: Text, expected: str | None, lineage: Lineage, changed: str) -> str:
+    async def put(
+        self, text: OptionalText, expected: str | None, lineage: Lineage, changed: str
+    ) -> str:
         world = self.world
         await _TICK
         put = Put(self.device, text, expected, lineage, changed, self._read)
@@ -241,12 +257,12 @@ class Device:
         self.numbers += 1
         return self.numbers
 
-    async def keep(self, state: State) -> None:
+    async def keep(self, state: DocumentState) -> None:
         await _TICK
         self.state = state
         await _TICK
 
-    async def stage(self, text: bytes, over: Text) -> str:
+    async def stage(self, text: bytes, over: OptionalText) -> str:
         await _TICK
         name = self._new_name()
         self.staged[name] = text
@@ -256,13 +272,13 @@ class Device:
     async def is_staged(self, name: str) -> bool:
         return name in self.staged
 
-    async def clear(self, apply: Apply) -> None:
+    async def clear(self, apply: LocalChange) -> None:
         await _TICK
         self.staged.pop(apply.name, None)
         self.discarded.discard(apply.name)
         await _TICK
 
-    async def swap(self, name: str, expected: Text) -> bool:
+    async def swap(self, name: str, expected: OptionalText) -> bool:
         await _TICK
         if self.file != expected:
             return False
@@ -291,7 +307,9 @@ class Device:
         await _TICK
         self.aside.append(text)
 
-    def combine(self, base: Base | None, local: Text, remote: Remote) -> Combined:
+    def combine(
+        self, base: MergeBase | None, local: OptionalText, remote: RemoteDocument
+    ) -> MergedDocument:
         return self.world.craft.combine(base, local, remote, self.changed)
 
     def _learn(self) -> None:
@@ -299,7 +317,7 @@ class Device:
         apply = self.state.apply
         self.seen |= self.world.seen.get(apply.etag, frozenset()) if apply else frozenset()
 
-    def _write(self, text: Text) -> None:
+    def _write(self, text: OptionalText) -> None:
         self.file = text
         now = datetime(2026, 3, 1, tzinfo=UTC) + timedelta(seconds=self.world.moment + self.skew)
         self.changed = now.isoformat()
@@ -322,10 +340,12 @@ class Device:
         base = self.state.base
         world = self.world
         if not world.remote or world.misfortune(world.faults.missing):
-            return self.steps.Believed(None)
+            return self.steps.AssumedRemote(None)
         if base is None or base.etag is None or not world.misfortune(world.faults.wrong_belief):
             return None
-        return self.steps.Believed(Remote(base.text, base.etag, base.lineage, base.changed))
+        return self.steps.AssumedRemote(
+            RemoteDocument(base.text, base.etag, base.lineage, base.changed)
+        )
 
     def advance(self) -> None:
         if self.running is None:
@@ -355,7 +375,7 @@ class Device:
         # What was deleted here and had not reached the container cannot be known any more.
         world.excused |= self.removed & there
         self.epoch += 1
-        self.state = State(adopted=self.file)
+        self.state = DocumentState(adopted=self.file)
 
     def type_line(self, line: bytes) -> None:
         self.world.typed.add(line)
@@ -387,7 +407,7 @@ class Verdict:
     """What a history showed; empty when all promises held."""
 
     seed: int
-    final: Text = None
+    final: OptionalText = None
     lost: frozenset[bytes] = frozenset()
     revived: frozenset[bytes] = frozenset()
     apart: bool = False
@@ -494,6 +514,6 @@ def _may_return(line: bytes, world: World) -> bool:
     return all(world.craft.may_return(removal, world.deeds) for removal in removals)
 
 
-def _covered(remote: Remote | None) -> str:
+def _covered(remote: RemoteDocument | None) -> str:
     """Return which text a tombstone is about; the container has that from the sender."""
     return hashlib.sha256((remote.text if remote else None) or b"").hexdigest()

@@ -6,17 +6,17 @@ import asyncio
 import sys
 from pathlib import Path
 
-from memplane.assemble.persona import open_persona
 from memplane.errors import MemplaneError
-from memplane.persona.joining import Project
-from memplane.settings import settings_from_environment
+from memplane.persona.project_match import Project
+from memplane.service.composition.persona import open_persona
+from memplane.settings import load_settings_from_environment
 
 SYNCS = 5
 PAUSE = 0.05
 
 
 async def main(root: Path) -> None:
-    settings = settings_from_environment()
+    settings = load_settings_from_environment()
     while True:
         try:
             async with open_persona(settings, root, Project("", "demo", "origin")) as engine:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from memplane.assemble.storage import _access
 from memplane.errors import (
     BackendUnavailable,
     ContainerMissing,
@@ -24,12 +23,13 @@ from memplane.errors import (
     TokenExpiredError,
 )
 from memplane.objects.azure import open_azure_store
-from memplane.objects.retrying import RetryingStore
-from memplane.objects.store import Anything, Listing, Object, ObjectStore
+from memplane.objects.retry import RetryStore
+from memplane.objects.store import Anything, ObjectListing, ObjectStore, StoredObject
 from memplane.persona import engine as engines
-from memplane.persona import entering
-from memplane.persona.container import Container
-from memplane.persona.joining import Project
+from memplane.persona import open_sync
+from memplane.persona.container import DocumentContainer
+from memplane.persona.project_match import Project
+from memplane.service.composition.storage import _access
 from tests.persona.machines import NOW, Machine, machine, memory
 from tests.persona.mutants import MUTANTS
 from tests.support.azurite import Azurite
@@ -46,16 +46,16 @@ class Lying(FaultyStore):
         super().__init__(Quick().pacing())
         self.trouble = ""
 
-    async def read(self, key: str) -> Object | None:
+    async def read(self, key: str) -> StoredObject | None:
         return None if self.trouble == "404" else await super().read(key)
 
-    async def listing(self, prefix: str = "") -> Listing:
+    async def listing(self, prefix: str = "") -> ObjectListing:
         found = await super().listing(prefix)
         match self.trouble:
             case "empty listing":
-                return Listing(())
+                return ObjectListing(())
             case "half a listing":
-                return Listing(found.entries[: len(found.entries) // 2])
+                return ObjectListing(found.entries[: len(found.entries) // 2])
             case "listing cut short" | "404":
                 raise BackendUnavailable("half an answer")
             case _:
@@ -97,7 +97,7 @@ class World:
 
     async def documents(self) -> set[tuple[str, str]]:
         """Every document that is somewhere, with the place."""
-        container = Container(self.box.real, "claude_memory")
+        container = DocumentContainer(self.box.real, "claude_memory")
         listed = (await container.survey()).listed
         there = {("container", key) for key, one in listed.items() if not one.tombstone}
         here = {
@@ -143,7 +143,7 @@ async def _emulated(azurite: Azurite, proxy: BlobProxy, name: str) -> AsyncItera
         open_azure_store(_access(azurite.by_key(name)), pacing=pacing) as real,
         open_azure_store(_access(azurite.by_key(f"{name}-b")), pacing=pacing) as other,
     ):
-        retrying = RetryingStore(lying, pacing=pacing, new_write_id=ids.__next__)
+        retrying = RetryStore(lying, pacing=pacing, new_write_id=ids.__next__)
         yield Box(retrying, real, lambda trouble: setattr(proxy, "trouble", trouble), other)
 
 
@@ -215,7 +215,7 @@ async def half_of_the_container_lost(world: World) -> Callable[[], None]:
 @accident
 async def container_of_another_project(world: World) -> Callable[[], None]:
     other = Machine(world.laptop.folder.parent / "other", world.box.other, world.laptop.state)
-    other.mine = Project("", "other", "another origin")
+    other.mine = Project("", "other", "another-origin")
     other.write(NAMES[0], memory("Other", "other"))
     await other.sync()
     world.laptop.store = world.desktop.store = world.box.other
@@ -354,12 +354,12 @@ def _without_guards(monkeypatch: pytest.MonkeyPatch) -> None:
     def unconcerned(self: object, view: object, *, force: bool) -> None:
         return
 
-    monkeypatch.setattr(engines.Engine, "refuse_accidents", unconcerned)
+    monkeypatch.setattr(engines.SyncEngine, "refuse_accidents", unconcerned)
 
 
 def _without_marker(monkeypatch: pytest.MonkeyPatch) -> None:
     _without_guards(monkeypatch)
-    monkeypatch.setattr(entering, "_enter", lambda *_, **__: None)
+    monkeypatch.setattr(open_sync, "_check_and_mark", lambda *_, **__: None)
 
 
 @pytest.mark.parametrize("name", ["half a listing", "half of the container lost"])

@@ -17,16 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memplane.errors import PersonaError
-from memplane.objects.keys import folded
+from memplane.objects.keys import fold_key
 from memplane.persona.archive import (
-    HEADER,
-    MOST_BYTES,
-    MOST_FILES,
-    MOST_IN_ALL,
+    HEADER_NAME,
+    MAX_FILE_BYTES,
+    MAX_FILES,
+    MAX_TOTAL_BYTES,
     export_archive,
     read_archive,
 )
-from memplane.persona.naming import objection_to
+from memplane.persona.document_names import explain_invalid_name
 
 FILES = {
     "MEMORY.md": b"- [Role](user_role.md) \xe2\x80\x94 what they do\r\n",
@@ -49,10 +49,12 @@ def test_documents_come_back_byte_for_byte() -> None:
 
 @settings(deadline=None)
 @given(
-    st.dictionaries(KEYS.filter(lambda key: objection_to(key) is None), st.binary(), max_size=8)
+    st.dictionaries(
+        KEYS.filter(lambda key: explain_invalid_name(key) is None), st.binary(), max_size=8
+    )
 )
 def test_any_documents_come_back(files: dict[str, bytes]) -> None:
-    apart = {folded(key): (key, data) for key, data in files.items()}
+    apart = {fold_key(key): (key, data) for key, data in files.items()}
     kept = dict(apart.values())
     assert read_archive(export_archive(kept)) == kept
 
@@ -75,9 +77,9 @@ def test_an_archive_does_not_tell_when_or_where_it_was_made() -> None:
 
 def test_an_archive_is_an_ordinary_tarball() -> None:
     with tarfile.open(fileobj=io.BytesIO(export_archive(FILES)), mode="r:gz") as tar:
-        assert tar.getnames() == [HEADER, *sorted(FILES)]
+        assert tar.getnames() == [HEADER_NAME, *sorted(FILES)]
         assert {(one.mtime, one.mode, one.uid, one.uname) for one in tar} == {(0, 0o600, 0, "")}
-        header = json.load(tar.extractfile(HEADER) or io.BytesIO())
+        header = json.load(tar.extractfile(HEADER_NAME) or io.BytesIO())
     assert header["format"] == 1
     assert header["files"][1] == {
         "key": "sub/x.md",
@@ -114,8 +116,8 @@ def test_what_is_taken_for_a_bomb_does_not_depend_on_the_stream() -> None:
         ({"../x.md": b""}, r"'../x.md' cannot be a document"),
         ({"CLAUDE.md": b""}, r"'CLAUDE.md' cannot be a document"),
         ({"a.md": b"", "A.md": b""}, r"'a.md' is the same file as 'A.md'"),
-        ({"big.md": bytes(MOST_BYTES + 1)}, r"'big.md' is larger"),
-        ({f"{n}.md": b"" for n in range(MOST_FILES + 1)}, r"at most 2000"),
+        ({"big.md": bytes(MAX_FILE_BYTES + 1)}, r"'big.md' is larger"),
+        ({f"{n}.md": b"" for n in range(MAX_FILES + 1)}, r"at most 2000"),
     ],
 )
 def test_what_could_not_be_read_is_not_exported(files: dict[str, bytes], why: str) -> None:
@@ -124,9 +126,9 @@ def test_what_could_not_be_read_is_not_exported(files: dict[str, bytes], why: st
 
 
 def test_too_much_in_all_is_not_exported() -> None:
-    part = bytes(MOST_BYTES)
-    files = {f"{number}.md": part for number in range(MOST_IN_ALL // MOST_BYTES + 1)}
-    with pytest.raises(PersonaError, match=f"more than {MOST_IN_ALL}"):
+    part = bytes(MAX_FILE_BYTES)
+    files = {f"{number}.md": part for number in range(MAX_TOTAL_BYTES // MAX_FILE_BYTES + 1)}
+    with pytest.raises(PersonaError, match=f"more than {MAX_TOTAL_BYTES}"):
         export_archive(files)
 
 
@@ -149,7 +151,7 @@ def listing(files: Mapping[str, bytes], /, **changes: Any) -> Entry:
         {"key": key, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         for key, data in files.items()
     ]
-    return file(HEADER, json.dumps({"format": 1, "files": listed, **changes}).encode())
+    return file(HEADER_NAME, json.dumps({"format": 1, "files": listed, **changes}).encode())
 
 
 def packed(*entries: Entry, form: Form = tarfile.PAX_FORMAT, end: int = 1024) -> bytes:
@@ -191,7 +193,7 @@ def test_the_hostile_archives_are_made_like_a_good_one() -> None:
         (file("x", type=tarfile.XGLTYPE), r"'x' is no file"),
         (file("a.md", type=tarfile.GNUTYPE_SPARSE), r"'a.md' is a sparse file"),
         (file("a.md", size=0o77777777777), r"'a.md' is larger than"),
-        (file("a.md", size=MOST_BYTES + 1), r"'a.md' is larger than"),
+        (file("a.md", size=MAX_FILE_BYTES + 1), r"'a.md' is larger than"),
         (file("a.md", b"texts"), r"'a.md' has 5 bytes instead of 4"),
         (file("a.md", b"TEXT"), r"'a.md' is not what was put in"),
         (file("b.md", b"text"), r"'b.md' is not in its list"),
@@ -242,7 +244,7 @@ def test_a_file_twice_is_refused() -> None:
         (listing({"../x.md": b""}), r"'../x.md' cannot be a document"),
         (listing({"a.md": b"", "A.md": b""}), r"'a.md' is the same file as 'A.md'"),
         (listing({}, files=[{"key": "a.md", "size": 0, "sha256": ""}] * 2), r"is the same file"),
-        (listing({f"{n}.md": b"" for n in range(MOST_FILES + 1)}), r"'2000.md' is one too many"),
+        (listing({f"{n}.md": b"" for n in range(MAX_FILES + 1)}), r"'2000.md' is one too many"),
         (listing(GOOD, format=2), r"is of format 2; this memplane reads 1"),
         (listing({}, files=[{"key": "a.md"}]), "refused"),
         (
@@ -254,12 +256,12 @@ def test_a_file_twice_is_refused() -> None:
             listing(
                 {}, files=[{"key": f"{n}.md", "size": 5 << 20, "sha256": ""} for n in range(13)]
             ),
-            f"more than {MOST_IN_ALL}",
+            f"more than {MAX_TOTAL_BYTES}",
         ),
-        (file(HEADER, b"{"), "refused"),
-        (file(HEADER, b"[" * 100_000), "refused"),
-        (file(HEADER, b"\xff"), "refused"),
-        (file("a.md", b"text"), rf"'a.md' stands where {HEADER} should be"),
+        (file(HEADER_NAME, b"{"), "refused"),
+        (file(HEADER_NAME, b"[" * 100_000), "refused"),
+        (file(HEADER_NAME, b"\xff"), "refused"),
+        (file("a.md", b"text"), rf"'a.md' stands where {HEADER_NAME} should be"),
     ],
 )
 def test_a_wrong_list_is_refused(header: Entry, why: str) -> None:

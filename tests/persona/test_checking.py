@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.errors import PersonaError
-from memplane.persona.checking import (
-    HARD_LIMIT,
-    LIMIT,
-    Rule,
-    adopted,
-    problems_in,
-    problems_of,
-    refusal_of,
-)
 from memplane.persona.document import parse
+from memplane.persona.validation import (
+    DEFAULT_LIMIT_BYTES,
+    HARD_LIMIT_BYTES,
+    DocumentRule,
+    add_missing_frontmatter,
+    check_document,
+    check_documents,
+    find_publish_error,
+)
 
 GOOD = b"---\nname: Role\ndescription: What they do\ntype: user\n---\n\nAn engineer.\n"
 NESTED = (
@@ -25,8 +25,8 @@ NESTED = (
 )
 
 
-def rules(key: str, data: bytes, limit: int = LIMIT) -> list[Rule]:
-    return [one.rule for one in problems_of(key, data, limit=limit)]
+def rules(key: str, data: bytes, limit: int = DEFAULT_LIMIT_BYTES) -> list[DocumentRule]:
+    return [one.rule for one in check_document(key, data, limit=limit)]
 
 
 # The gate
@@ -34,9 +34,9 @@ def rules(key: str, data: bytes, limit: int = LIMIT) -> list[Rule]:
 
 @pytest.mark.parametrize("data", [GOOD, NESTED, GOOD.replace(b"\n", b"\r\n")])
 def test_a_proper_document_has_no_problem(data: bytes) -> None:
-    assert problems_of("user_role.md", data) == ()
-    assert problems_of("user_role.md", b"\xef\xbb\xbf" + data) == ()
-    assert refusal_of("user_role.md", data) is None
+    assert check_document("user_role.md", data) == ()
+    assert check_document("user_role.md", b"\xef\xbb\xbf" + data) == ()
+    assert find_publish_error("user_role.md", data) is None
 
 
 @pytest.mark.parametrize(
@@ -60,42 +60,47 @@ def test_a_proper_document_has_no_problem(data: bytes) -> None:
     ],
 )
 def test_without_proper_frontmatter_it_is_not_published(data: bytes, text: str) -> None:
-    refusal = refusal_of("user_role.md", data)
+    refusal = find_publish_error("user_role.md", data)
     assert refusal is not None
-    assert refusal.rule is Rule.FRONTMATTER
+    assert refusal.rule is DocumentRule.FRONTMATTER
     assert text in refusal.text
     assert refusal.fix == "memplane persona adopt user_role.md"
 
 
 @pytest.mark.parametrize("data", [GOOD + b"\0", GOOD + b"\xff", b"\x89PNG\r\n", b"\xff\xfea\0"])
 def test_what_is_no_text_is_not_published(data: bytes) -> None:
-    assert rules("user_role.md", data) == [Rule.BINARY]
-    assert rules("MEMORY.md", data) == [Rule.BINARY]
+    assert rules("user_role.md", data) == [DocumentRule.BINARY]
+    assert rules("MEMORY.md", data) == [DocumentRule.BINARY]
 
 
 def test_what_is_too_large_is_not_published() -> None:
-    assert rules("user_role.md", GOOD.ljust(LIMIT)) == []
-    assert rules("user_role.md", GOOD.ljust(LIMIT + 1)) == [Rule.TOO_LARGE]
-    assert rules("user_role.md", GOOD.ljust(LIMIT + 1), limit=LIMIT + 1) == []
-    assert rules("user_role.md", GOOD.ljust(HARD_LIMIT + 1), limit=1 << 40) == [Rule.TOO_LARGE]
-    assert rules("user_role.md", GOOD.ljust(101), limit=100) == [Rule.TOO_LARGE]
+    assert rules("user_role.md", GOOD.ljust(DEFAULT_LIMIT_BYTES)) == []
+    assert rules("user_role.md", GOOD.ljust(DEFAULT_LIMIT_BYTES + 1)) == [DocumentRule.TOO_LARGE]
+    assert (
+        rules("user_role.md", GOOD.ljust(DEFAULT_LIMIT_BYTES + 1), limit=DEFAULT_LIMIT_BYTES + 1)
+        == []
+    )
+    assert rules("user_role.md", GOOD.ljust(HARD_LIMIT_BYTES + 1), limit=1 << 40) == [
+        DocumentRule.TOO_LARGE
+    ]
+    assert rules("user_role.md", GOOD.ljust(101), limit=100) == [DocumentRule.TOO_LARGE]
 
 
 @pytest.mark.parametrize("key", ["../x.md", "CLAUDE.md", "x.txt", "a b.md"])
 def test_what_has_an_impossible_name_is_not_published(key: str) -> None:
-    assert Rule.BAD_NAME in rules(key, GOOD)
-    assert refusal_of(key, GOOD) is not None
+    assert DocumentRule.BAD_NAME in rules(key, GOOD)
+    assert find_publish_error(key, GOOD) is not None
 
 
 def test_the_index_needs_no_frontmatter() -> None:
-    assert problems_of("MEMORY.md", b"# Memory\n") == ()
-    assert rules("sub/MEMORY.md", b"# Memory\n") == [Rule.FRONTMATTER]
+    assert check_document("MEMORY.md", b"# Memory\n") == ()
+    assert rules("sub/MEMORY.md", b"# Memory\n") == [DocumentRule.FRONTMATTER]
 
 
 def test_a_part_of_the_index_needs_none_either() -> None:
-    assert problems_of("index_people.md", b"- [A](a.md)\n") == ()
-    assert rules("index_people.md", b"---\nname: People\n") == [Rule.FRONTMATTER]
-    assert rules("sub/index_people.md", b"- [A](a.md)\n") == [Rule.FRONTMATTER]
+    assert check_document("index_people.md", b"- [A](a.md)\n") == ()
+    assert rules("index_people.md", b"---\nname: People\n") == [DocumentRule.FRONTMATTER]
+    assert rules("sub/index_people.md", b"- [A](a.md)\n") == [DocumentRule.FRONTMATTER]
 
 
 # Warnings
@@ -120,41 +125,64 @@ def typed(kind: str, body: str = "") -> bytes:
     ],
 )
 def test_a_type_that_does_not_fit_the_name_is_noticed(key: str, kind: str, text: str) -> None:
-    found = [one for one in problems_of(key, typed(kind)) if one.rule is Rule.WRONG_TYPE]
+    found = [
+        one for one in check_document(key, typed(kind)) if one.rule is DocumentRule.WRONG_TYPE
+    ]
     assert [one.severity for one in found] == ["warning"] * bool(text)
     assert all(text in one.text for one in found)
-    assert refusal_of(key, typed(kind)) is None
+    assert find_publish_error(key, typed(kind)) is None
 
 
 def test_missing_sections_are_noticed() -> None:
     body = "# Failure modes\n\n### things that worked (so far)\r\n"
-    found = problems_of("self_observations.md", typed("self_observations", body))
-    assert [(one.rule, one.severity) for one in found] == [(Rule.NO_SECTION, "warning")]
+    found = check_document("self_observations.md", typed("self_observations", body))
+    assert [(one.rule, one.severity) for one in found] == [(DocumentRule.NO_SECTION, "warning")]
     assert "'Open questions'" in found[0].text
     whole = typed("self_observations", body + "## Open questions\n")
-    assert problems_of("self_observations.md", whole) == ()
+    assert check_document("self_observations.md", whole) == ()
 
 
 # The index
 
 
+RELATIONSHIP = (
+    "---\nname: Ada\ndescription: a colleague\ntype: relationship\nrole: lead\n---\n"
+    "Known-for: the billing service\nCommunication register: dry\n\n"
+    "Past interactions:\n- 2026-04-17: a call\n\nPatterns to keep:\n- Ask before calling.\n"
+)
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_inline_labels_are_sections_of_a_relationship(ending: str) -> None:
+    whole = RELATIONSHIP.replace("\n", ending)
+    assert check_document("relationship_ada.md", whole.encode()) == ()
+    without = whole.replace("Past interactions:", "Once:")
+    (problem,) = check_document("relationship_ada.md", without.encode())
+    assert "'Past interactions'" in problem.text
+
+
+def test_labels_are_no_sections_of_other_kinds() -> None:
+    text = b"---\nname: N\ndescription: d\ntype: carry_forward\n---\nPending:\nConsumed:\n"
+    assert rules("carry_forward.md", text) == [DocumentRule.NO_SECTION] * 2
+
+
 def test_a_long_index_is_noticed() -> None:
     assert rules("MEMORY.md", b"x\n" * 200) == []
-    assert rules("MEMORY.md", b"x\n" * 201) == [Rule.TOO_LONG]
+    assert rules("MEMORY.md", b"x\n" * 201) == [DocumentRule.TOO_LONG]
     assert rules("MEMORY.md", b"x" * 25_000) == []
-    assert rules("MEMORY.md", b"x" * 25_001) == [Rule.TOO_LONG]
-    assert refusal_of("MEMORY.md", b"x\n" * 201) is None
+    assert rules("MEMORY.md", b"x" * 25_001) == [DocumentRule.TOO_LONG]
+    assert find_publish_error("MEMORY.md", b"x\n" * 201) is None
 
 
 INDEX = b"- [A](a.md)\n- [B](b.md)\n- [A again](a.md)\n"
 
 
 def test_links_are_checked() -> None:
-    assert rules("MEMORY.md", INDEX) == [Rule.DOUBLE_LINK]
-    found = problems_of("MEMORY.md", INDEX, keys={"a.md"})
+    assert rules("MEMORY.md", INDEX) == [DocumentRule.DOUBLE_LINK]
+    found = check_document("MEMORY.md", INDEX, keys={"a.md"})
     assert [(one.rule, one.severity) for one in found] == [
-        (Rule.DOUBLE_LINK, "warning"),
-        (Rule.DEAD_LINK, "warning"),
+        (DocumentRule.DOUBLE_LINK, "warning"),
+        (DocumentRule.DEAD_LINK, "warning"),
     ]
     assert "b.md" in found[1].text
     assert rules("MEMORY.md", b"- [A](a.md)\n") == []
@@ -170,14 +198,14 @@ def test_a_folder_is_checked_as_a_whole() -> None:
         "user_c.md": fact,
         "user_C.md": fact,
     }
-    found = [(one.key, one.rule, one.severity) for one in problems_in(files)]
+    found = [(one.key, one.rule, one.severity) for one in check_documents(files)]
     assert found == [
-        ("MEMORY.md", Rule.DEAD_LINK, "warning"),
-        ("user_C.md", Rule.NOT_LINKED, "warning"),
-        ("user_c.md", Rule.COLLISION, "error"),
-        ("user_c.md", Rule.NOT_LINKED, "warning"),
+        ("MEMORY.md", DocumentRule.DEAD_LINK, "warning"),
+        ("user_C.md", DocumentRule.NOT_LINKED, "warning"),
+        ("user_c.md", DocumentRule.COLLISION, "error"),
+        ("user_c.md", DocumentRule.NOT_LINKED, "warning"),
     ]
-    assert problems_in({"MEMORY.md": b"- [A](user_a.md)\n", "user_a.md": fact}) == ()
+    assert check_documents({"MEMORY.md": b"- [A](user_a.md)\n", "user_a.md": fact}) == ()
 
 
 # Adoption
@@ -185,11 +213,11 @@ def test_a_folder_is_checked_as_a_whole() -> None:
 
 def test_adoption_adds_frontmatter_and_keeps_the_text() -> None:
     text = b"# How we test\n\nNo mocks. Ever.\n"
-    data = adopted("feedback_how_we_test.md", text)
+    data = add_missing_frontmatter("feedback_how_we_test.md", text)
     assert data == (
         b"---\nname: Feedback how we test\ndescription: How we test\ntype: feedback\n---\n" + text
     )
-    assert problems_of("feedback_how_we_test.md", data) == ()
+    assert check_document("feedback_how_we_test.md", data) == ()
 
 
 @pytest.mark.parametrize(
@@ -204,7 +232,7 @@ def test_adoption_adds_frontmatter_and_keeps_the_text() -> None:
     ],
 )
 def test_a_description_is_taken_from_the_text(body: str, description: str) -> None:
-    document = parse(adopted("notes.md", body.encode()))
+    document = parse(add_missing_frontmatter("notes.md", body.encode()))
     assert document.description == description
     assert document.name == "Notes"
     assert document.type == "reference"
@@ -212,14 +240,16 @@ def test_a_description_is_taken_from_the_text(body: str, description: str) -> No
 
 
 def test_adoption_keeps_line_endings_and_the_mark_at_the_start() -> None:
-    data = adopted("notes.md", b"\xef\xbb\xbfOne.\r\nTwo.\r\n")
+    data = add_missing_frontmatter("notes.md", b"\xef\xbb\xbfOne.\r\nTwo.\r\n")
     assert data.startswith(b"\xef\xbb\xbf---\r\nname: Notes\r\n")
     assert data.endswith(b"---\r\nOne.\r\nTwo.\r\n")
     assert data.count(b"\n") == data.count(b"\r\n")
 
 
 def test_adoption_fills_in_only_what_is_missing() -> None:
-    data = adopted("user_role.md", GOOD.replace(b"description: What they do\n", b"x: 1 # kept\n"))
+    data = add_missing_frontmatter(
+        "user_role.md", GOOD.replace(b"description: What they do\n", b"x: 1 # kept\n")
+    )
     assert b"name: Role\n" in data
     assert b"x: 1 # kept\n" in data
     assert parse(data).description == "An engineer."
@@ -228,7 +258,7 @@ def test_adoption_fills_in_only_what_is_missing() -> None:
 
 @pytest.mark.parametrize("data", [GOOD, NESTED])
 def test_a_proper_document_is_adopted_as_it_is(data: bytes) -> None:
-    assert adopted("user_role.md", data) == data
+    assert add_missing_frontmatter("user_role.md", data) == data
 
 
 @pytest.mark.parametrize(
@@ -241,9 +271,9 @@ def test_a_proper_document_is_adopted_as_it_is(data: bytes) -> None:
     ],
 )
 def test_frontmatter_that_cannot_be_read_is_kept_as_text(data: bytes) -> None:
-    result = adopted("user_role.md", data)
+    result = add_missing_frontmatter("user_role.md", data)
     assert result.endswith(b"---\n" + data)
-    assert problems_of("user_role.md", result) == ()
+    assert check_document("user_role.md", result) == ()
 
 
 @given(
@@ -251,9 +281,9 @@ def test_frontmatter_that_cannot_be_read_is_kept_as_text(data: bytes) -> None:
 )
 def test_any_text_can_be_adopted(text: str) -> None:
     data = text.encode()
-    result = adopted("user_role.md", data)
-    assert problems_of("user_role.md", result) == ()
-    assert adopted("user_role.md", result) == result
+    result = add_missing_frontmatter("user_role.md", data)
+    assert check_document("user_role.md", result) == ()
+    assert add_missing_frontmatter("user_role.md", result) == result
     before = parse(data)
     if not before.opening:
         assert result.endswith(data.removeprefix(b"\xef\xbb\xbf"))
@@ -265,4 +295,4 @@ def test_any_text_can_be_adopted(text: str) -> None:
 )
 def test_what_cannot_be_adopted_is_refused(key: str, data: bytes) -> None:
     with pytest.raises(PersonaError, match=f"{key} cannot be adopted"):
-        adopted(key, data)
+        add_missing_frontmatter(key, data)

@@ -12,7 +12,7 @@ import pytest
 
 from memplane.errors import BackendUnavailable
 from memplane.objects.store import Anything
-from memplane.persona.plan import Action
+from memplane.persona.plan import SyncAction
 from memplane.persona.report import PersonaReport
 from tests.persona.machines import Machine, machine, memory
 from tests.support.faulty import FaultyStore, Quick
@@ -32,11 +32,11 @@ class World:
     there: Machine
     store: FaultyStore
 
-    async def plans(self) -> Action:
+    async def plans(self) -> SyncAction:
         """What the machine would do about the document."""
         async with self.here.engine() as engine:
             view = await engine.look()
-        return next((row.action for row in view.rows if row.key == KEY), Action.NOTHING)
+        return next((row.action for row in view.rows if row.key == KEY), SyncAction.NOTHING)
 
     async def vanish(self) -> None:
         """The object goes without leaving a tombstone."""
@@ -101,7 +101,7 @@ def quiet(report: PersonaReport) -> bool:
 
 
 async def test_same_here_same_there_does_nothing(met: World) -> None:
-    assert await met.plans() is Action.NOTHING
+    assert await met.plans() is SyncAction.NOTHING
     met.store.calls.clear()
     report = await met.here.sync()
     assert (report.keys, report.skipped, quiet(report)) == ([], 4, True)
@@ -110,14 +110,14 @@ async def test_same_here_same_there_does_nothing(met: World) -> None:
 
 async def test_same_here_changed_there_is_brought(met: World) -> None:
     await met.changed_there(THERE)
-    assert await met.plans() is Action.PULL
+    assert await met.plans() is SyncAction.PULL
     report = await met.here.sync()
     assert (met.here.read(KEY), report.pulled, report.copied) == (THERE, 1, 0)
 
 
 async def test_same_here_tombstone_there_goes_to_the_trash(met: World) -> None:
     await met.changed_there(None)
-    assert await met.plans() is Action.REMOVE
+    assert await met.plans() is SyncAction.REMOVE
     report = await met.here.sync()
     assert (met.here.read(KEY), report.deleted) == (None, 1)
     trash = [one.read_text() for one in met.here.state.rglob("trash/*/*.md")]
@@ -126,7 +126,7 @@ async def test_same_here_tombstone_there_goes_to_the_trash(met: World) -> None:
 
 async def test_same_here_absent_there_is_published_again(met: World) -> None:
     await met.vanish()
-    assert await met.plans() is Action.REPUBLISH
+    assert await met.plans() is SyncAction.REPUBLISH
     await met.here.sync()
     assert await met.object() == BEFORE
     assert met.here.read(KEY) == BEFORE
@@ -145,7 +145,7 @@ async def test_same_here_unresolved_there_is_skipped(met: World) -> None:
 
 async def test_changed_here_same_there_is_put(met: World) -> None:
     met.change_here(HERE)
-    assert await met.plans() is Action.PUT
+    assert await met.plans() is SyncAction.PUT
     report = await met.here.sync()
     assert (await met.object(), report.copied, report.keys) == (HERE, 1, [KEY])
 
@@ -153,7 +153,7 @@ async def test_changed_here_same_there_is_put(met: World) -> None:
 async def test_changed_here_changed_there_is_merged(met: World) -> None:
     met.change_here(HERE)
     await met.changed_there(THERE)
-    assert await met.plans() is Action.MERGE
+    assert await met.plans() is SyncAction.MERGE
     report = await met.here.sync()
     assert (met.here.read(KEY), await met.object()) == (BOTH, BOTH)
     assert (report.merged, report.conflicts) == (1, [])
@@ -162,7 +162,7 @@ async def test_changed_here_changed_there_is_merged(met: World) -> None:
 async def test_changed_here_tombstone_there_keeps_the_edit(met: World) -> None:
     met.change_here(HERE)
     await met.changed_there(None)
-    assert await met.plans() is Action.MERGE
+    assert await met.plans() is SyncAction.MERGE
     await met.here.sync()
     assert (met.here.read(KEY), await met.object()) == (HERE, HERE)
     await met.there.sync()
@@ -172,7 +172,7 @@ async def test_changed_here_tombstone_there_keeps_the_edit(met: World) -> None:
 async def test_changed_here_absent_there_is_published(met: World) -> None:
     met.change_here(HERE)
     await met.vanish()
-    assert await met.plans() is Action.REPUBLISH
+    assert await met.plans() is SyncAction.REPUBLISH
     await met.here.sync()
     assert await met.object() == HERE
 
@@ -194,7 +194,7 @@ async def test_changed_here_unresolved_there_waits(met: World) -> None:
 
 async def test_deleted_here_same_there_leaves_a_tombstone(met: World) -> None:
     met.change_here(None)
-    assert await met.plans() is Action.DELETE
+    assert await met.plans() is SyncAction.DELETE
     report = await met.here.sync()
     assert report.deleted == 1
     assert await met.has_tombstone()
@@ -203,7 +203,7 @@ async def test_deleted_here_same_there_leaves_a_tombstone(met: World) -> None:
 async def test_deleted_here_changed_there_is_restored(met: World) -> None:
     met.change_here(None)
     await met.changed_there(THERE)
-    assert await met.plans() is Action.RESTORE
+    assert await met.plans() is SyncAction.RESTORE
     await met.here.sync()
     assert (met.here.read(KEY), await met.object()) == (THERE, THERE)
 
@@ -211,16 +211,16 @@ async def test_deleted_here_changed_there_is_restored(met: World) -> None:
 async def test_deleted_here_tombstone_there_is_settled(met: World) -> None:
     met.change_here(None)
     await met.changed_there(None)
-    assert await met.plans() is Action.SETTLE
+    assert await met.plans() is SyncAction.SETTLE
     assert quiet(await met.here.sync())
-    assert await met.plans() is Action.NOTHING
+    assert await met.plans() is SyncAction.NOTHING
 
 
 async def test_deleted_here_absent_there_does_nothing(met: World) -> None:
     """The memory of it stays: absence may be a lie, and then the deletion must still be known."""
     met.change_here(None)
     await met.vanish()
-    assert await met.plans() is Action.NOTHING
+    assert await met.plans() is SyncAction.NOTHING
     assert quiet(await met.here.sync())
     assert met.here.read(KEY) is None
     assert await met.object() is None
@@ -244,17 +244,17 @@ async def test_deleted_here_unresolved_there_waits(met: World) -> None:
 async def test_new_here_equal_there_is_adopted(strangers: World) -> None:
     strangers.change_here(BEFORE)
     await strangers.changed_there(BEFORE)
-    assert await strangers.plans() is Action.SAME
+    assert await strangers.plans() is SyncAction.SAME
     report = await strangers.here.sync()
     assert KEY in report.skipped_keys
     assert quiet(report)
-    assert await strangers.plans() is Action.NOTHING
+    assert await strangers.plans() is SyncAction.NOTHING
 
 
 async def test_new_here_other_there_merges_and_keeps_a_copy(strangers: World) -> None:
     strangers.change_here(HERE)
     await strangers.changed_there(THERE)
-    assert await strangers.plans() is Action.MERGE
+    assert await strangers.plans() is SyncAction.MERGE
     report = await strangers.here.sync()
     kept = strangers.here.read(KEY)
     assert kept in {HERE, THERE}
@@ -265,7 +265,7 @@ async def test_new_here_other_there_merges_and_keeps_a_copy(strangers: World) ->
 
 async def test_new_here_absent_there_is_put(strangers: World) -> None:
     strangers.change_here(HERE)
-    assert await strangers.plans() is Action.CREATE
+    assert await strangers.plans() is SyncAction.CREATE
     await strangers.here.sync()
     assert await strangers.object() == HERE
 
@@ -275,7 +275,7 @@ async def test_new_here_the_very_text_deleted_there_stays_deleted(strangers: Wor
     await strangers.changed_there(BEFORE)
     await strangers.changed_there(None)
     strangers.change_here(BEFORE)
-    assert await strangers.plans() is Action.REMOVE
+    assert await strangers.plans() is SyncAction.REMOVE
     await strangers.here.sync()
     assert strangers.here.read(KEY) is None
     assert await strangers.has_tombstone()
@@ -285,7 +285,7 @@ async def test_new_here_another_text_deleted_there_is_put(strangers: World) -> N
     await strangers.changed_there(BEFORE)
     await strangers.changed_there(None)
     strangers.change_here(HERE)
-    assert await strangers.plans() is Action.MERGE
+    assert await strangers.plans() is SyncAction.MERGE
     await strangers.here.sync()
     assert await strangers.object() == HERE
 
@@ -303,7 +303,7 @@ async def test_new_here_unresolved_there_waits(strangers: World) -> None:
 
 async def test_none_here_new_there_is_brought(strangers: World) -> None:
     await strangers.changed_there(THERE)
-    assert await strangers.plans() is Action.PULL
+    assert await strangers.plans() is SyncAction.PULL
     await strangers.here.sync()
     assert strangers.here.read(KEY) == THERE
 
@@ -311,10 +311,10 @@ async def test_none_here_new_there_is_brought(strangers: World) -> None:
 async def test_none_here_tombstone_there_creates_nothing(strangers: World) -> None:
     await strangers.changed_there(THERE)
     await strangers.changed_there(None)
-    assert await strangers.plans() is Action.SETTLE
+    assert await strangers.plans() is SyncAction.SETTLE
     await strangers.here.sync()
     assert strangers.here.read(KEY) is None
-    assert await strangers.plans() is Action.NOTHING
+    assert await strangers.plans() is SyncAction.NOTHING
 
 
 async def test_none_here_unresolved_there_is_skipped(strangers: World) -> None:

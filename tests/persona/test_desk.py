@@ -11,10 +11,16 @@ import pytest
 
 from memplane.clock import system_clock
 from memplane.errors import ConcurrencyError, PersonaError, UnknownMemory
-from memplane.persona.desk import Desk, Ran, Setup, Synced, words_for
-from memplane.persona.entering import Place
-from memplane.persona.joining import Project
+from memplane.persona.open_sync import SyncTarget
+from memplane.persona.project_match import Project
 from memplane.persona.report import PersonaReport
+from memplane.persona.service import (
+    PersonaService,
+    PersonaSetup,
+    SyncedFolder,
+    SyncRun,
+    describe_report,
+)
 from tests.persona.furnished import ADDRESS, Furnished, furnish_persona
 
 
@@ -27,18 +33,18 @@ async def no_sync(_folder: Path, _prefix: str) -> PersonaReport:
     pytest.fail("nothing was to be synced")
 
 
-def desk_of(furnished: Furnished, **setup: object) -> Desk:
+def desk_of(furnished: Furnished, **setup: object) -> PersonaService:
     given = {"state": furnished.machine.state, "here": None, **setup}
-    return Desk(Setup(**given), no_sync, system_clock)  # type: ignore[arg-type]
+    return PersonaService(PersonaSetup(**given), no_sync, system_clock)  # type: ignore[arg-type]
 
 
-def only(desk: Desk) -> Synced:
+def only(desk: PersonaService) -> SyncedFolder:
     (found,) = desk.folders()
     return found
 
 
-def role_copy(desk: Desk) -> tuple[Synced, str, str]:
-    whole = desk.look_closely(only(desk), "user_role.md")
+def role_copy(desk: PersonaService) -> tuple[SyncedFolder, str, str]:
+    whole = desk.inspect_document(only(desk), "user_role.md")
     return only(desk), whole.copies[0][0].id, whole.sha256
 
 
@@ -53,14 +59,14 @@ def test_folders_that_were_synced_are_known(furnished: Furnished) -> None:
 def test_the_usual_folder_comes_first_also_before_its_first_sync(
     furnished: Furnished, tmp_path: Path
 ) -> None:
-    usual = Place(tmp_path / "a", furnished.machine.state, "box", "p", Project(""), 1, "here")
+    usual = SyncTarget(tmp_path / "a", furnished.machine.state, "box", "p", Project(""), 1, "here")
     desk = desk_of(furnished, here=usual)
     first, second = desk.folders()
     assert (first.root, first.last, first.address) == (tmp_path / "a", "", "here")
     assert second.id == furnished.id
     assert "never synced" in desk.objection_to(first)
     assert ADDRESS in desk.objection_to(second)
-    same = Place(
+    same = SyncTarget(
         furnished.folder, furnished.machine.state, "box", "claude_memory", Project(""), 1, ADDRESS
     )
     desk = desk_of(furnished, here=same)
@@ -88,7 +94,7 @@ def gate() -> Iterator[threading.Event]:
     event.set()
 
 
-async def ended(desk: Desk) -> Ran:
+async def ended(desk: PersonaService) -> SyncRun:
     for _ in range(500):
         ran = desk.ran(only(desk))
         assert ran is not None
@@ -114,7 +120,7 @@ async def test_a_sync_runs_behind_and_tells_how_it_ended(
             raise PersonaError("too much would be deleted")
         return PersonaReport(copied=2, held=[("a.md", "why")])
 
-    desk = Desk(Setup(furnished.machine.state, None), sync, system_clock)
+    desk = PersonaService(PersonaSetup(furnished.machine.state, None), sync, system_clock)
     for _ in range(3):
         desk.start(only(desk))
     ran = desk.ran(only(desk))
@@ -136,7 +142,7 @@ def test_a_copy_that_is_used_becomes_the_document_and_the_old_text_is_kept(
     one, copy, seen = role_copy(desk)
     before = (furnished.folder / "user_role.md").read_bytes()
     assert desk.use(one, copy, seen=seen) == "user_role.md"
-    whole = desk.look_closely(one, "user_role.md")
+    whole = desk.inspect_document(one, "user_role.md")
     assert b"with reasons" in (whole.text or b"")
     assert whole.copies == ()
     assert desk.snapshot(one, "user_role.md", whole.snapshots[0].name) == before
@@ -183,7 +189,7 @@ def test_nothing_but_copies_can_be_dropped_or_used(furnished: Furnished, copy: s
 
 
 def test_what_a_sync_did_is_said_in_a_line() -> None:
-    assert words_for(PersonaReport()) == "nothing to do"
-    assert words_for(PersonaReport(pulled=1, merged=2, deleted=3)) == (
+    assert describe_report(PersonaReport()) == "nothing to do"
+    assert describe_report(PersonaReport(pulled=1, merged=2, deleted=3)) == (
         "1 received, 2 merged, 3 deleted"
     )

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from memplane.persona import document as document_module
 from memplane.persona.document import (
     Document,
-    Field,
+    FrontmatterField,
+    is_equivalent,
     parse,
+    read_semantics,
     render,
-    same,
-    semantic,
     with_plain_lines,
     with_value,
 )
@@ -181,22 +181,22 @@ def test_what_was_not_changed_is_written_back_byte_for_byte(text: bytes) -> None
 @settings(max_examples=300)
 @given(MADE.map(lambda text: b"---\n" + text))
 def test_what_counts_does_not_depend_on_line_endings_or_stamps(text: bytes) -> None:
-    counts = semantic(text)
+    counts = read_semantics(text)
 
-    assert semantic(counts) == counts
-    assert same(text, counts)
+    assert read_semantics(counts) == counts
+    assert is_equivalent(text, counts)
     assert b"\r\n" not in counts
 
 
 def test_stamps_do_not_count() -> None:
     other = NESTED.replace(b"s1", b"s2").replace(b"2026-07-30", b"2026-07-31")
 
-    assert same(NESTED, other)
-    assert same(NESTED, NESTED.replace(b"\n", b"\r\n"))
-    assert same(NESTED, b"\xef\xbb\xbf" + NESTED)
-    assert not same(NESTED, NESTED + b"\n")
-    assert not same(NESTED, NESTED.replace(b"user", b"feedback"))
-    assert not same(b"\xff", b"\xfe")
+    assert is_equivalent(NESTED, other)
+    assert is_equivalent(NESTED, NESTED.replace(b"\n", b"\r\n"))
+    assert is_equivalent(NESTED, b"\xef\xbb\xbf" + NESTED)
+    assert not is_equivalent(NESTED, NESTED + b"\n")
+    assert not is_equivalent(NESTED, NESTED.replace(b"user", b"feedback"))
+    assert not is_equivalent(b"\xff", b"\xfe")
 
 
 @pytest.mark.parametrize(
@@ -223,10 +223,10 @@ def test_comments_and_continued_values_belong_to_the_key_above() -> None:
     text = b"---\n# first\nname: a\n# about d\nd: >\n  long\n\n  text\nl:\n- a\n- b\n---\n"
 
     assert parse(text).fields == (
-        Field("", "# first\n"),
-        Field("name", "name: a\n# about d\n"),
-        Field("d", "d: >\n  long\n\n  text\n"),
-        Field("l", "l:\n- a\n- b\n"),
+        FrontmatterField("", "# first\n"),
+        FrontmatterField("name", "name: a\n# about d\n"),
+        FrontmatterField("d", "d: >\n  long\n\n  text\n"),
+        FrontmatterField("l", "l:\n- a\n- b\n"),
     )
 
 

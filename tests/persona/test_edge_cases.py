@@ -22,14 +22,14 @@ from memplane.errors import (
     PersonaError,
     TokenExpiredError,
 )
-from memplane.objects.files import Work, translated
-from memplane.objects.store import Anything, Listing, Object, ObjectInfo, Version
+from memplane.objects.durable_files import FileWork, translate_os_errors
+from memplane.objects.store import Anything, ObjectInfo, ObjectListing, StoredObject, Version
 from memplane.persona import engine as engines
 from memplane.persona import folder as folders
-from memplane.persona.folder import Folder
-from memplane.persona.index import fits_in
-from memplane.persona.joining import Project
-from memplane.persona.plan import BRINGS
+from memplane.persona.folder import DocumentFolder
+from memplane.persona.index_file import is_fully_loaded
+from memplane.persona.plan import PULL_ACTIONS
+from memplane.persona.project_match import Project
 from memplane.persona_backend import claude_code_memory_dir
 from tests.persona.machines import NOW, Machine, machine, memory
 from tests.support.faulty import FaultyStore, Quick
@@ -58,17 +58,17 @@ class Store(FaultyStore):
         self.refused: tuple[str, ...] = ()
         self.error: Exception | None = None
 
-    async def read(self, key: str) -> Object | None:
+    async def read(self, key: str) -> StoredObject | None:
         found = await super().read(key)
         if self.meddle is not None:
             await self.meddle(key)
         return found
 
-    async def listing(self, prefix: str = "") -> Listing:
+    async def listing(self, prefix: str = "") -> ObjectListing:
         if self.error is not None:
             raise self.error
         found = await super().listing(prefix)
-        return Listing((*found.entries, *self.also), self.refused)
+        return ObjectListing((*found.entries, *self.also), self.refused)
 
     async def body(self, key: str) -> bytes | None:
         found = await self.memory.read(key)
@@ -247,9 +247,11 @@ async def test_edge_05_a_crash_while_documents_are_brought_is_resumed(
         laptop.write(f"reference_{number}.md", memory(str(number), "x"))
     await laptop.sync()
     swaps = 0
-    swapping = Folder.swapping
+    swapping = DocumentFolder.swapping
 
-    def dying(self: Folder, key: str, name: str, expected: bytes | None) -> Work[object]:
+    def dying(
+        self: DocumentFolder, key: str, name: str, expected: bytes | None
+    ) -> FileWork[object]:
         nonlocal swaps
         swaps += 1
         third = swaps == 3
@@ -260,7 +262,7 @@ async def test_edge_05_a_crash_while_documents_are_brought_is_resumed(
             raise Killed
         return done
 
-    monkeypatch.setattr(folders.Folder, "swapping", dying)
+    monkeypatch.setattr(folders.DocumentFolder, "swapping", dying)
     with pytest.raises((Killed, BaseExceptionGroup)):
         await desktop.sync()
     monkeypatch.undo()
@@ -309,7 +311,7 @@ async def test_edge_08_a_pull_merges_and_never_overwrites(
     desktop.write(KEY, TEXT.replace("three", "THREE"))
     desktop.write("reference_new.md", memory("New", "x"))
     async with desktop.engine() as engine:
-        report = await engine.sync(BRINGS)
+        report = await engine.sync(PULL_ACTIONS)
     assert desktop.read(KEY) == memory("API", "ONE", "two", "THREE")
     assert "reference_new.md" not in report.keys
 
@@ -341,7 +343,7 @@ async def test_edge_10_an_index_too_long_to_be_read_is_divided(laptop: Machine) 
     await laptop.sync()
     index = laptop.read("MEMORY.md") or ""
     part = laptop.read("index_people.md") or ""
-    assert fits_in(index.encode())
+    assert is_fully_loaded(index.encode())
     assert "(index_people.md)" in index
     assert all(line in part for line in people)
     assert all(line in index for line in work)
@@ -553,13 +555,78 @@ async def test_edge_21_what_is_no_text_stays_here(laptop: Machine, store: Store)
     assert not [key for key in await store.keys() if "user_raw" in key]
 
 
+async def overwrite(store: Store, key: str, body: bytes, *, says: bytes = b"") -> None:
+    """Replace an object as a program would that keeps no rules, or damages what it copies."""
+    metadata = {"memplane_sha256": hashlib.sha256(says).hexdigest()} if says else {}
+    await store.memory.write(f"claude_memory/{key}", body, expect=Anything(), metadata=metadata)
+
+
+BINARY = b"\x89PNG\r\n\x1a\n\x00\xff"
+FLAWS = pytest.mark.parametrize(
+    ("body", "says", "reason"),
+    [
+        (BINARY, b"", "UTF-8"),
+        (TEXT.encode() + b"\0", b"", "UTF-8"),
+        (BINARY, BINARY, "UTF-8"),
+        (TEXT.encode()[:40], TEXT.encode(), "checksum"),
+        (b'{"memplane_tombstone":1,', TEXT.encode(), "checksum"),
+    ],
+    ids=["binary", "nul", "binary with its checksum", "cut", "cut tombstone"],
+)
+
+
 @pytest.mark.usefixtures("met")
-async def test_edge_21_what_is_no_text_there_is_taken_whole(laptop: Machine, store: Store) -> None:
-    await store.memory.write(f"claude_memory/{KEY}", b"\xff\xfe\x00", expect=Anything())
+@FLAWS
+async def test_edge_21_what_is_no_sound_text_there_is_refused_and_the_rest_comes(
+    laptop: Machine, desktop: Machine, store: Store, body: bytes, says: bytes, reason: str
+) -> None:
+    await overwrite(store, KEY, body, says=says)
+    desktop.write("user_one.md", memory("one", "from the desktop", kind="user"))
+    await desktop.sync()
+    for _ in range(2):  # it is said until it is repaired
+        report = await laptop.sync()
+        ((key, told),) = report.errors
+        assert key == KEY
+        assert reason in told
+        assert "Repair it in the container, or delete it there" in told
+    assert laptop.read(KEY) == TEXT
+    assert "from the desktop" in (laptop.read("user_one.md") or "")
+    assert await store.body(f"claude_memory/{KEY}") == body
+    assert await laptop.waiting() == []
+    await overwrite(store, KEY, TEXT.encode() + b"repaired\n")
+    assert (await laptop.sync()).errors == []
+    assert laptop.read(KEY) == TEXT + "repaired\n"
+
+
+@pytest.mark.usefixtures("met")
+@FLAWS
+async def test_edge_21_an_edit_is_kept_until_the_container_is_repaired(
+    laptop: Machine, desktop: Machine, store: Store, body: bytes, says: bytes, reason: str
+) -> None:
     laptop.write(KEY, TEXT + "four\n")
+    await overwrite(store, KEY, body, says=says)
+    for _ in range(2):
+        report = await laptop.sync()
+        assert [key for key, told in report.errors if reason in told] == [KEY]
+        assert laptop.read(KEY) == TEXT + "four\n"
+        assert await store.body(f"claude_memory/{KEY}") == body
+        assert await laptop.waiting() == [KEY]
+    await store.memory.delete(f"claude_memory/{KEY}", expect=Anything())
+    assert (await laptop.sync()).errors == []
+    assert await laptop.waiting() == []
+    await desktop.sync()
+    assert desktop.read(KEY) == TEXT + "four\n"
+
+
+@FLAWS
+async def test_edge_21_a_new_machine_is_not_given_what_is_no_sound_text(
+    laptop: Machine, store: Store, body: bytes, says: bytes, reason: str
+) -> None:
+    await overwrite(store, KEY, body, says=says)
+    await overwrite(store, "user_one.md", TEXT.encode(), says=TEXT.encode())
     report = await laptop.sync()
-    whole = {(laptop.folder / KEY).read_bytes(), Path(report.conflicts[0]).read_bytes()}
-    assert whole == {b"\xff\xfe\x00", (TEXT + "four\n").encode()}
+    assert [key for key, told in report.errors if reason in told] == [KEY]
+    assert set(laptop.files()) == {"user_one.md"}
 
 
 async def test_edge_22_stamps_do_not_go_round_in_circles(
@@ -716,6 +783,43 @@ async def test_edge_27_a_rival_in_the_container_is_not_brought(
     assert sorted(laptop.files()) == sorted(["MEMORY.md", KEY, *USERS])
 
 
+@pytest.mark.parametrize(
+    ("good", "other"),
+    [
+        ("user_ok.md", "USER_OK.md"),
+        ("user_ok.md", "User_ok.md"),
+        ("MEMORY.md", "memory.md"),
+        ("notes.md", "Notes.md"),
+        ("sub/user_ok.md", "Sub/user_ok.md"),
+        ("relationship_ada.md", "relationship_Ada.md"),
+    ],
+)
+async def test_edge_27_of_two_names_a_new_machine_is_given_the_well_formed_one(
+    laptop: Machine, store: Store, good: str, other: str
+) -> None:
+    text = memory("Ok", "the good one")
+    await overwrite(store, good, text.encode())
+    store.also = (info(f"claude_memory/{other}"),)
+    for _ in range(2):
+        report = await laptop.sync()
+        ((key, told),) = report.errors
+        assert key == other
+        assert good in told
+    files = {key: text for key, text in laptop.files().items() if "the" in text}
+    assert files == {good: text}
+    assert f"read claude_memory/{other}" not in store.calls
+
+
+@pytest.mark.usefixtures("met")
+async def test_edge_27_a_name_that_is_known_here_stays(laptop: Machine, store: Store) -> None:
+    laptop.write("Notes.md", TEXT)
+    await laptop.sync()
+    store.also = (info("claude_memory/notes.md"),)
+    report = await laptop.sync()
+    assert [key for key, _ in report.errors] == ["notes.md"]
+    assert laptop.read("Notes.md") == TEXT
+
+
 async def test_edge_28_names_that_some_system_cannot_have_are_refused(laptop: Machine) -> None:
     bad = ("con.md", "aux.report.md", "what?.md", "trailing .md", "Über.md")
     for name in bad:
@@ -792,15 +896,15 @@ async def test_edge_32_a_file_that_cannot_be_written_fails_alone(
     laptop.write(KEY, TEXT + "four\n")
     laptop.write("user_one.md", memory("one", "ONE", kind="user"))
     await laptop.sync()
-    staging = Folder.staging
+    staging = DocumentFolder.staging
 
-    def full(self: Folder, key: str, data: bytes, *, over: bytes | None) -> Work[str]:
+    def full(self: DocumentFolder, key: str, data: bytes, *, over: bytes | None) -> FileWork[str]:
         if key == KEY:
-            with translated(key):
+            with translate_os_errors(key):
                 raise OSError(fault, os.strerror(fault))
         return (yield from staging(self, key, data, over=over))
 
-    monkeypatch.setattr(folders.Folder, "staging", full)
+    monkeypatch.setattr(folders.DocumentFolder, "staging", full)
     report = await desktop.sync()
     assert [key for key, _ in report.errors] == [KEY]
     assert desktop.read("user_one.md") == memory("one", "ONE", kind="user")
@@ -817,10 +921,10 @@ async def test_edge_32_a_read_only_folder_can_still_be_published(
 ) -> None:
     laptop.write("reference_new.md", memory("New", "x"))
 
-    def read_only(self: Folder, key: str, data: bytes, **_: object) -> str:
+    def read_only(self: DocumentFolder, key: str, data: bytes, **_: object) -> str:
         raise PermissionDenied("read-only", key=key)
 
-    monkeypatch.setattr(folders.Folder, "stage", read_only)
+    monkeypatch.setattr(folders.DocumentFolder, "stage", read_only)
     report = await laptop.sync()
     assert [key for key, _ in report.errors] == ["MEMORY.md"]
     assert await store.body("claude_memory/reference_new.md") is not None
@@ -846,7 +950,7 @@ async def test_edge_33_the_queue_has_one_row_for_each_document(
     store.offline = False
     store.calls.clear()
     laptop.write("aaa.md", memory("A", "x"))
-    monkeypatch.setattr(engines, "_AT_ONCE", 1)
+    monkeypatch.setattr(engines, "_MAX_CONCURRENT_DOCUMENTS", 1)
     await laptop.sync()
     writes = [call for call in store.calls if call.startswith("write")]
     assert writes[0] == f"write claude_memory/{KEY}"  # what waited goes first

@@ -11,10 +11,11 @@ import apsw
 import pytest
 
 from memplane.errors import BackendUnavailable, ConcurrencyError, PersonaError, StorageError
-from memplane.objects.pacing import Pacing
+from memplane.objects.retry_clock import RetryClock
 from memplane.persona import baseline as baselines
 from memplane.persona.baseline import open_baseline
-from memplane.persona.plan import BRINGS
+from memplane.persona.plan import PULL_ACTIONS, PUSH_ACTIONS
+from memplane.persona.report import PersonaReport
 from tests.persona.machines import Machine, machine, memory
 from tests.support.faulty import FaultyStore, Quick
 
@@ -81,7 +82,7 @@ async def test_a_held_document_is_not_overwritten(laptop: Machine, desktop: Mach
     desktop.write(KEY, TEXT + "four\n")
     await desktop.sync()
     async with laptop.engine() as engine:
-        report = await engine.sync(BRINGS)
+        report = await engine.sync(PULL_ACTIONS)
     assert laptop.read(KEY) == BARE
     assert [key for key, _ in report.held] == [KEY]
     laptop.write(KEY, TEXT.replace("one", "ONE"))
@@ -286,7 +287,84 @@ async def test_a_document_is_written_by_its_version(laptop: Machine, desktop: Ma
     assert desktop.read(KEY) == TEXT
 
 
+# What waits goes before anything is brought.
+
+
+async def offline(laptop: Machine, store: FaultyStore) -> None:
+    """Let the laptop try to sync without a network."""
+    store.offline = True
+    with pytest.raises(BackendUnavailable):
+        await laptop.sync()
+    store.offline = False
+    store.calls.clear()
+
+
+async def pull(laptop: Machine) -> PersonaReport:
+    async with laptop.engine() as engine:
+        return await engine.sync(PULL_ACTIONS)
+
+
+@pytest.mark.usefixtures("met")
+async def test_a_pull_sends_what_waits_before_it_brings_anything(
+    laptop: Machine, desktop: Machine, store: FaultyStore
+) -> None:
+    laptop.write("reference_a.md", TEXT + "written offline\n")
+    laptop.write("user_new.md", memory("New", "written offline", kind="user"))
+    laptop.delete("reference_b.md")
+    await offline(laptop, store)
+    laptop.write("reference_c.md", TEXT + "not asked to go\n")
+    desktop.write(KEY, TEXT + "from the desktop\n")
+    await desktop.sync()
+    store.calls.clear()
+    report = await pull(laptop)
+    assert laptop.read(KEY) == TEXT + "from the desktop\n"
+    brought = store.calls.index(f"read claude_memory/{KEY}")
+    sent = [call for call in store.calls[:brought] if call.startswith("write ")]
+    keys = ["MEMORY.md", "reference_a.md", "reference_b.md", "user_new.md"]
+    assert sorted(sent) == [f"write claude_memory/{key}" for key in keys]
+    assert report.keys == sorted([*keys, KEY])
+    assert await laptop.waiting() == []
+    await desktop.sync()
+    assert desktop.read("reference_a.md") == TEXT + "written offline\n"
+    assert desktop.read("reference_b.md") is None
+    assert "user_new.md" in (desktop.read("MEMORY.md") or "")
+    assert desktop.read("reference_c.md") == TEXT, "a pull sends nothing else"
+
+
+@pytest.mark.usefixtures("met")
+async def test_a_pull_without_anything_that_waits_only_brings(
+    laptop: Machine, desktop: Machine, store: FaultyStore
+) -> None:
+    laptop.write("reference_a.md", TEXT + "mine\n")
+    laptop.write("user_new.md", memory("New", "x", kind="user"))
+    desktop.write(KEY, TEXT + "from the desktop\n")
+    await desktop.sync()
+    store.calls.clear()
+    assert (await pull(laptop)).keys == [KEY]
+    assert not [call for call in store.calls if call.startswith("write ")]
+
+
+@pytest.mark.usefixtures("met")
+async def test_a_push_of_what_waits_brings_nothing(
+    laptop: Machine, desktop: Machine, store: FaultyStore
+) -> None:
+    laptop.write("reference_a.md", TEXT + "written offline\n")
+    await offline(laptop, store)
+    laptop.write("reference_a.md", TEXT)  # taken back: only the other side changed by now
+    desktop.write("reference_a.md", TEXT + "from the desktop\n")
+    await desktop.sync()
+    async with laptop.engine() as engine:
+        assert (await engine.sync(PUSH_ACTIONS)).keys == []
+    assert laptop.read("reference_a.md") == TEXT
+
+
 # Folders and memories that are not what they were.
+
+
+async def test_two_first_syncs_of_a_folder_at_once_both_succeed(laptop: Machine) -> None:
+    laptop.write(KEY, TEXT)
+    first, second = await asyncio.gather(laptop.sync(), laptop.sync())
+    assert sorted((first.copied, second.copied)) == [0, 2]
 
 
 @pytest.mark.usefixtures("met")
@@ -391,7 +469,7 @@ async def test_a_first_sync_that_was_cut_short_begins_again(
 @pytest.mark.usefixtures("met")
 async def test_who_waits_too_long_for_another_sync_is_told(laptop: Machine) -> None:
     (path,) = laptop.state.rglob("baseline.db")
-    async with open_baseline(path.parent, pacing=Pacing()):
+    async with open_baseline(path.parent, pacing=RetryClock()):
         with pytest.raises(PersonaError, match="another process"):
             async with open_baseline(path.parent, pacing=Quick().pacing(), patience=5):
                 pytest.fail("two at once")

@@ -15,13 +15,13 @@ from typing import NoReturn
 import pytest
 
 from memplane.errors import BackendUnavailable, InvalidKey, TooLarge
+from memplane.persona import atomic_rename
 from memplane.persona import folder as folder_module
-from memplane.persona import renaming
-from memplane.persona.folder import Folder, Swapped
-from memplane.persona.keeping import Keeping
-from memplane.persona.marking import MARKER, Marker
-from memplane.persona.opening import LARGEST
-from memplane.persona.writing import write_document
+from memplane.persona.document_writer import write_document
+from memplane.persona.folder import DocumentFolder, SwapResult
+from memplane.persona.local_history import LocalHistory
+from memplane.persona.project_marker import MARKER_FILE, ProjectMarker
+from memplane.persona.safe_open import MAX_DOCUMENT_BYTES
 
 KEYS = ["a.md", "sub/a.md", "a/b/c/d.md"]
 
@@ -39,15 +39,15 @@ def state(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def folder(root: Path, state: Path) -> Folder:
-    return Folder(root, state)
+def folder(root: Path, state: Path) -> DocumentFolder:
+    return DocumentFolder(root, state)
 
 
 @pytest.fixture(params=["one step", "small steps"])
 def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the system's rename that knows flags, and as where there is none."""
     if request.param == "small steps":
-        monkeypatch.setattr(renaming, "_system_rename", lambda: None)
+        monkeypatch.setattr(atomic_rename, "_system_rename", lambda: None)
 
 
 def hidden(root: Path) -> list[str]:
@@ -63,7 +63,7 @@ def put(path: Path, data: bytes) -> Path:
 # What lies there
 
 
-def test_a_scan_finds_documents_by_their_path(folder: Folder, root: Path) -> None:
+def test_a_scan_finds_documents_by_their_path(folder: DocumentFolder, root: Path) -> None:
     for key in KEYS:
         put(root / key, key.encode())
     scan = folder.scan()
@@ -77,15 +77,15 @@ def test_a_scan_finds_documents_by_their_path(folder: Folder, root: Path) -> Non
     assert (scan.ignored, scan.refused, scan.missing) == (0, {}, False)
 
 
-def test_a_missing_folder_is_not_an_empty_one(folder: Folder, root: Path) -> None:
+def test_a_missing_folder_is_not_an_empty_one(folder: DocumentFolder, root: Path) -> None:
     assert not folder.scan().missing
     root.rmdir()
     assert folder.scan().missing
     assert folder.scan().documents == {}
 
 
-def test_other_files_are_ignored_and_counted(folder: Folder, root: Path) -> None:
-    others = [".hidden.md", ".a.md.swp", "a.md~", "#a.md#", "4913", "x.txt", "x.MD", MARKER]
+def test_other_files_are_ignored_and_counted(folder: DocumentFolder, root: Path) -> None:
+    others = [".hidden.md", ".a.md.swp", "a.md~", "#a.md#", "4913", "x.txt", "x.MD", MARKER_FILE]
     for name in others:
         put(root / name, b"x")
     put(root / ".git" / "a.md", b"x")
@@ -97,7 +97,7 @@ def test_other_files_are_ignored_and_counted(folder: Folder, root: Path) -> None
 
 
 def test_what_cannot_be_a_document_is_refused_with_its_reason(
-    folder: Folder, root: Path, tmp_path: Path
+    folder: DocumentFolder, root: Path, tmp_path: Path
 ) -> None:
     outside = put(tmp_path / "outside" / "a.md", b"secret")
     put(root / "good.md", b"x")
@@ -139,7 +139,7 @@ def test_what_cannot_be_a_document_is_refused_with_its_reason(
 
 
 def test_a_file_that_goes_while_the_folder_is_read_is_no_offence(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(10):
         put(root / f"{number}.md", b"x")
@@ -165,7 +165,7 @@ def test_a_file_that_goes_while_the_folder_is_read_is_no_offence(
 
 
 def test_a_folder_that_becomes_a_link_while_it_is_scanned_is_not_entered(
-    folder: Folder, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outside = put(tmp_path / "outside" / "a.md", b"secret").parent
     put(root / "sub" / "a.md", b"x")
@@ -184,7 +184,7 @@ def test_a_folder_that_becomes_a_link_while_it_is_scanned_is_not_entered(
 
 
 def test_a_scan_that_cannot_read_everything_fails(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(root / "sub" / "a.md", b"x")
     opened = os.open
@@ -205,7 +205,9 @@ def test_a_scan_that_cannot_read_everything_fails(
 @pytest.mark.parametrize(
     "data", [b"", b"a\r\nb\r\n", b"\xef\xbb\xbfx", b"\xff\x00\xfe", b"no end"]
 )
-def test_bytes_are_read_and_written_as_they_are(folder: Folder, root: Path, data: bytes) -> None:
+def test_bytes_are_read_and_written_as_they_are(
+    folder: DocumentFolder, root: Path, data: bytes
+) -> None:
     put(root / "a.md", data)
     assert folder.read("a.md") == data
     assert folder.swap("b.md", folder.stage("b.md", data), None)
@@ -213,11 +215,13 @@ def test_bytes_are_read_and_written_as_they_are(folder: Folder, root: Path, data
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_what_is_not_there_is_none(folder: Folder, key: str) -> None:
+def test_what_is_not_there_is_none(folder: DocumentFolder, key: str) -> None:
     assert folder.read(key) is None
 
 
-def test_nothing_is_known_of_a_folder_that_is_not_there(folder: Folder, root: Path) -> None:
+def test_nothing_is_known_of_a_folder_that_is_not_there(
+    folder: DocumentFolder, root: Path
+) -> None:
     put(root / "a.md", b"x")
     staged = folder.stage("a.md", b"y")
     root.rename(root.with_name("unmounted"))
@@ -231,7 +235,7 @@ def test_nothing_is_known_of_a_folder_that_is_not_there(folder: Folder, root: Pa
         lambda: folder.is_discarded("a.md", "id"),
         lambda: folder.bury("a.md", "id"),
         folder.marker,
-        lambda: folder.mark(Marker("p", "d")),
+        lambda: folder.mark(ProjectMarker("p", "d")),
     ):
         with pytest.raises(BackendUnavailable, match="is not there"):
             attempt()
@@ -242,7 +246,7 @@ def test_nothing_is_known_of_a_folder_that_is_not_there(folder: Folder, root: Pa
 def test_a_folder_is_made_when_it_is_asked_for(root: Path, state: Path) -> None:
     before = os.umask(0)
     try:
-        folder = Folder(root / "deep" / "memory", state)
+        folder = DocumentFolder(root / "deep" / "memory", state)
         folder.create()
         folder.create()
         folder.swap("sub/a.md", folder.stage("sub/a.md", b"x"), None)
@@ -252,7 +256,9 @@ def test_a_folder_is_made_when_it_is_asked_for(root: Path, state: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_a_folder_put_in_its_place_has_another_identity(folder: Folder, root: Path) -> None:
+def test_a_folder_put_in_its_place_has_another_identity(
+    folder: DocumentFolder, root: Path
+) -> None:
     before = folder.identity()
     assert before == (root.stat().st_dev, root.stat().st_ino)
     root.rename(root.with_name("moved"))
@@ -261,7 +267,7 @@ def test_a_folder_put_in_its_place_has_another_identity(folder: Folder, root: Pa
 
 
 def test_links_and_the_like_are_never_read_replaced_or_deleted(
-    folder: Folder, root: Path, tmp_path: Path
+    folder: DocumentFolder, root: Path, tmp_path: Path
 ) -> None:
     outside = put(tmp_path / "outside" / "a.md", b"secret")
     (root / "link.md").symlink_to(outside)
@@ -288,18 +294,20 @@ def test_links_and_the_like_are_never_read_replaced_or_deleted(
     assert hidden(root) == []
 
 
-def test_a_document_too_large_is_neither_read_nor_staged(folder: Folder, root: Path) -> None:
+def test_a_document_too_large_is_neither_read_nor_staged(
+    folder: DocumentFolder, root: Path
+) -> None:
     with put(root / "a.md", b"").open("r+b") as file:
-        file.truncate(LARGEST + 1)
+        file.truncate(MAX_DOCUMENT_BYTES + 1)
     with pytest.raises(TooLarge):
         folder.read("a.md")
     with pytest.raises(TooLarge):
-        folder.stage("b.md", b"x" * (LARGEST + 1))
-    (root / "a.md").write_bytes(b"x" * LARGEST)
-    assert len(folder.read("a.md") or b"") == LARGEST
+        folder.stage("b.md", b"x" * (MAX_DOCUMENT_BYTES + 1))
+    (root / "a.md").write_bytes(b"x" * MAX_DOCUMENT_BYTES)
+    assert len(folder.read("a.md") or b"") == MAX_DOCUMENT_BYTES
 
 
-def test_a_file_where_a_folder_is_wanted_is_refused(folder: Folder, root: Path) -> None:
+def test_a_file_where_a_folder_is_wanted_is_refused(folder: DocumentFolder, root: Path) -> None:
     put(root / "sub", b"x")
     assert folder.read("sub/a.md") is None
     with pytest.raises(InvalidKey, match=r"sub/a\.md"):
@@ -311,17 +319,19 @@ def test_a_file_where_a_folder_is_wanted_is_refused(folder: Folder, root: Path) 
 
 @pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("key", KEYS)
-def test_a_staged_text_waits_until_it_is_swapped_in(folder: Folder, root: Path, key: str) -> None:
+def test_a_staged_text_waits_until_it_is_swapped_in(
+    folder: DocumentFolder, root: Path, key: str
+) -> None:
     name = folder.stage(key, b"first")
     assert not (root / key).exists()
     assert folder.is_staged(key, name)
-    assert folder.swap(key, name, None) == Swapped()
+    assert folder.swap(key, name, None) == SwapResult()
     assert not folder.is_staged(key, name)
     assert (root / key).read_bytes() == b"first"
     name = folder.stage(key, b"second")
     assert (root / key).read_bytes() == b"first"
     assert folder.is_staged(key, name)
-    assert folder.swap(key, name, b"first") == Swapped()
+    assert folder.swap(key, name, b"first") == SwapResult()
     assert not folder.is_staged(key, name)
     assert folder.read(key) == b"second"
     assert hidden(root) == []
@@ -333,7 +343,7 @@ def test_a_staged_text_waits_until_it_is_swapped_in(folder: Folder, root: Path, 
     ("there", "expected"), [(b"typed", b"old"), (b"typed", None), (None, b"old"), (b"", None)]
 )
 def test_a_document_that_is_not_as_expected_is_left_alone(
-    folder: Folder, root: Path, there: bytes | None, expected: bytes | None
+    folder: DocumentFolder, root: Path, there: bytes | None, expected: bytes | None
 ) -> None:
     if there is not None:
         put(root / "a.md", there)
@@ -347,7 +357,9 @@ def test_a_document_that_is_not_as_expected_is_left_alone(
     folder.unstage("a.md", name)
 
 
-def test_a_staged_text_that_somebody_removed_is_not_swapped_in(folder: Folder, root: Path) -> None:
+def test_a_staged_text_that_somebody_removed_is_not_swapped_in(
+    folder: DocumentFolder, root: Path
+) -> None:
     put(root / "a.md", b"old")
     for key, expected in (("a.md", b"old"), ("b.md", None)):
         name = folder.stage(key, b"new")
@@ -357,7 +369,7 @@ def test_a_staged_text_that_somebody_removed_is_not_swapped_in(folder: Folder, r
 
 
 def test_a_folder_removed_with_the_staged_text_leaves_nothing_to_swap(
-    folder: Folder, root: Path
+    folder: DocumentFolder, root: Path
 ) -> None:
     name = folder.stage("sub/a.md", b"new")
     (root / "sub" / name).unlink()
@@ -369,7 +381,7 @@ def test_a_folder_removed_with_the_staged_text_leaves_nothing_to_swap(
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o640, 0o400])
-def test_the_mode_of_the_old_file_stays(folder: Folder, root: Path, mode: int) -> None:
+def test_the_mode_of_the_old_file_stays(folder: DocumentFolder, root: Path, mode: int) -> None:
     put(root / "a.md", b"old").chmod(mode)
     folder.swap("a.md", folder.stage("a.md", b"new"), b"old")
     assert stat.S_IMODE((root / "a.md").stat().st_mode) == mode
@@ -387,18 +399,18 @@ def typing_like_an_editor(path: Path) -> None:
 
 @pytest.mark.parametrize("typing", [typing_in_place, typing_like_an_editor])
 def test_what_is_typed_after_the_last_look_is_kept(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch, typing: object
+    folder: DocumentFolder, root: Path, monkeypatch: pytest.MonkeyPatch, typing: object
 ) -> None:
     put(root / "sub" / "a.md", b"old")
     name = folder.stage("sub/a.md", b"new")
-    traded = renaming.exchange
+    traded = atomic_rename.exchange_files
 
     def late(descriptor: int, one: str, other: str) -> bool:
         assert callable(typing)
         typing(root / "sub" / "a.md")
         return traded(descriptor, one, other)
 
-    monkeypatch.setattr(folder_module, "exchange", late)
+    monkeypatch.setattr(folder_module, "exchange_files", late)
     swapped = folder.swap("sub/a.md", name, b"old")
     assert swapped is not None
     assert swapped.typed is not None
@@ -413,7 +425,7 @@ def test_what_is_typed_after_the_last_look_is_kept(
 
 @pytest.mark.parametrize("over", [b"old", None])
 def test_what_is_typed_is_kept_also_when_the_swap_is_cut_short(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch, over: bytes | None
+    folder: DocumentFolder, root: Path, monkeypatch: pytest.MonkeyPatch, over: bytes | None
 ) -> None:
     class CutShort(BaseException):
         pass
@@ -422,11 +434,11 @@ def test_what_is_typed_is_kept_also_when_the_swap_is_cut_short(
 
     def cut(descriptor: int, one: str, other: str) -> bool:
         path.write_bytes(b"typed")
-        renaming.exchange(descriptor, one, other)
+        atomic_rename.exchange_files(descriptor, one, other)
         raise CutShort
 
     name = folder.stage("a.md", b"new", over=over)
-    monkeypatch.setattr(folder_module, "exchange", cut)
+    monkeypatch.setattr(folder_module, "exchange_files", cut)
     with pytest.raises(CutShort):
         folder.swap("a.md", name, b"old")
     assert folder.read("a.md") == b"new"
@@ -437,11 +449,11 @@ def test_what_is_typed_is_kept_also_when_the_swap_is_cut_short(
 
 
 def test_what_is_typed_while_the_snapshot_is_taken_is_left_alone(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = put(root / "a.md", b"old")
     name = folder.stage("a.md", b"new")
-    monkeypatch.setattr(renaming, "_system_rename", lambda: None)
+    monkeypatch.setattr(atomic_rename, "_system_rename", lambda: None)
     written = os.write
 
     def slowly(descriptor: int, data: bytes) -> int:
@@ -456,7 +468,7 @@ def test_what_is_typed_while_the_snapshot_is_taken_is_left_alone(
 
 
 def test_where_names_cannot_be_traded_what_is_typed_in_place_is_kept(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(root / "a.md", b"old")
     os.utime(root / "a.md", (10**9, 10**9))
@@ -469,7 +481,7 @@ def test_where_names_cannot_be_traded_what_is_typed_in_place_is_kept(
             (root / target).write_bytes(b"typed")
         renamed(source, target, **folders)
 
-    monkeypatch.setattr(renaming, "_system_rename", lambda: None)
+    monkeypatch.setattr(atomic_rename, "_system_rename", lambda: None)
     monkeypatch.setattr(os, "rename", late)
     swapped = folder.swap("a.md", name, b"old")
     assert swapped is not None
@@ -479,7 +491,7 @@ def test_where_names_cannot_be_traded_what_is_typed_in_place_is_kept(
 
 
 def test_a_typed_text_may_claim_any_time(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(root / "a.md", b"old")
     name = folder.stage("a.md", b"new")
@@ -496,7 +508,7 @@ def test_a_typed_text_may_claim_any_time(
 @pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("expected", [None, b"old"])
 def test_the_new_text_is_durably_in_place_before_its_other_name_goes(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch, expected: bytes | None
+    folder: DocumentFolder, root: Path, monkeypatch: pytest.MonkeyPatch, expected: bytes | None
 ) -> None:
     """Otherwise a power loss could leave the old text, and no evidence of that."""
     if expected is not None:
@@ -522,60 +534,60 @@ def test_the_new_text_is_durably_in_place_before_its_other_name_goes(
         patch.setattr(os, "fsync", syncing)
         patch.setattr(os, "unlink", unlinking)
         patch.setattr(os, "rename", renaming_to)
-        assert folder.swap("a.md", name, expected) == Swapped()
+        assert folder.swap("a.md", name, expected) == SwapResult()
     assert durable[-1] == b"new"
 
 
 @pytest.mark.usefixtures("either_way")
 def test_a_file_made_after_the_last_look_is_never_replaced(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = folder.stage("a.md", b"ours")
-    placed = renaming.rename_new
+    placed = atomic_rename.rename_no_replace
 
     def late(descriptor: int, one: str, other: str) -> bool:
         (root / "a.md").write_bytes(b"theirs")
         return placed(descriptor, one, other)
 
-    monkeypatch.setattr(folder_module, "rename_new", late)
+    monkeypatch.setattr(folder_module, "rename_no_replace", late)
     assert folder.swap("a.md", name, None) is None
     assert folder.read("a.md") == b"theirs"
     assert folder.is_staged("a.md", name)
 
 
 def test_where_there_are_no_links_either_a_new_document_is_placed_all_the_same(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object, **__: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(renaming, "_system_rename", lambda: None)
+    monkeypatch.setattr(atomic_rename, "_system_rename", lambda: None)
     monkeypatch.setattr(os, "link", refused)
-    assert folder.swap("a.md", folder.stage("a.md", b"x"), None) == Swapped()
+    assert folder.swap("a.md", folder.stage("a.md", b"x"), None) == SwapResult()
     assert folder.read("a.md") == b"x"
     descriptor = os.open(root, os.O_RDONLY)
     try:
         put(root / "b.md", b"y")
-        assert not renaming.rename_new(descriptor, "b.md", "a.md")
+        assert not atomic_rename.rename_no_replace(descriptor, "b.md", "a.md")
     finally:
         os.close(descriptor)
     assert folder.read("a.md") == b"x"
 
 
 def test_a_link_put_in_place_after_the_last_look_is_not_written_through(
-    folder: Folder, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outside = put(tmp_path / "outside.md", b"secret")
     put(root / "a.md", b"old")
     name = folder.stage("a.md", b"new")
-    traded = renaming.exchange
+    traded = atomic_rename.exchange_files
 
     def late(descriptor: int, one: str, other: str) -> bool:
         (root / "a.md").unlink()
         (root / "a.md").symlink_to(outside)
         return traded(descriptor, one, other)
 
-    monkeypatch.setattr(folder_module, "exchange", late)
+    monkeypatch.setattr(folder_module, "exchange_files", late)
     with pytest.raises(InvalidKey):
         folder.swap("a.md", name, b"old")
     assert outside.read_bytes() == b"secret"
@@ -588,7 +600,9 @@ def test_a_link_put_in_place_after_the_last_look_is_not_written_through(
     "name",
     ["a.md", "../a.md", ".memplane-new-", f".memplane-new-0-{'0' * 16}/../a.md", ""],
 )
-def test_only_names_of_staged_texts_are_touched(folder: Folder, root: Path, name: str) -> None:
+def test_only_names_of_staged_texts_are_touched(
+    folder: DocumentFolder, root: Path, name: str
+) -> None:
     put(root / "a.md", b"x")
     for attempt in (folder.is_staged, folder.unstage):
         with pytest.raises(InvalidKey, match="staged"):
@@ -598,7 +612,7 @@ def test_only_names_of_staged_texts_are_touched(folder: Folder, root: Path, name
     assert folder.read("a.md") == b"x"
 
 
-def test_nobody_sweeps_what_is_staged(folder: Folder, root: Path) -> None:
+def test_nobody_sweeps_what_is_staged(folder: DocumentFolder, root: Path) -> None:
     put(root / "a.md", b"old")
     names = [folder.stage("a.md", b"%d" % number) for number in range(3)]
     folder.scan()
@@ -621,17 +635,17 @@ def killed(*_: object, **__: object) -> NoReturn:
 
 
 def cut_short(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch, text: bytes, *, over: bytes | None
+    folder: DocumentFolder, monkeypatch: pytest.MonkeyPatch, text: bytes, *, over: bytes | None
 ) -> None:
     """Write a document, and be killed when its text is staged."""
     with monkeypatch.context() as patched:
-        patched.setattr(Folder, "swap", killed)
+        patched.setattr(DocumentFolder, "swap", killed)
         with pytest.raises(Killed):
             write_document(folder, "sub/a.md", text, expected=over)
 
 
 def test_the_next_write_clears_what_a_kill_left(
-    folder: Folder, root: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, root: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut_short(folder, monkeypatch, b"new", over=None)
     put(root / "sub/a.md", b"old")
@@ -642,22 +656,22 @@ def test_the_next_write_clears_what_a_kill_left(
     )  # before a word was written
     noted = folder.stage("b.md", b"noted elsewhere")
     assert len(hidden(root)) == 4
-    assert write_document(Folder(root, state), "c.md", b"else", expected=None)
+    assert write_document(DocumentFolder(root, state), "c.md", b"else", expected=None)
     assert hidden(root) == [noted]
     assert folder.read("sub/a.md") == b"old"
     assert folder.conflicts() == ()
 
 
 def test_what_a_killed_write_had_replaced_is_kept(
-    folder: Folder, root: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, root: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(root / "sub/a.md", b"old")
-    monkeypatch.setattr(Keeping, "taking_snapshot", killed)
+    monkeypatch.setattr(LocalHistory, "move_snapshot_work", killed)
     with pytest.raises(Killed):
         write_document(folder, "sub/a.md", b"new", expected=b"old")
     monkeypatch.undo()
     assert len(hidden(root)) == 1
-    later = Folder(root, state)
+    later = DocumentFolder(root, state)
     assert write_document(later, "c.md", b"else", expected=None)
     assert hidden(root) == []
     (snapshot,) = later.snapshots("sub/a.md")
@@ -665,17 +679,19 @@ def test_what_a_killed_write_had_replaced_is_kept(
     assert later.read("sub/a.md") == b"new"
 
 
-def test_what_another_writes_is_not_cleared(folder: Folder, root: Path, state: Path) -> None:
+def test_what_another_writes_is_not_cleared(
+    folder: DocumentFolder, root: Path, state: Path
+) -> None:
     with folder.writing():
         name = folder.stage("a.md", b"mine", noted=False)
-        assert write_document(Folder(root, state), "b.md", b"x", expected=None)
+        assert write_document(DocumentFolder(root, state), "b.md", b"x", expected=None)
         assert hidden(root) == [name]
-        assert folder.swap("a.md", name, None) == Swapped()
+        assert folder.swap("a.md", name, None) == SwapResult()
     assert folder.read("a.md") == b"mine"
 
 
 def test_a_folder_that_knows_no_locks_is_written_all_the_same(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = folder.stage("a.md", b"left", noted=False)
 
@@ -692,7 +708,7 @@ def test_a_folder_that_knows_no_locks_is_written_all_the_same(
 
 @pytest.mark.parametrize("key", KEYS)
 def test_a_discarded_document_is_out_of_sight_and_then_in_the_trash(
-    folder: Folder, root: Path, state: Path, key: str
+    folder: DocumentFolder, root: Path, state: Path, key: str
 ) -> None:
     put(root / key, b"old")
     assert not folder.is_discarded(key, "id-1")
@@ -716,7 +732,7 @@ def test_a_discarded_document_is_out_of_sight_and_then_in_the_trash(
 
 @pytest.mark.parametrize("there", [b"typed", None])
 def test_a_document_that_is_not_as_expected_is_not_discarded(
-    folder: Folder, root: Path, there: bytes | None
+    folder: DocumentFolder, root: Path, there: bytes | None
 ) -> None:
     if there is not None:
         put(root / "sub" / "a.md", there)
@@ -745,7 +761,7 @@ def late_renames(monkeypatch: pytest.MonkeyPatch, before: object, after: object)
 @pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("typing", [typing_in_place, typing_like_an_editor])
 def test_what_is_typed_while_it_is_discarded_goes_back(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch, typing: object
+    folder: DocumentFolder, root: Path, monkeypatch: pytest.MonkeyPatch, typing: object
 ) -> None:
     path = put(root / "a.md", b"old")
     assert callable(typing)
@@ -758,7 +774,7 @@ def test_what_is_typed_while_it_is_discarded_goes_back(
 
 
 def test_what_is_typed_while_it_is_discarded_and_written_anew_is_kept(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = put(root / "a.md", b"old")
     late_renames(
@@ -772,7 +788,7 @@ def test_what_is_typed_while_it_is_discarded_and_written_anew_is_kept(
 
 
 def test_a_document_that_goes_while_it_is_discarded_was_not_discarded(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = put(root / "a.md", b"old")
     late_renames(monkeypatch, path.unlink, lambda: None)
@@ -793,7 +809,7 @@ def put_on_two_disks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_trash_may_be_on_another_disk(
-    folder: Folder, root: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, root: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(root / "a.md", b"old")
     folder.discard("a.md", "id", b"old")
@@ -805,19 +821,19 @@ def test_the_trash_may_be_on_another_disk(
 
 
 def test_what_is_replaced_may_have_to_be_kept_on_another_disk(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(root / "a.md", b"old")
     name = folder.stage("a.md", b"new", over=b"old")
     put_on_two_disks(monkeypatch)
-    assert folder.swap("a.md", name, b"old") == Swapped()
+    assert folder.swap("a.md", name, b"old") == SwapResult()
     kept = folder.snapshots("a.md")
     assert [folder.read_snapshot("a.md", one.name) for one in kept] == [b"old"]
     assert hidden(root) == []
 
 
 def test_a_snapshot_is_for_this_user_alone_and_says_when_its_text_was_replaced(
-    folder: Folder, root: Path, state: Path
+    folder: DocumentFolder, root: Path, state: Path
 ) -> None:
     before = datetime.now(UTC).replace(microsecond=0)
     os.utime(put(root / "a.md", b"old"), (10**9, 10**9))
@@ -829,7 +845,7 @@ def test_a_snapshot_is_for_this_user_alone_and_says_when_its_text_was_replaced(
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "a.b", "x" * 65])
-def test_only_names_of_discarded_documents_are_touched(folder: Folder, name: str) -> None:
+def test_only_names_of_discarded_documents_are_touched(folder: DocumentFolder, name: str) -> None:
     for attempt in (
         lambda: folder.discard("a.md", name, b"x"),
         lambda: folder.is_discarded("a.md", name),
@@ -842,19 +858,21 @@ def test_only_names_of_discarded_documents_are_touched(folder: Folder, name: str
 # The marker
 
 
-def test_the_marker_says_whose_folder_it_is(folder: Folder, root: Path) -> None:
+def test_the_marker_says_whose_folder_it_is(folder: DocumentFolder, root: Path) -> None:
     assert folder.marker() is None
-    folder.mark(Marker("project", "device"))
-    assert folder.marker() == Marker("project", "device")
-    folder.mark(Marker("project", "another"))
-    assert folder.marker() == Marker("project", "another")
-    assert [path.name for path in root.iterdir()] == [MARKER]
-    assert stat.S_IMODE((root / MARKER).stat().st_mode) == 0o600
+    folder.mark(ProjectMarker("project", "device"))
+    assert folder.marker() == ProjectMarker("project", "device")
+    folder.mark(ProjectMarker("project", "another"))
+    assert folder.marker() == ProjectMarker("project", "another")
+    assert [path.name for path in root.iterdir()] == [MARKER_FILE]
+    assert stat.S_IMODE((root / MARKER_FILE).stat().st_mode) == 0o600
 
 
-def test_what_a_later_version_adds_to_the_marker_is_no_damage(folder: Folder, root: Path) -> None:
-    put(root / MARKER, b'{"device": "d", "project": "p", "more": [1]}')
-    assert folder.marker() == Marker("p", "d")
+def test_what_a_later_version_adds_to_the_marker_is_no_damage(
+    folder: DocumentFolder, root: Path
+) -> None:
+    put(root / MARKER_FILE, b'{"device": "d", "project": "p", "more": [1]}')
+    assert folder.marker() == ProjectMarker("p", "d")
 
 
 @pytest.mark.parametrize(
@@ -872,16 +890,18 @@ def test_what_a_later_version_adds_to_the_marker_is_no_damage(folder: Folder, ro
         b"[" * 100_000,
     ],
 )
-def test_a_damaged_marker_is_not_an_absent_one(folder: Folder, root: Path, data: bytes) -> None:
-    put(root / MARKER, data)
+def test_a_damaged_marker_is_not_an_absent_one(
+    folder: DocumentFolder, root: Path, data: bytes
+) -> None:
+    put(root / MARKER_FILE, data)
     with pytest.raises(BackendUnavailable, match="damaged"):
         folder.marker()
 
 
 def test_a_marker_that_is_a_link_is_not_followed(
-    folder: Folder, root: Path, tmp_path: Path
+    folder: DocumentFolder, root: Path, tmp_path: Path
 ) -> None:
-    (root / MARKER).symlink_to(put(tmp_path / "theirs", b'{"project": "p", "device": "d"}'))
+    (root / MARKER_FILE).symlink_to(put(tmp_path / "theirs", b'{"project": "p", "device": "d"}'))
     with pytest.raises(InvalidKey):
         folder.marker()
 
@@ -889,7 +909,9 @@ def test_a_marker_that_is_a_link_is_not_followed(
 # What is kept
 
 
-def test_a_replaced_text_is_kept_and_can_be_copied_back(folder: Folder, root: Path) -> None:
+def test_a_replaced_text_is_kept_and_can_be_copied_back(
+    folder: DocumentFolder, root: Path
+) -> None:
     put(root / "sub" / "a.md", b"0")
     for number in range(1, 4):
         folder.swap("sub/a.md", folder.stage("sub/a.md", b"%d" % number), b"%d" % (number - 1))
@@ -902,7 +924,9 @@ def test_a_replaced_text_is_kept_and_can_be_copied_back(folder: Folder, root: Pa
     assert folder.snapshots("a.md") == ()
 
 
-def test_hostile_keys_are_refused_by_what_is_kept_too(folder: Folder, tmp_path: Path) -> None:
+def test_hostile_keys_are_refused_by_what_is_kept_too(
+    folder: DocumentFolder, tmp_path: Path
+) -> None:
     for attempt in (
         lambda: folder.snapshots("../a.md"),
         lambda: folder.read_snapshot("../a.md", "x"),

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from memplane.errors import InvalidKey
-from memplane.persona.folder import Folder
-from memplane.persona.naming import objection_to
-from memplane.persona.renaming import exchange
+from memplane.persona.atomic_rename import exchange_files
+from memplane.persona.document_names import explain_invalid_name
+from memplane.persona.folder import DocumentFolder
 
 HOSTILE = [
     "../../x",
@@ -115,9 +115,9 @@ calls, keys = sys.argv[2], json.load(sys.stdin)
 
 if calls == "folder":
     from memplane.errors import StorageError
-    from memplane.persona.folder import Folder
+    from memplane.persona.folder import DocumentFolder
 
-    folder = Folder(root, state)
+    folder = DocumentFolder(root, state)
 
     def attempts(key):
         yield lambda: folder.read(key)
@@ -243,7 +243,7 @@ def untouched(top: Path) -> bool:
 
 def test_hostile_keys_open_nothing_outside(top: Path) -> None:
     assert len(HOSTILE) >= 60
-    assert [key for key in HOSTILE if not objection_to(key)] == list(LINKS)
+    assert [key for key in HOSTILE if not explain_invalid_name(key)] == list(LINKS)
     said = outcome(top, "folder", HOSTILE)
     assert said["outside"] == []
     assert set(said["taken"]) <= set(LINKS)
@@ -267,7 +267,7 @@ def test_texts_of_all_kinds_open_nothing_outside(top: Path) -> None:
     collect()
     said = outcome(top, "folder", sorted(keys))
     assert said["outside"] == []
-    assert all(objection_to(key) is None for key in said["taken"])
+    assert all(explain_invalid_name(key) is None for key in said["taken"])
     assert len(said["taken"]) > 50
     assert untouched(top)
 
@@ -281,7 +281,7 @@ def test_the_checker_sees_a_path_that_is_resolved_and_then_opened(top: Path) -> 
 
 @pytest.mark.parametrize("call", ["read", "stage", "swap", "unstage", "discard", "bury"])
 def test_a_link_put_in_place_of_a_folder_between_calls_is_refused(top: Path, call: str) -> None:
-    folder = Folder(top / "memory", top / "state")
+    folder = DocumentFolder(top / "memory", top / "state")
     name = folder.stage("sub/a.md", b"new")
     bait = {
         name: b"new",
@@ -308,14 +308,14 @@ def test_a_link_put_in_place_of_a_folder_between_calls_is_refused(top: Path, cal
 
 def test_a_link_that_comes_and_goes_all_the_time_is_never_followed(top: Path) -> None:
     """A race: somebody trades the folder for a link to elsewhere and back, while we work in it."""
-    folder = Folder(top / "memory", top / "state")
+    folder = DocumentFolder(top / "memory", top / "state")
     (top / "memory" / "decoy").symlink_to(top / "outside")
     over = threading.Event()
     memory = os.open(top / "memory", os.O_RDONLY)
 
     def trade() -> None:
         while not over.is_set():
-            assert exchange(memory, "sub", "decoy")
+            assert exchange_files(memory, "sub", "decoy")
 
     worked = refused = 0
     with ThreadPoolExecutor(1) as pool:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import BackendUnavailable, PermissionDenied, StorageError
-from memplane.persona import renaming
-from memplane.persona.folder import Folder
-from memplane.persona.marking import Marker
+from memplane.persona import atomic_rename
+from memplane.persona.folder import DocumentFolder
+from memplane.persona.project_marker import ProjectMarker
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def folder(root: Path, tmp_path: Path) -> Folder:
-    return Folder(root, tmp_path / "state")
+def folder(root: Path, tmp_path: Path) -> DocumentFolder:
+    return DocumentFolder(root, tmp_path / "state")
 
 
 def raising(fault: int) -> object:
@@ -48,7 +48,7 @@ def raising(fault: int) -> object:
 )
 @pytest.mark.parametrize("call", ["write", "fsync", "open", "mkdir"])
 def test_a_text_that_cannot_be_staged_leaves_no_trace(
-    folder: Folder,
+    folder: DocumentFolder,
     root: Path,
     monkeypatch: pytest.MonkeyPatch,
     call: str,
@@ -65,11 +65,11 @@ def test_a_text_that_cannot_be_staged_leaves_no_trace(
 
 @pytest.mark.parametrize("call", ["write", "fsync"])
 def test_where_a_snapshot_is_a_copy_nothing_is_replaced_without_room_for_it(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch, call: str
+    folder: DocumentFolder, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     name = folder.stage("a.md", b"new", over=b"old")
     with monkeypatch.context() as patch:
-        patch.setattr(renaming, "_system_rename", lambda: None)
+        patch.setattr(atomic_rename, "_system_rename", lambda: None)
         patch.setattr(os, call, raising(errno.ENOSPC))
         with pytest.raises(BackendUnavailable):
             folder.swap("a.md", name, b"old")
@@ -80,7 +80,7 @@ def test_where_a_snapshot_is_a_copy_nothing_is_replaced_without_room_for_it(
 
 @pytest.mark.parametrize("call", ["fsync", "rename", "mkdir"])
 def test_a_replaced_text_that_cannot_be_moved_becomes_a_snapshot_later(
-    folder: Folder, root: Path, monkeypatch: pytest.MonkeyPatch, call: str
+    folder: DocumentFolder, root: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     name = folder.stage("a.md", b"new", over=b"old")
     with monkeypatch.context() as patch:
@@ -97,18 +97,18 @@ def test_a_replaced_text_that_cannot_be_moved_becomes_a_snapshot_later(
 
 
 def test_a_marker_that_cannot_be_written_stays_as_it_was(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder.mark(Marker("p", "d"))
+    folder.mark(ProjectMarker("p", "d"))
     monkeypatch.setattr(os, "write", raising(errno.ENOSPC))
     with pytest.raises(BackendUnavailable, match="full"):
-        folder.mark(Marker("q", "e"))
+        folder.mark(ProjectMarker("q", "e"))
     monkeypatch.undo()
-    assert folder.marker() == Marker("p", "d")
+    assert folder.marker() == ProjectMarker("p", "d")
 
 
 def test_a_file_that_cannot_be_read_is_not_absent(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = os.open
 
@@ -126,11 +126,11 @@ _ATTEMPTS = """
 import resource, signal, sys
 from pathlib import Path
 from memplane.errors import StorageError
-from memplane.persona.folder import Folder
-from memplane.persona.marking import Marker
+from memplane.persona.folder import DocumentFolder
+from memplane.persona.project_marker import ProjectMarker
 
 root = Path(sys.argv[1])
-folder = Folder(root, Path(sys.argv[2]))
+folder = DocumentFolder(root, Path(sys.argv[2]))
 if sys.argv[3:]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 before = sorted(path.name for path in root.iterdir())
@@ -183,12 +183,12 @@ def test_a_read_only_disk_is_told(root: Path) -> None:
 _CRASHES = """
 import os, sys, shutil
 from pathlib import Path
-from memplane.persona import renaming
-from memplane.persona.folder import Folder
+from memplane.persona import atomic_rename
+from memplane.persona.folder import DocumentFolder
 
 top, way, case = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 if way == "small steps":
-    renaming._system_rename = lambda: None
+    atomic_rename._system_rename = lambda: None
 CALLS = (
     *("open", "close", "write", "fsync", "mkdir", "rename", "link", "unlink", "chmod", "utime"),
 )
@@ -206,7 +206,7 @@ def dying_at(number):
         return counted
     for name in CALLS:
         setattr(os, name, before(getattr(os, name)))
-    renaming._renamed = before(renaming._renamed)
+    atomic_rename._renamed = before(atomic_rename._renamed)
 
 
 def checked(folder, name):
@@ -238,7 +238,7 @@ def checked(folder, name):
 for number in range(1000):
     shutil.rmtree(top, ignore_errors=True)
     (top / "memory").mkdir(parents=True)
-    folder = Folder(top / "memory", top / "state")
+    folder = DocumentFolder(top / "memory", top / "state")
     if case != "new":
         (top / "memory" / "a.md").write_bytes(b"old")
     over = None if case == "new" else b"old"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import BackendUnavailable, InvalidKey
-from memplane.persona.keeping import SNAPSHOTS, ConflictCopy, Keeping
-from memplane.persona.naming import objection_to
+from memplane.persona.document_names import explain_invalid_name
+from memplane.persona.local_history import MAX_SNAPSHOTS, ConflictCopy, LocalHistory
 
 NOW = datetime(2026, 3, 1, 9, 30, 0, 123_000, tzinfo=UTC)
 LONGEST = "x" * 201 + ".md"
@@ -24,33 +24,33 @@ def state(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def keeping(state: Path) -> Keeping:
-    return Keeping(state)
+def keeping(state: Path) -> LocalHistory:
+    return LocalHistory(state)
 
 
 # Snapshots
 
 
-def test_the_ten_newest_snapshots_of_each_document_are_kept(keeping: Keeping) -> None:
-    for number in range(SNAPSHOTS + 5):
+def test_the_ten_newest_snapshots_of_each_document_are_kept(keeping: LocalHistory) -> None:
+    for number in range(MAX_SNAPSHOTS + 5):
         keeping.keep_snapshot("a.md", b"%d" % number)
     keeping.keep_snapshot("b.md", b"other")
     kept = keeping.snapshots("a.md")
     assert [keeping.read_snapshot("a.md", one.name) for one in kept] == [
-        b"%d" % number for number in range(SNAPSHOTS + 4, 4, -1)
+        b"%d" % number for number in range(MAX_SNAPSHOTS + 4, 4, -1)
     ]
     assert [one.size for one in kept] == [2] * 5 + [1] * 5
     assert len(keeping.snapshots("b.md")) == 1
     assert keeping.snapshots("c.md") == ()
 
 
-def test_a_snapshot_says_when_it_was_taken(keeping: Keeping) -> None:
+def test_a_snapshot_says_when_it_was_taken(keeping: LocalHistory) -> None:
     before = datetime.now(UTC) - timedelta(seconds=1)
     keeping.keep_snapshot("a.md", b"x")
     assert before <= keeping.snapshots("a.md")[0].at <= datetime.now(UTC) + timedelta(seconds=1)
 
 
-def test_a_swap_that_is_tried_again_takes_one_snapshot(keeping: Keeping) -> None:
+def test_a_swap_that_is_tried_again_takes_one_snapshot(keeping: LocalHistory) -> None:
     for data in (b"x", b"x", b"y", b"x"):
         keeping.keep_snapshot("a.md", data)
     names = [one.name for one in keeping.snapshots("a.md")]
@@ -58,7 +58,7 @@ def test_a_swap_that_is_tried_again_takes_one_snapshot(keeping: Keeping) -> None
 
 
 @pytest.mark.parametrize("name", ["", "..", "../a.md", "00000002-x.md", "/etc/passwd"])
-def test_only_snapshots_can_be_read_back(keeping: Keeping, state: Path, name: str) -> None:
+def test_only_snapshots_can_be_read_back(keeping: LocalHistory, state: Path, name: str) -> None:
     keeping.keep_snapshot("a.md", b"x")
     (state / "snapshots" / "a.md" / "other").write_text("x")
     assert keeping.read_snapshot("a.md", name) is None
@@ -66,7 +66,7 @@ def test_only_snapshots_can_be_read_back(keeping: Keeping, state: Path, name: st
 
 
 def test_numbers_go_on_when_ids_repeat(state: Path) -> None:
-    keeping = Keeping(state, new_id=lambda: "same")
+    keeping = LocalHistory(state, new_id=lambda: "same")
     for number in range(30):
         keeping.keep_snapshot("a.md", b"%d" % number)
     assert keeping.read_snapshot("a.md", keeping.snapshots("a.md")[0].name) == b"29"
@@ -75,14 +75,14 @@ def test_numbers_go_on_when_ids_repeat(state: Path) -> None:
 # Conflict copies
 
 
-def test_a_copy_says_whose_it_was_when_and_why(keeping: Keeping, state: Path) -> None:
+def test_a_copy_says_whose_it_was_when_and_why(keeping: LocalHistory, state: Path) -> None:
     path = keeping.keep_copy("sub/a.md", b"lost", label="theirs", now=NOW)
     assert path.is_relative_to(state / "conflicts")
     assert path.read_bytes() == b"lost"
     assert keeping.conflicts() == (ConflictCopy(path, "sub/a.md", NOW, "theirs"),)
 
 
-def test_copies_are_listed_by_age_and_dropped_one_by_one(keeping: Keeping) -> None:
+def test_copies_are_listed_by_age_and_dropped_one_by_one(keeping: LocalHistory) -> None:
     moments = count()
     paths = [
         keeping.keep_copy(key, b"x", label=label, now=NOW + timedelta(milliseconds=next(moments)))
@@ -95,13 +95,13 @@ def test_copies_are_listed_by_age_and_dropped_one_by_one(keeping: Keeping) -> No
     assert [copy.path for copy in keeping.conflicts()] == [*paths[:2], *paths[3:]]
 
 
-def test_two_texts_kept_in_the_same_moment_are_two_copies(keeping: Keeping) -> None:
+def test_two_texts_kept_in_the_same_moment_are_two_copies(keeping: LocalHistory) -> None:
     paths = {keeping.keep_copy("a.md", data, label="x", now=NOW) for data in (b"1", b"2", b"1")}
     assert {path.read_bytes() for path in paths} == {b"1", b"2"}
     assert len(keeping.conflicts()) == 2
 
 
-def test_a_text_that_is_left_out_again_is_kept_once(keeping: Keeping) -> None:
+def test_a_text_that_is_left_out_again_is_kept_once(keeping: LocalHistory) -> None:
     later = NOW + timedelta(days=1)
     first = keeping.keep_copy("sub/a.md", b"x", label="import", now=NOW)
     assert keeping.keep_copy("sub/a.md", b"x", label="import", now=later) == first
@@ -125,28 +125,28 @@ def test_a_text_that_is_left_out_again_is_kept_once(keeping: Keeping) -> None:
         ("theirs.md", "theirs-md"),
     ],
 )
-def test_a_label_cannot_leave_the_folder(keeping: Keeping, label: str, listed: str) -> None:
+def test_a_label_cannot_leave_the_folder(keeping: LocalHistory, label: str, listed: str) -> None:
     path = keeping.keep_copy("a.md", b"x", label=label, now=NOW)
     assert [(copy.path, copy.label) for copy in keeping.conflicts()] == [(path, listed)]
 
 
-def test_the_longest_key_has_room_for_everything_kept_of_it(keeping: Keeping) -> None:
+def test_the_longest_key_has_room_for_everything_kept_of_it(keeping: LocalHistory) -> None:
     key = f"{'d' * 201}/{LONGEST}"
-    assert objection_to(key) is None
+    assert explain_invalid_name(key) is None
     path = keeping.keep_copy(key, b"x", label="l" * 99, now=NOW)
     assert [(copy.path, copy.key) for copy in keeping.conflicts()] == [(path, key)]
     keeping.keep_snapshot(key, b"x")
     assert len(keeping.snapshots(key)) == 1
 
 
-def test_a_moment_of_another_zone_is_told_in_utc(keeping: Keeping) -> None:
+def test_a_moment_of_another_zone_is_told_in_utc(keeping: LocalHistory) -> None:
     there = NOW.astimezone(timezone(timedelta(hours=-7)))
     keeping.keep_copy("a.md", b"x", label="x", now=there)
     assert [copy.at for copy in keeping.conflicts()] == [NOW]
 
 
 def test_what_is_no_copy_is_neither_listed_nor_dropped(
-    keeping: Keeping, state: Path, tmp_path: Path
+    keeping: LocalHistory, state: Path, tmp_path: Path
 ) -> None:
     kept = keeping.keep_copy("a.md", b"x", label="x", now=NOW)
     outside = tmp_path / kept.name
@@ -176,7 +176,7 @@ def test_what_is_no_copy_is_neither_listed_nor_dropped(
     assert all(stranger.exists() for stranger in strangers)
 
 
-def test_nothing_was_kept_yet(keeping: Keeping, state: Path) -> None:
+def test_nothing_was_kept_yet(keeping: LocalHistory, state: Path) -> None:
     assert keeping.conflicts() == ()
     assert keeping.snapshots("a.md") == ()
     assert not keeping.drop_copy(state / "conflicts" / "a.md.20260301T093000123Z.x.00000000.md")
@@ -184,7 +184,7 @@ def test_nothing_was_kept_yet(keeping: Keeping, state: Path) -> None:
     assert not state.exists()
 
 
-def test_what_is_kept_is_for_this_user_alone(keeping: Keeping, state: Path) -> None:
+def test_what_is_kept_is_for_this_user_alone(keeping: LocalHistory, state: Path) -> None:
     before = os.umask(0)
     try:
         keeping.keep_copy("sub/a.md", b"x", label="x", now=NOW)
@@ -196,7 +196,7 @@ def test_what_is_kept_is_for_this_user_alone(keeping: Keeping, state: Path) -> N
 
 
 def test_a_copy_that_cannot_be_written_leaves_no_half(
-    keeping: Keeping, state: Path, monkeypatch: pytest.MonkeyPatch
+    keeping: LocalHistory, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object) -> int:
         raise OSError(28, "No space left on device")

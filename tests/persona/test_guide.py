@@ -10,10 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.errors import InvalidRequest, PersonaError
-from memplane.persona.checking import problems_of
-from memplane.persona.guide import BEGIN, END, Reader, guide_for, with_section
-from memplane.persona.index import links
-from memplane.persona.kinds import INDEX, KINDS, Kind
+from memplane.persona.document_kinds import DOCUMENT_KINDS, INDEX_KIND, DocumentKind
+from memplane.persona.guide import (
+    SECTION_BEGIN,
+    SECTION_END,
+    GuideReader,
+    build_guide,
+    with_section,
+)
+from memplane.persona.index_file import read_links
+from memplane.persona.validation import check_document
 
 READERS = pytest.mark.parametrize("reader", ["claude", "agent"])
 
@@ -25,24 +31,26 @@ def part(text: str, heading: str) -> str:
 
 
 @READERS
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_type_is_told_with_its_triggers(kind: Kind, reader: Reader) -> None:
-    rows = [line for line in guide_for(reader).splitlines() if f"| `{kind.file}` |" in line]
+@pytest.mark.parametrize("kind", DOCUMENT_KINDS)
+def test_every_type_is_told_with_its_triggers(kind: DocumentKind, reader: GuideReader) -> None:
+    rows = [line for line in build_guide(reader).splitlines() if f"| `{kind.file}` |" in line]
     assert len(rows) == 1
     assert kind.read_when in rows[0]
     assert kind.write_when in rows[0]
-    assert f"`{kind.name}`" in rows[0] or kind is INDEX
+    assert f"`{kind.name}`" in rows[0] or kind is INDEX_KIND
 
 
 @READERS
-def test_what_is_always_read_is_listed(reader: Reader) -> None:
-    told = part(guide_for(reader), "Always")
-    assert [kind.file in told for kind in KINDS] == [kind.always_read for kind in KINDS]
+def test_what_is_always_read_is_listed(reader: GuideReader) -> None:
+    told = part(build_guide(reader), "Always")
+    assert [kind.file in told for kind in DOCUMENT_KINDS] == [
+        kind.always_read for kind in DOCUMENT_KINDS
+    ]
 
 
 @READERS
-def test_after_a_compaction_the_order_is_that_of_the_contract(reader: Reader) -> None:
-    told = part(guide_for(reader), "After a compaction")
+def test_after_a_compaction_the_order_is_that_of_the_contract(reader: GuideReader) -> None:
+    told = part(build_guide(reader), "After a compaction")
     order = ["MEMORY.md", "session_digest_YYYY-MM-DD.md", "carry_forward.md", "task at hand"]
     places = [told.index(f"\n{number}. ") for number in range(1, 5)]
     steps = [told[place:].splitlines()[1] for place in places]
@@ -51,23 +59,23 @@ def test_after_a_compaction_the_order_is_that_of_the_contract(reader: Reader) ->
 
 
 @READERS
-def test_every_section_is_told(reader: Reader) -> None:
-    told = part(guide_for(reader), "How a document looks")
-    for kind in KINDS:
+def test_every_section_is_told(reader: GuideReader) -> None:
+    told = part(build_guide(reader), "How a document looks")
+    for kind in DOCUMENT_KINDS:
         assert all(f"`## {section}`" in told for section in kind.sections)
         assert all(name in told for name in kind.entry)
 
 
 @READERS
-def test_the_examples_are_proper(reader: Reader) -> None:
-    document, line = re.findall(r"```markdown\n(.*?)```", guide_for(reader), re.DOTALL)
-    assert problems_of("feedback_how_we_test.md", document.encode()) == ()
-    assert [one.key for one in links(line.encode())] == ["feedback_how_we_test.md"]
-    assert "A new document needs a line in `MEMORY.md`" in guide_for(reader)
+def test_the_examples_are_proper(reader: GuideReader) -> None:
+    document, line = re.findall(r"```markdown\n(.*?)```", build_guide(reader), re.DOTALL)
+    assert check_document("feedback_how_we_test.md", document.encode()) == ()
+    assert [one.key for one in read_links(line.encode())] == ["feedback_how_we_test.md"]
+    assert "A new document needs a line in `MEMORY.md`" in build_guide(reader)
 
 
 def test_only_messaging_agents_are_told_about_messages() -> None:
-    told = part(guide_for("agent"), "Messages")
+    told = part(build_guide("agent"), "Messages")
     triggers = {
         "A message comes in": "relationship_<slug>.md",
         "Banter in a group": "voice_calibration.md",
@@ -75,26 +83,26 @@ def test_only_messaging_agents_are_told_about_messages() -> None:
     }
     for trigger, file in triggers.items():
         assert re.search(rf"\*\*{re.escape(trigger)}\.\*\*[^*]*`{re.escape(file)}`", told)
-    assert part(guide_for("claude"), "Messages") == ""
+    assert part(build_guide("claude"), "Messages") == ""
 
 
 def test_only_claude_has_a_managed_section() -> None:
-    claude = guide_for("claude")
-    assert claude.startswith(f"{BEGIN}\n")
-    assert claude.endswith(f"\n{END}\n")
+    claude = build_guide("claude")
+    assert claude.startswith(f"{SECTION_BEGIN}\n")
+    assert claude.endswith(f"\n{SECTION_END}\n")
     assert claude.count("memplane:persona:") == 2
-    assert "memplane:persona:" not in guide_for("agent")
+    assert "memplane:persona:" not in build_guide("agent")
 
 
 def test_an_unknown_reader_is_refused() -> None:
     unknown: Any = "nobody"
     with pytest.raises(InvalidRequest, match="'nobody'"):
-        guide_for(unknown)
+        build_guide(unknown)
 
 
 # The managed section
 
-SECTION = f"{BEGIN}\nnew\n{END}\n"
+SECTION = f"{SECTION_BEGIN}\nnew\n{SECTION_END}\n"
 
 
 @pytest.mark.parametrize(
@@ -103,11 +111,14 @@ SECTION = f"{BEGIN}\nnew\n{END}\n"
         ("", SECTION),
         ("# Mine\n", f"# Mine\n\n{SECTION}"),
         ("# Mine", f"# Mine\n\n{SECTION}"),
-        (f"a\n{BEGIN}\nold\nolder\n{END}\nb\n", f"a\n{SECTION}b\n"),
-        (f"a\n  {BEGIN}  \n{END}", f"a\n{SECTION}"),
-        (f"a\r\n{BEGIN}\r\nold\r\n{END}\r\nb", f"a\r\n{BEGIN}\r\nnew\r\n{END}\r\nb"),
-        ("a\r\nb\r\n", f"a\r\nb\r\n\r\n{BEGIN}\r\nnew\r\n{END}\r\n"),
-        (f"`{BEGIN}` is a marker\n", f"`{BEGIN}` is a marker\n\n{SECTION}"),
+        (f"a\n{SECTION_BEGIN}\nold\nolder\n{SECTION_END}\nb\n", f"a\n{SECTION}b\n"),
+        (f"a\n  {SECTION_BEGIN}  \n{SECTION_END}", f"a\n{SECTION}"),
+        (
+            f"a\r\n{SECTION_BEGIN}\r\nold\r\n{SECTION_END}\r\nb",
+            f"a\r\n{SECTION_BEGIN}\r\nnew\r\n{SECTION_END}\r\nb",
+        ),
+        ("a\r\nb\r\n", f"a\r\nb\r\n\r\n{SECTION_BEGIN}\r\nnew\r\n{SECTION_END}\r\n"),
+        (f"`{SECTION_BEGIN}` is a marker\n", f"`{SECTION_BEGIN}` is a marker\n\n{SECTION}"),
     ],
 )
 def test_a_section_is_put_in_or_replaced(before: str, after: str) -> None:
@@ -119,11 +130,11 @@ def test_a_section_is_put_in_or_replaced(before: str, after: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"{BEGIN}\nold\n",
-        f"old\n{END}\n",
-        f"{END}\nold\n{BEGIN}\n",
-        f"{BEGIN}\n{END}\n{BEGIN}\n{END}\n",
-        f"{BEGIN}\n{BEGIN}\n{END}\n",
+        f"{SECTION_BEGIN}\nold\n",
+        f"old\n{SECTION_END}\n",
+        f"{SECTION_END}\nold\n{SECTION_BEGIN}\n",
+        f"{SECTION_BEGIN}\n{SECTION_END}\n{SECTION_BEGIN}\n{SECTION_END}\n",
+        f"{SECTION_BEGIN}\n{SECTION_BEGIN}\n{SECTION_END}\n",
     ],
 )
 def test_markers_that_are_no_pair_are_left_to_a_person(text: str) -> None:
@@ -135,7 +146,7 @@ def test_markers_that_are_no_pair_are_left_to_a_person(text: str) -> None:
 def test_text_outside_is_never_touched(before: str, old: str, after: str) -> None:
     if before and before[-1:] != "\n":
         before += "\n"
-    text = f"{before}{BEGIN}\n{old}\n{END}\n{after}"
+    text = f"{before}{SECTION_BEGIN}\n{old}\n{SECTION_END}\n{after}"
     result = with_section(text, SECTION)
     assert result.startswith(before)
     assert result.endswith(after)

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from azure.storage.blob.aio import ContainerClient
 
-from memplane.assemble.storage import _access
 from memplane.objects.azure import open_azure_store
-from memplane.objects.pacing import Pacing
-from memplane.objects.store import DELETED
+from memplane.objects.retry_clock import RetryClock
+from memplane.objects.store import DELETED_METADATA
+from memplane.service.composition.storage import _access
 from tests.persona.machines import Machine, machine, memory
 from tests.support.azurite import Azurite
 
@@ -81,7 +81,7 @@ async def raw(azurite: Azurite, container: str) -> AsyncIterator[ContainerClient
 
 @pytest.fixture
 async def laptop(azurite: Azurite, container: str, tmp_path: Path) -> AsyncIterator[Machine]:
-    async with open_azure_store(_access(azurite.by_key(container)), pacing=Pacing()) as store:
+    async with open_azure_store(_access(azurite.by_key(container)), pacing=RetryClock()) as store:
         one = machine(tmp_path, "laptop", store)
         one.write("reference_api.md", TEXT)
         await one.sync()
@@ -217,6 +217,6 @@ async def test_a_forged_tombstone_takes_no_edit(laptop: Machine, raw: ContainerC
     laptop.write("reference_api.md", TEXT + "typed\n")
     blob = raw.get_blob_client("claude_memory/reference_api.md")
     forged = hashlib.sha256(b"").hexdigest()
-    await blob.upload_blob(b"{}", overwrite=True, metadata={DELETED: forged})
+    await blob.upload_blob(b"{}", overwrite=True, metadata={DELETED_METADATA: forged})
     await laptop.sync()
     assert laptop.read("reference_api.md") == TEXT + "typed\n"

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.persona.checking import problems_of
 from memplane.persona.document import parse
-from memplane.persona.index import (
-    MOST_BYTES,
-    MOST_LINES,
-    Link,
-    fits_in,
-    links,
+from memplane.persona.index_file import (
+    MAX_INDEX_BYTES,
+    MAX_INDEX_LINES,
+    IndexLink,
+    is_fully_loaded,
+    read_links,
     split_overflow,
     with_link,
     with_moved_link,
 )
+from memplane.persona.validation import check_document
 
 INDEX = """\
 # Memory
@@ -35,10 +35,10 @@ INDEX = """\
 
 
 def test_links_are_found_with_what_is_said_about_them() -> None:
-    assert links(INDEX) == (
-        Link("user_role.md", "Role", "what they do", 2),
-        Link("feedback_tests.md", "Tests", "no mocks", 3),
-        Link("project_plan.md", "Plan", "until May", 5),
+    assert read_links(INDEX) == (
+        IndexLink("user_role.md", "Role", "what they do", 2),
+        IndexLink("feedback_tests.md", "Tests", "no mocks", 3),
+        IndexLink("project_plan.md", "Plan", "until May", 5),
     )
 
 
@@ -58,7 +58,7 @@ def test_links_are_found_with_what_is_said_about_them() -> None:
     ],
 )
 def test_only_links_to_documents_count(line: str, keys: list[str]) -> None:
-    assert [one.key for one in links(line.encode())] == keys
+    assert [one.key for one in read_links(line.encode())] == keys
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_only_links_to_documents_count(line: str, keys: list[str]) -> None:
 def test_a_hostile_index_is_read_in_time(part: str) -> None:
     index = (part * (256 * 1024 // len(part))).encode()
     begun = time.process_time()
-    links(index)
+    read_links(index)
     with_link(index, "x.md", "X", "x")
     split_overflow(index)
     assert time.process_time() - begun < 5
@@ -100,20 +100,20 @@ def test_a_link_needs_no_hook() -> None:
 
 def test_a_link_is_made_of_one_line_whatever_its_title() -> None:
     index = with_link(b"", "a.md", "A [b]\\\n- [x](x.md)", "one\r\ntwo\0")
-    assert [one.key for one in links(index)] == ["a.md"]
+    assert [one.key for one in read_links(index)] == ["a.md"]
     assert index.count(b"\n") == 1
 
 
 def test_a_long_hook_is_cut() -> None:
     index = with_link(b"", "a.md", "T" * 500, "h" * 500)
-    (link,) = links(index)
+    (link,) = read_links(index)
     assert (link.title, link.hook) == ("T" * 99 + "…", "h" * 149 + "…")
 
 
 @given(st.text(), st.text(), st.sampled_from([b"", INDEX, b"# M\r\n", b"\xff"]))
 def test_a_link_that_was_made_is_found(title: str, hook: str, before: bytes) -> None:
     index = with_link(before, "sub/a.md", title, hook)
-    assert [one.key for one in links(index)].count("sub/a.md") == 1
+    assert [one.key for one in read_links(index)].count("sub/a.md") == 1
     assert with_link(index, "sub/a.md", title, hook) == index
 
 
@@ -166,7 +166,7 @@ def test_the_largest_group_moves() -> None:
     index = grouped(90, 120, 30)
     short, parts = split_overflow(index)
     assert list(parts) == ["index_group_1.md"]
-    assert fits_in(short)
+    assert is_fully_loaded(short)
     line = "- [Group 1](index_group_1.md) — more of this index\n\n".encode()
     start, end = index.index(b"## Group 1"), index.index(b"## Group 2")
     assert short == (index[:start] + index[end:]).replace(b"## Group 0", line + b"## Group 0")
@@ -181,17 +181,17 @@ def test_of_groups_of_one_size_the_last_moves() -> None:
 def test_no_more_groups_move_than_are_needed() -> None:
     short, parts = split_overflow(grouped(150, 150, 150, 20))
     assert sorted(parts) == ["index_group_1.md", "index_group_2.md"]
-    assert links(short)[1:3] == (
-        Link("index_group_1.md", "Group 1", "more of this index", 3 + 1),
-        Link("index_group_2.md", "Group 2", "more of this index", 3 + 2),
+    assert read_links(short)[1:3] == (
+        IndexLink("index_group_1.md", "Group 1", "more of this index", 3 + 1),
+        IndexLink("index_group_2.md", "Group 2", "more of this index", 3 + 2),
     )
 
 
 def test_bytes_count_as_well_as_lines() -> None:
-    index = grouped(5) + b"## Long\n- [L](l.md) " + b"x" * MOST_BYTES
-    assert index.count(b"\n") < MOST_LINES
+    index = grouped(5) + b"## Long\n- [L](l.md) " + b"x" * MAX_INDEX_BYTES
+    assert index.count(b"\n") < MAX_INDEX_LINES
     short, parts = split_overflow(index)
-    assert len(short) < MOST_BYTES
+    assert len(short) < MAX_INDEX_BYTES
     assert list(parts) == ["index_long.md"]
 
 
@@ -200,8 +200,8 @@ def test_nothing_is_lost_and_a_second_time_changes_nothing(eol: str) -> None:
     index = grouped(150, 90, 120, 3, eol=eol)
     short, parts = split_overflow(index)
     after = b"".join([short, *parts.values()])
-    assert sorted(one.key for one in links(index)) == sorted(
-        one.key for one in links(after) if one.key not in parts
+    assert sorted(one.key for one in read_links(index)) == sorted(
+        one.key for one in read_links(after) if one.key not in parts
     )
     for line in index.splitlines(keepends=True):
         assert line in after
@@ -211,7 +211,7 @@ def test_nothing_is_lost_and_a_second_time_changes_nothing(eol: str) -> None:
 
 def test_a_part_is_a_proper_document() -> None:
     for key, data in split_overflow(grouped(150, 150))[1].items():
-        assert problems_of(key, data) == ()
+        assert check_document(key, data) == ()
         assert parse(data).type == "reference"
 
 
@@ -224,10 +224,12 @@ def test_a_group_that_comes_again_is_added_to_its_part() -> None:
     again += "- [T0](g1_0.md) — hook\n".encode()
     short, more = split_overflow(again, parts=parts)
     assert more[key].startswith(before)
-    assert {one.key for one in links(again)} - {key} <= {one.key for one in links(more[key])}
+    assert {one.key for one in read_links(again)} - {key} <= {
+        one.key for one in read_links(more[key])
+    }
     assert more[key].count(b"type: reference") == 1
     assert more[key].count(b"g1_0.md") == 1
-    assert [one.key for one in links(short)] == [key]
+    assert [one.key for one in read_links(short)] == [key]
 
 
 def test_a_list_without_groups_moves_kind_by_kind() -> None:
@@ -236,7 +238,7 @@ def test_a_list_without_groups_moves_kind_by_kind() -> None:
     index = "".join(lines).encode()
     short, parts = split_overflow(index)
     assert list(parts) == ["index_feedback.md"]
-    assert fits_in(short)
+    assert is_fully_loaded(short)
     assert parts["index_feedback.md"].endswith("".join(lines[:80]).encode())
     assert short.startswith("".join(lines[80:]).encode())
     assert split_overflow(short) == (short, {})
@@ -254,13 +256,13 @@ def test_a_last_line_without_an_end_gets_one() -> None:
     flat = b"".join(b"- [F](feedback_%d.md)\n" % number for number in range(200))
     short, _ = split_overflow(flat + b"- [U](user_a.md)")
     assert short.splitlines()[0] == b"- [U](user_a.md)"
-    assert [one.line for one in links(short)] == [0, 1]
+    assert [one.line for one in read_links(short)] == [0, 1]
 
 
 def test_what_cannot_be_made_to_fit_stays_and_is_complained_of() -> None:
     prose = b"words\n" * 300 + grouped(20)
     assert split_overflow(prose) == (prose, {})
-    assert "too-long" in {one.rule for one in problems_of("MEMORY.md", prose)}
+    assert "too-long" in {one.rule for one in check_document("MEMORY.md", prose)}
 
 
 def test_very_many_groups_do_not_become_very_many_documents() -> None:
@@ -279,7 +281,7 @@ def test_what_is_no_text_stays() -> None:
 def test_splitting_is_done_after_one_time(sizes: list[int], windows: bool) -> None:  # noqa: FBT001
     index = grouped(*sizes, eol="\r\n" if windows else "\n")
     short, parts = split_overflow(index)
-    assert fits_in(short)
+    assert is_fully_loaded(short)
     assert split_overflow(short, parts=parts) == (short, {})
-    after = {one.key for one in links(b"".join([short, *parts.values()]))}
-    assert {one.key for one in links(index)} == after - parts.keys()
+    after = {one.key for one in read_links(b"".join([short, *parts.values()]))}
+    assert {one.key for one in read_links(index)} == after - parts.keys()

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from memplane.persona.kinds import (
-    HOW_MERGED,
-    INDEX,
-    KINDS,
-    OTHER,
-    PART,
-    Family,
-    Kind,
-    fits,
-    kind_named,
-    kind_of,
+from memplane.persona.document_kinds import (
+    DOCUMENT_KINDS,
+    INDEX_KIND,
+    INDEX_PART_KIND,
+    MERGE_DESCRIPTIONS,
+    OTHER_KIND,
+    DocumentKind,
+    MergeFamily,
+    allows_file_name,
+    detect_kind,
+    find_kind,
 )
 
 CONTRACT = {
@@ -41,28 +41,28 @@ CONTRACT = {
 
 
 def test_the_kinds_are_those_of_the_contract() -> None:
-    assert {kind.name: kind.file for kind in KINDS} == CONTRACT
+    assert {kind.name: kind.file for kind in DOCUMENT_KINDS} == CONTRACT
 
 
-@pytest.mark.parametrize("kind", [*KINDS, PART, OTHER])
-def test_every_kind_says_when_it_is_read_written_and_removed(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [*DOCUMENT_KINDS, INDEX_PART_KIND, OTHER_KIND])
+def test_every_kind_says_when_it_is_read_written_and_removed(kind: DocumentKind) -> None:
     assert all((kind.read_when, kind.write_when, kind.retention, kind.about))
-    assert kind.family in HOW_MERGED
+    assert kind.family in MERGE_DESCRIPTIONS
 
 
 def test_every_family_has_words_and_a_kind() -> None:
-    assert set(HOW_MERGED) == set(Family)
+    assert set(MERGE_DESCRIPTIONS) == set(MergeFamily)
     # What is no text has no kind.
-    assert {kind.family for kind in KINDS} == set(Family) - {Family.OPAQUE}
+    assert {kind.family for kind in DOCUMENT_KINDS} == set(MergeFamily) - {MergeFamily.OPAQUE}
 
 
 def test_what_is_always_read() -> None:
-    read = [kind.name for kind in KINDS if kind.always_read]
+    read = [kind.name for kind in DOCUMENT_KINDS if kind.always_read]
     assert read == ["index", "session_digest", "self_observations", "carry_forward"]
 
 
 def test_digests_roll_into_larger_ones() -> None:
-    chain = [(kind.name, kind.rolls_into, kind.days) for kind in KINDS if kind.rolls_into]
+    chain = [(kind.name, kind.rolls_into, kind.days) for kind in DOCUMENT_KINDS if kind.rolls_into]
     assert chain == [
         ("session_digest", "weekly_digest", 7),
         ("weekly_digest", "monthly_digest", 30),
@@ -102,31 +102,31 @@ def test_digests_roll_into_larger_ones() -> None:
     ],
 )
 def test_a_kind_is_found_by_type_then_by_name(key: str, type_name: str | None, name: str) -> None:
-    assert kind_of(key, type_name).name == name
+    assert detect_kind(key, type_name).name == name
 
 
 def test_an_unknown_document_is_merged_as_a_fact() -> None:
-    assert kind_of("notes.md", None).family is Family.FACT
+    assert detect_kind("notes.md", None).family is MergeFamily.FACT
 
 
 def test_a_part_of_the_index_is_merged_like_it() -> None:
-    assert kind_of("index_people.md", "reference").family is Family.INDEX
-    assert kind_of("reference_people.md", "reference").family is Family.FACT
+    assert detect_kind("index_people.md", "reference").family is MergeFamily.INDEX
+    assert detect_kind("reference_people.md", "reference").family is MergeFamily.FACT
 
 
 def test_kinds_are_found_by_name() -> None:
-    assert all(kind_named(kind.name) is kind for kind in KINDS)
-    assert kind_named("nonsense") is None
-    assert kind_named("other") is None
+    assert all(find_kind(kind.name) is kind for kind in DOCUMENT_KINDS)
+    assert find_kind("nonsense") is None
+    assert find_kind("other") is None
 
 
 def test_only_the_index_minds_its_folder() -> None:
-    assert fits(INDEX, "MEMORY.md")
-    assert not fits(INDEX, "sub/MEMORY.md")
-    carried = kind_named("carry_forward")
+    assert allows_file_name(INDEX_KIND, "MEMORY.md")
+    assert not allows_file_name(INDEX_KIND, "sub/MEMORY.md")
+    carried = find_kind("carry_forward")
     assert carried is not None
-    assert fits(carried, "sub/carry_forward.md")
-    assert not fits(carried, "carry_forward.md/x.md")
+    assert allows_file_name(carried, "sub/carry_forward.md")
+    assert not allows_file_name(carried, "carry_forward.md/x.md")
 
 
 # The documentation
@@ -144,10 +144,12 @@ def listed(words: tuple[str, ...], mark: str = "") -> str:
     return ", ".join(f"{mark}{word}{mark}" for word in words) or "none"
 
 
-@pytest.mark.parametrize("kind", [*KINDS, PART, OTHER])
-def test_every_kind_is_documented_as_it_is(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [*DOCUMENT_KINDS, INDEX_PART_KIND, OTHER_KIND])
+def test_every_kind_is_documented_as_it_is(kind: DocumentKind) -> None:
     rows = in_tables(PAGE.read_text("utf-8"))
-    shown = "none" if kind is INDEX else "any other" if kind is OTHER else f"`{kind.name}`"
+    shown = (
+        "none" if kind is INDEX_KIND else "any other" if kind is OTHER_KIND else f"`{kind.name}`"
+    )
     sections = listed(kind.sections)
     sections += f"; {kind.form}" if kind.form else ""
     sections += f": {listed(kind.entry)}" if kind.entry else ""
@@ -156,12 +158,14 @@ def test_every_kind_is_documented_as_it_is(kind: Kind) -> None:
     assert [f"`{kind.file}`", kind.about, kind.read_when, kind.write_when, kind.retention] in rows
 
 
-@pytest.mark.parametrize("family", Family)
-def test_every_merge_is_documented_as_it_is(family: Family) -> None:
-    assert [f"`{family}`", HOW_MERGED[family]] in in_tables(PAGE.read_text("utf-8"))
+@pytest.mark.parametrize("family", MergeFamily)
+def test_every_merge_is_documented_as_it_is(family: MergeFamily) -> None:
+    assert [f"`{family}`", MERGE_DESCRIPTIONS[family]] in in_tables(PAGE.read_text("utf-8"))
 
 
 def test_nothing_else_is_documented() -> None:
     rows = [row for row in in_tables(PAGE.read_text("utf-8")) if row[0].startswith("`")]
-    known = {f"`{kind.file}`" for kind in (*KINDS, PART, OTHER)} | {f"`{one}`" for one in Family}
+    known = {f"`{kind.file}`" for kind in (*DOCUMENT_KINDS, INDEX_PART_KIND, OTHER_KIND)} | {
+        f"`{one}`" for one in MergeFamily
+    }
     assert {row[0] for row in rows if len(row) in {2, 5}} == known

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import InvalidKey, PersonaError
-from memplane.persona.looking import Condition, look_at, look_closely
-from memplane.persona.remembering import Remembered, facts_in, remembered_in
+from memplane.persona.baseline_reader import BaselineContents, read_baseline, read_facts
+from memplane.persona.inspection import DocumentCondition, inspect_document, inspect_folder
 from tests.persona.furnished import ADDRESS, Furnished, furnish_persona
 
 
@@ -21,24 +21,24 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Furnished:
 
 
 def test_every_document_is_seen_in_its_state(furnished: Furnished) -> None:
-    look = look_at(furnished.folder, furnished.memory)
+    look = inspect_folder(furnished.folder, furnished.memory)
     assert {one.key: one.condition for one in look.documents} == {
-        "MEMORY.md": Condition.IN_STEP,
-        "feedback_tone.md": Condition.CHANGED,
-        "notes.md": Condition.HELD,
-        "project_roadmap.md": Condition.NEW,
-        "reference_backups.md": Condition.IN_STEP,
-        "reference_door.md": Condition.HELD,
-        "reference_later.md": Condition.WAITING,
-        "reference_old.md": Condition.DELETED,
-        "user_role.md": Condition.IN_STEP,
+        "MEMORY.md": DocumentCondition.IN_STEP,
+        "feedback_tone.md": DocumentCondition.CHANGED,
+        "notes.md": DocumentCondition.HELD,
+        "project_roadmap.md": DocumentCondition.NEW,
+        "reference_backups.md": DocumentCondition.IN_STEP,
+        "reference_door.md": DocumentCondition.HELD,
+        "reference_later.md": DocumentCondition.WAITING,
+        "reference_old.md": DocumentCondition.DELETED,
+        "user_role.md": DocumentCondition.IN_STEP,
     }
-    assert look.count(Condition.HELD) == 2
+    assert look.count(DocumentCondition.HELD) == 2
     assert (look.ignored, list(look.refused)) == (2, ["link.md"])
 
 
 def test_what_waits_and_what_is_held_say_why(furnished: Furnished) -> None:
-    seen = {one.key: one for one in look_at(furnished.folder, furnished.memory).documents}
+    seen = {one.key: one for one in inspect_folder(furnished.folder, furnished.memory).documents}
     assert "tried once: " in seen["reference_later.md"].words
     assert seen["reference_later.md"].next_try
     assert "frontmatter" in seen["notes.md"].words
@@ -49,38 +49,38 @@ def test_a_held_document_that_was_mended_is_a_change(furnished: Furnished, tmp_p
     folder = tmp_path / "memory"
     folder.mkdir()
     (folder / "notes.md").write_text("---\nname: Notes\n---\n")
-    seen = look_at(folder, furnished.memory).documents
-    assert next(one for one in seen if one.key == "notes.md").condition is Condition.NEW
+    seen = inspect_folder(folder, furnished.memory).documents
+    assert next(one for one in seen if one.key == "notes.md").condition is DocumentCondition.NEW
 
 
 def test_one_document_comes_with_its_copies_and_earlier_texts(furnished: Furnished) -> None:
-    role = look_closely(furnished.folder, furnished.memory, "user_role.md")
+    role = inspect_document(furnished.folder, furnished.memory, "user_role.md")
     assert role is not None
     assert ("name", "Role") in role.fields
     ((copy, text),) = role.copies
     assert copy.label == "merge"
     assert b"with reasons" in text
-    backups = look_closely(furnished.folder, furnished.memory, "reference_backups.md")
+    backups = inspect_document(furnished.folder, furnished.memory, "reference_backups.md")
     assert backups is not None
     assert [one.size for one in backups.snapshots]
 
 
 def test_what_never_was_is_not_there_and_what_cannot_be_is_refused(furnished: Furnished) -> None:
-    assert look_closely(furnished.folder, furnished.memory, "reference_never.md") is None
+    assert inspect_document(furnished.folder, furnished.memory, "reference_never.md") is None
     for key in ("../state/x.md", "/etc/passwd", ".memplane-persona.json", "link.md", ""):
         with pytest.raises(InvalidKey):
-            look_closely(furnished.folder, furnished.memory, key)
+            inspect_document(furnished.folder, furnished.memory, key)
 
 
 def test_a_folder_that_was_never_synced_has_only_new_documents(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     folder.mkdir()
     (folder / "user_role.md").write_text("---\nname: Role\n---\n")
-    look = look_at(folder, tmp_path / "nothing")
-    assert [one.condition for one in look.documents] == [Condition.NEW]
-    assert look_at(tmp_path / "gone", tmp_path / "nothing").missing
-    assert remembered_in(tmp_path / "nothing") == Remembered()
-    assert facts_in(tmp_path / "nothing") == {}
+    look = inspect_folder(folder, tmp_path / "nothing")
+    assert [one.condition for one in look.documents] == [DocumentCondition.NEW]
+    assert inspect_folder(tmp_path / "gone", tmp_path / "nothing").missing
+    assert read_baseline(tmp_path / "nothing") == BaselineContents()
+    assert read_facts(tmp_path / "nothing") == {}
 
 
 def test_a_look_leaves_a_running_sync_alone(furnished: Furnished) -> None:
@@ -88,8 +88,8 @@ def test_a_look_leaves_a_running_sync_alone(furnished: Furnished) -> None:
     lock = os.open(furnished.memory / "lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
     try:
-        look_at(furnished.folder, furnished.memory)
-        assert facts_in(furnished.memory)["address"] == ADDRESS
+        inspect_folder(furnished.folder, furnished.memory)
+        assert read_facts(furnished.memory)["address"] == ADDRESS
     finally:
         os.close(lock)
     left = {path: path.lstat().st_mtime_ns for path in furnished.folder.iterdir()}
@@ -101,13 +101,13 @@ def test_a_look_leaves_a_running_sync_alone(furnished: Furnished) -> None:
 async def test_a_look_between_two_commits_sees_the_first(furnished: Furnished) -> None:
     async with furnished.machine.engine() as engine:
         engine.baseline.note("mood", "one")
-        assert remembered_in(furnished.memory).facts["mood"] == "one"
+        assert read_baseline(furnished.memory).facts["mood"] == "one"
         engine.baseline.note("mood", "two")
-        assert facts_in(furnished.memory)["mood"] == "two"
+        assert read_facts(furnished.memory)["mood"] == "two"
 
 
 def test_a_memory_that_is_damaged_is_said_to_be(tmp_path: Path) -> None:
     (tmp_path / "baseline.db").write_bytes(b"no database at all" * 100)
-    for look in (remembered_in, facts_in):
+    for look in (read_baseline, read_facts):
         with pytest.raises(PersonaError, match="cannot be read"):
             look(tmp_path)

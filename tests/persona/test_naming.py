@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.errors import InvalidRequest
-from memplane.objects.keys import collisions, folded, is_valid
-from memplane.persona.kinds import kind_named
-from memplane.persona.naming import (
-    MOST_SEGMENTS,
-    days_of,
-    is_dated,
-    objection_to,
-    period_of,
+from memplane.objects.keys import find_collisions, fold_key, is_valid
+from memplane.persona.document_kinds import find_kind
+from memplane.persona.document_names import (
+    MAX_SEGMENTS,
+    explain_invalid_name,
+    format_period,
+    has_period,
+    parse_period_days,
     relationship_key,
-    slug_of,
-    suffixed,
+    slugify,
+    with_hash_suffix,
 )
 
 STEM = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,30}", fullmatch=True)
@@ -46,7 +46,7 @@ STEM = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,30}", fullmatch=True)
     ],
 )
 def test_a_proper_key_is_taken(key: str) -> None:
-    assert objection_to(key) is None
+    assert explain_invalid_name(key) is None
     assert is_valid(key)
 
 
@@ -100,19 +100,19 @@ def test_a_proper_key_is_taken(key: str) -> None:
     ],
 )
 def test_another_key_is_refused_with_its_reason(key: str, why: str) -> None:
-    reason = objection_to(key)
+    reason = explain_invalid_name(key)
     assert reason is not None
     assert why in reason
 
 
 def test_the_file_counts_as_a_segment() -> None:
-    assert objection_to("/".join(["a"] * (MOST_SEGMENTS - 1) + ["x.md"])) is None
-    assert objection_to("/".join(["a"] * MOST_SEGMENTS + ["x.md"])) is not None
+    assert explain_invalid_name("/".join(["a"] * (MAX_SEGMENTS - 1) + ["x.md"])) is None
+    assert explain_invalid_name("/".join(["a"] * MAX_SEGMENTS + ["x.md"])) is not None
 
 
 @given(st.text(max_size=40))
 def test_what_is_taken_is_plain_ascii_below_the_folder(key: str) -> None:
-    if objection_to(key) is None:
+    if explain_invalid_name(key) is None:
         assert key.isascii()
         assert is_valid(key)
         assert not {"", ".", ".."} & set(key.split("/"))
@@ -122,28 +122,28 @@ def test_what_is_taken_is_plain_ascii_below_the_folder(key: str) -> None:
 
 
 def test_a_rival_gets_a_key_of_its_own() -> None:
-    other = suffixed("sub/A.md", b"text")
+    other = with_hash_suffix("sub/A.md", b"text")
     assert other == f"sub/A_{hashlib.sha256(b'sub/A.md' + bytes(1) + b'text').hexdigest()[:6]}.md"
-    assert folded(other) != folded("sub/a.md")
-    assert suffixed("sub/A.md", b"text") == other
+    assert fold_key(other) != fold_key("sub/a.md")
+    assert with_hash_suffix("sub/A.md", b"text") == other
 
 
 @given(STEM, st.binary(max_size=20))
 def test_a_suffixed_key_is_a_proper_one(stem: str, data: bytes) -> None:
     key = f"{stem}.md"
-    if objection_to(key) is None:
-        assert objection_to(suffixed(key, data)) is None
+    if explain_invalid_name(key) is None:
+        assert explain_invalid_name(with_hash_suffix(key, data)) is None
 
 
 def test_the_longest_key_can_be_suffixed() -> None:
     key = "x" * 201 + ".md"
-    assert objection_to(suffixed(key, b"")) is None
+    assert explain_invalid_name(with_hash_suffix(key, b"")) is None
 
 
 def test_three_rivals_of_the_same_content_stay_apart() -> None:
     rivals = ["Ab.md", "aB.md", "AB.md"]
-    assert collisions(rivals)
-    assert collisions(suffixed(key, b"same") for key in rivals) == []
+    assert find_collisions(rivals)
+    assert find_collisions(with_hash_suffix(key, b"same") for key in rivals) == []
 
 
 # Periods
@@ -160,10 +160,10 @@ def test_three_rivals_of_the_same_content_stay_apart() -> None:
     ],
 )
 def test_a_day_has_a_period_of_each_kind(name: str, day: date, period: str) -> None:
-    kind = kind_named(name)
+    kind = find_kind(name)
     assert kind is not None
-    assert period_of(kind, day) == period
-    first, last = days_of(kind, f"{name}_{period}.md") or (date.max, date.min)
+    assert format_period(kind, day) == period
+    first, last = parse_period_days(kind, f"{name}_{period}.md") or (date.max, date.min)
     assert first <= day <= last
 
 
@@ -185,10 +185,10 @@ def test_a_day_has_a_period_of_each_kind(name: str, day: date, period: str) -> N
 )
 def test_a_digest_covers_days(key: str, days: tuple[date, date] | None) -> None:
     name = re.sub(r"^sub/|_[0-9t].*", "", key)
-    kind = kind_named(name)
+    kind = find_kind(name)
     assert kind is not None
-    assert days_of(kind, key) == days
-    assert is_dated(kind) is (name != "user")
+    assert parse_period_days(kind, key) == days
+    assert has_period(kind) is (name != "user")
 
 
 # People
@@ -206,14 +206,14 @@ def test_a_digest_covers_days(key: str, days: tuple[date, date] | None) -> None:
     ],
 )
 def test_a_slug_is_lower_case_with_underscores(name: str, slug: str) -> None:
-    assert slug_of(name) == slug
+    assert slugify(name) == slug
     assert relationship_key(name, "", {}) == f"relationship_{slug}.md"
 
 
 @given(st.text(min_size=1), st.emails())
 def test_every_person_has_a_proper_key(name: str, upn: str) -> None:
     if name.strip():
-        assert objection_to(relationship_key(name, upn, {})) is None
+        assert explain_invalid_name(relationship_key(name, upn, {})) is None
 
 
 MARK = hashlib.sha256(b"ada@two.example").hexdigest()[:6]
@@ -253,4 +253,4 @@ def test_nobody_has_no_document() -> None:
 def test_composed_and_decomposed_names_are_one_slug_each() -> None:
     composed = unicodedata.normalize("NFC", "Renée")
     decomposed = unicodedata.normalize("NFD", "Renée")
-    assert slug_of(composed) == slug_of(decomposed)
+    assert slugify(composed) == slugify(decomposed)

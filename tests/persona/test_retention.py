@@ -7,16 +7,16 @@ from datetime import date, timedelta
 import pytest
 
 from memplane.errors import PersonaError
-from memplane.persona.kinds import KINDS, Kind, kind_named
-from memplane.persona.retention import Verdict, prunable
+from memplane.persona.document_kinds import DOCUMENT_KINDS, DocumentKind, find_kind
+from memplane.persona.retention import RetentionVerdict, judge_retention
 
 TODAY = date(2026, 6, 1)
 DAY = "session_digest_2026-03-03.md"  # in week 10
 WEEK = "weekly_digest_2026-W10.md"
 
 
-def kind(name: str) -> Kind:
-    found = kind_named(name)
+def kind(name: str) -> DocumentKind:
+    found = find_kind(name)
     assert found is not None
     return found
 
@@ -38,9 +38,9 @@ def judged(
     days: int = 30,
     today: date = TODAY,
     seen: date | None = None,
-) -> list[Verdict]:
+) -> list[RetentionVerdict]:
     older = timedelta(days=days)
-    return prunable(kind(name), documents, older_than=older, today=today, seen=seen)
+    return judge_retention(kind(name), documents, older_than=older, today=today, seen=seen)
 
 
 def removable(
@@ -60,7 +60,7 @@ def removable(
 )
 def test_a_digest_may_go_when_a_larger_one_covers_it(line: str) -> None:
     (verdict,) = judged({DAY: SAID, WEEK: digest("weekly_digest", line)})
-    assert verdict == Verdict(DAY, is_removable=True, reason=f"{WEEK} covers it")
+    assert verdict == RetentionVerdict(DAY, is_removable=True, reason=f"{WEEK} covers it")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_digest_may_go_when_a_larger_one_covers_it(line: str) -> None:
 def test_a_digest_stays_until_something_covers_it(week: bytes | None) -> None:
     documents = {DAY: SAID} if week is None else {DAY: SAID, WEEK: week}
     (verdict,) = judged(documents)
-    assert verdict == Verdict(
+    assert verdict == RetentionVerdict(
         DAY, is_removable=False, reason="no weekly_digest of 2026-W10 covers it"
     )
 
@@ -133,16 +133,18 @@ def test_only_what_is_old_enough_goes(day: date, days: int, *, goes: bool) -> No
 )
 def test_what_has_no_date_is_skipped_and_told(key: str) -> None:
     (verdict,) = judged({key: SAID, WEEK: digest("weekly_digest", f"sources: [{key}]")})
-    assert verdict == Verdict(
+    assert verdict == RetentionVerdict(
         key, is_removable=False, reason="skipped: its name is not session_digest_YYYY-MM-DD.md"
     )
 
 
-@pytest.mark.parametrize("one", [one for one in KINDS if not one.rolls_into])
-def test_other_kinds_are_never_removed(one: Kind) -> None:
+@pytest.mark.parametrize("one", [one for one in DOCUMENT_KINDS if not one.rolls_into])
+def test_other_kinds_are_never_removed(one: DocumentKind) -> None:
     key = one.file.replace("*", "x").replace("<slug>", "x").replace("YYYY", "2001")
     (verdict,) = judged({key: digest(one.name)}, one.name, days=0)
-    assert verdict == Verdict(key, is_removable=False, reason=f"never removed: {one.retention}")
+    assert verdict == RetentionVerdict(
+        key, is_removable=False, reason=f"never removed: {one.retention}"
+    )
 
 
 def test_only_the_kind_that_was_asked_for_is_judged() -> None:

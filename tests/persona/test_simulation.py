@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from memplane.persona.model import Base, Combined, Remote, Text
+from memplane.persona.model import MergeBase, MergedDocument, OptionalText, RemoteDocument
 from tests.persona.crafts import CARRY_FORWARD, CRAFTS, FACT, INDEX, SELF_OBSERVATIONS, Documents
 from tests.persona.mutants import MUTANTS, Mutant
 from tests.persona.simulator import LINES, Craft, Verdict, run_history
@@ -98,7 +98,9 @@ def test_real_documents_lose_nothing_in_many_histories(craft: Documents, part: i
 class Forgetful(Documents):
     """A merge that does not know what was common, and so cannot tell removed from never had."""
 
-    def combine(self, base: Base | None, local: Text, remote: Remote, changed: str) -> Combined:
+    def combine(
+        self, base: MergeBase | None, local: OptionalText, remote: RemoteDocument, changed: str
+    ) -> MergedDocument:
         return Documents.combine(self, None, local, remote, changed)
 
 
@@ -106,17 +108,21 @@ class Forgetful(Documents):
 class Selfish(Documents):
     """A merge that takes what is here."""
 
-    def combine(self, base: Base | None, local: Text, remote: Remote, changed: str) -> Combined:
-        return Combined(local, changed=changed)
+    def combine(
+        self, base: MergeBase | None, local: OptionalText, remote: RemoteDocument, changed: str
+    ) -> MergedDocument:
+        return MergedDocument(local, changed=changed)
 
 
 @dataclass(frozen=True, slots=True)
 class Careless(Documents):
     """A merge that keeps no conflict copy."""
 
-    def combine(self, base: Base | None, local: Text, remote: Remote, changed: str) -> Combined:
+    def combine(
+        self, base: MergeBase | None, local: OptionalText, remote: RemoteDocument, changed: str
+    ) -> MergedDocument:
         combined = Documents.combine(self, base, local, remote, changed)
-        return Combined(combined.text, changed=combined.changed)
+        return MergedDocument(combined.text, changed=combined.changed)
 
 
 @pytest.mark.parametrize(

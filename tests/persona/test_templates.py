@@ -11,17 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.errors import InvalidRequest
-from memplane.persona.checking import problems_of
 from memplane.persona.document import parse
-from memplane.persona.kinds import INDEX, KINDS, OTHER, Kind, fits, kind_named, kind_of
+from memplane.persona.document_kinds import (
+    DOCUMENT_KINDS,
+    INDEX_KIND,
+    OTHER_KIND,
+    DocumentKind,
+    allows_file_name,
+    detect_kind,
+    find_kind,
+)
 from memplane.persona.templates import new_document
+from memplane.persona.validation import check_document
 
 NOW = datetime(2027, 1, 1, 0, 30, tzinfo=ZoneInfo("Europe/Zurich"))
 NAMED = {"user", "feedback", "project", "reference", "relationship"}
 
 
-def kind(name: str) -> Kind:
-    found = kind_named(name)
+def kind(name: str) -> DocumentKind:
+    found = find_kind(name)
     assert found is not None
     return found
 
@@ -30,27 +38,27 @@ def made(name: str, title: str = "", **more: Any) -> tuple[str, bytes]:
     return new_document(kind(name), name=title, now=NOW, **more)
 
 
-@pytest.mark.parametrize("one", KINDS)
-def test_a_new_document_of_each_kind_has_no_problem(one: Kind) -> None:
+@pytest.mark.parametrize("one", DOCUMENT_KINDS)
+def test_a_new_document_of_each_kind_has_no_problem(one: DocumentKind) -> None:
     key, data = made(one.name, "Some Name" if one.name in NAMED else "")
-    assert problems_of(key, data) == ()
-    assert fits(one, key)
+    assert check_document(key, data) == ()
+    assert allows_file_name(one, key)
     document = parse(data)
-    assert kind_of(key, document.type) is one
+    assert detect_kind(key, document.type) is one
     assert set(one.fields) <= document.values.keys()
 
 
-@pytest.mark.parametrize("one", KINDS)
-def test_a_new_document_says_nothing_yet(one: Kind) -> None:
+@pytest.mark.parametrize("one", DOCUMENT_KINDS)
+def test_a_new_document_says_nothing_yet(one: DocumentKind) -> None:
     _, data = made(one.name, "Some Name" if one.name in NAMED else "")
     body = parse(data).body.splitlines()
     assert all(not line or line.startswith(("#", "<!-- ")) for line in body)
 
 
-@pytest.mark.parametrize("one", [one for one in KINDS if one.sections])
-def test_without_its_sections_it_would_have_one(one: Kind) -> None:
+@pytest.mark.parametrize("one", [one for one in DOCUMENT_KINDS if one.sections])
+def test_without_its_sections_it_would_have_one(one: DocumentKind) -> None:
     key, data = made(one.name, "Some Name" if one.name in NAMED else "")
-    assert problems_of(key, data.replace(b"## ", b"")) != ()
+    assert check_document(key, data.replace(b"## ", b"")) != ()
 
 
 @pytest.mark.parametrize(
@@ -97,7 +105,7 @@ def test_a_wrong_name_is_refused(name: str, title: str, why: str) -> None:
 
 def test_there_is_no_document_of_no_kind() -> None:
     with pytest.raises(InvalidRequest, match="'other'"):
-        new_document(OTHER, name="x", now=NOW)
+        new_document(OTHER_KIND, name="x", now=NOW)
 
 
 def test_a_digest_knows_its_zone_and_period() -> None:
@@ -117,11 +125,11 @@ def test_a_person_is_their_upn() -> None:
     )
     assert key.startswith("relationship_ada_")
     assert parse(data).value("upn") == "ada@two.example"
-    assert problems_of(key, data) == ()
+    assert check_document(key, data) == ()
 
 
 def test_the_index_has_no_frontmatter() -> None:
-    assert new_document(INDEX, now=NOW) == ("MEMORY.md", b"# Memory\n")
+    assert new_document(INDEX_KIND, now=NOW) == ("MEMORY.md", b"# Memory\n")
 
 
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=30))
@@ -131,6 +139,6 @@ def test_any_words_make_a_proper_document(title: str, description: str, upn: str
             key, data = made(name, title, description=description, upn=upn)
         except InvalidRequest:
             continue
-        assert problems_of(key, data) == ()
+        assert check_document(key, data) == ()
         said = parse(data)
         assert said.name == " ".join("".join(c if c.isprintable() else " " for c in title).split())

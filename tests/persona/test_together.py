@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import BackendUnavailable
-from memplane.objects.files import Work
-from memplane.persona.folder import Folder, Swapped
-from memplane.persona.together import Together, done_together
+from memplane.objects.durable_files import FileWork
+from memplane.persona.folder import DocumentFolder, SwapResult
+from memplane.persona.group_commit import GroupCommit, run_group
 
 KEYS = [f"sub/{number}.md" for number in range(5)]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
+def folder(tmp_path: Path) -> DocumentFolder:
     (tmp_path / "memory" / "sub").mkdir(parents=True)
     for key in KEYS:
         (tmp_path / "memory" / key).write_bytes(b"old " + key.encode())
-    return Folder(tmp_path / "memory", tmp_path / "state")
+    return DocumentFolder(tmp_path / "memory", tmp_path / "state")
 
 
 @pytest.fixture
@@ -40,12 +40,10 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     return counted
 
 
-def replaced(folder: Folder, keys: list[str]) -> list[Swapped | BaseException | None]:
-    names = done_together(
-        [folder.staging(key, b"new", over=b"old " + key.encode()) for key in keys]
-    )
+def replaced(folder: DocumentFolder, keys: list[str]) -> list[SwapResult | BaseException | None]:
+    names = run_group([folder.staging(key, b"new", over=b"old " + key.encode()) for key in keys])
     assert all(isinstance(name, str) for name in names), names
-    return done_together(
+    return run_group(
         [
             folder.swapping(key, str(name), b"old " + key.encode())
             for key, name in zip(keys, names, strict=True)
@@ -54,33 +52,33 @@ def replaced(folder: Folder, keys: list[str]) -> list[Swapped | BaseException | 
 
 
 def test_a_folder_that_all_share_is_synced_once_for_all(
-    folder: Folder, tmp_path: Path, synced: Counter[int]
+    folder: DocumentFolder, tmp_path: Path, synced: Counter[int]
 ) -> None:
     shared = (tmp_path / "memory" / "sub").stat().st_ino
-    assert replaced(folder, KEYS[:1]) == [Swapped()]
+    assert replaced(folder, KEYS[:1]) == [SwapResult()]
     alone = synced[shared]
     synced.clear()
-    assert replaced(folder, KEYS[1:]) == [Swapped()] * 4
+    assert replaced(folder, KEYS[1:]) == [SwapResult()] * 4
     assert synced[shared] == alone
     assert {folder.read(key) for key in KEYS} == {b"new"}
     assert [len(folder.snapshots(key)) for key in KEYS] == [1] * 5
 
 
 def test_a_document_that_is_not_as_expected_leaves_the_others_to_be_replaced(
-    folder: Folder, tmp_path: Path
+    folder: DocumentFolder, tmp_path: Path
 ) -> None:
     (tmp_path / "memory" / KEYS[2]).write_bytes(b"typed")
     (tmp_path / "memory" / KEYS[3]).unlink()
     (tmp_path / "memory" / KEYS[3]).mkdir()
     outcomes = replaced(folder, KEYS)
-    assert outcomes[:3] == [Swapped(), Swapped(), None]
+    assert outcomes[:3] == [SwapResult(), SwapResult(), None]
     assert "cannot be a file" in str(outcomes[3])
-    assert outcomes[4] == Swapped()
+    assert outcomes[4] == SwapResult()
     assert folder.read(KEYS[2]) == b"typed"
 
 
 def test_a_sync_that_fails_is_told_to_those_who_wait_for_it(
-    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = "other.md"
     shared, sync = (tmp_path / "memory" / "sub").stat().st_ino, os.fsync
@@ -91,7 +89,7 @@ def test_a_sync_that_fails_is_told_to_those_who_wait_for_it(
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", failing)
-    *failed, good = done_together([folder.staging(key, b"new") for key in (*KEYS, other)])
+    *failed, good = run_group([folder.staging(key, b"new") for key in (*KEYS, other)])
     assert [type(one) for one in failed] == [BackendUnavailable] * 5
     assert all(key in str(one) for key, one in zip(KEYS, failed, strict=True))
     assert isinstance(good, str)
@@ -103,9 +101,9 @@ def test_a_sync_that_fails_is_told_to_those_who_wait_for_it(
 
 
 async def test_what_is_asked_for_meanwhile_is_done_as_one(
-    folder: Folder, tmp_path: Path, synced: Counter[int]
+    folder: DocumentFolder, tmp_path: Path, synced: Counter[int]
 ) -> None:
-    together = Together()
+    together = GroupCommit()
     shared = (tmp_path / "memory" / "sub").stat().st_ino
     names = await asyncio.gather(
         *(together.do(folder.staging(key, key.encode())) for key in KEYS * 20)
@@ -115,8 +113,8 @@ async def test_what_is_asked_for_meanwhile_is_done_as_one(
     assert all(folder.is_staged(key, name) for key, name in zip(KEYS * 20, names, strict=True))
 
 
-async def test_each_is_told_its_own_failure(folder: Folder) -> None:
-    together = Together()
+async def test_each_is_told_its_own_failure(folder: DocumentFolder) -> None:
+    together = GroupCommit()
     wrong, right = await asyncio.gather(
         together.do(folder.staging("../a.md", b"x")),
         together.do(folder.staging("a.md", b"x")),
@@ -125,18 +123,18 @@ async def test_each_is_told_its_own_failure(folder: Folder) -> None:
     assert "../a.md" in str(wrong)
     assert isinstance(right, str)
     # It works on afterwards.
-    assert await together.do(folder.swapping("a.md", right, None)) == Swapped()
+    assert await together.do(folder.swapping("a.md", right, None)) == SwapResult()
 
 
-async def test_what_nobody_waits_for_any_more_is_not_begun(folder: Folder) -> None:
+async def test_what_nobody_waits_for_any_more_is_not_begun(folder: DocumentFolder) -> None:
     begun: list[str] = []
 
-    def work(name: str) -> Work[str]:
+    def work(name: str) -> FileWork[str]:
         begun.append(name)
         yield from ()
         return name
 
-    together = Together()
+    together = GroupCommit()
     first = asyncio.create_task(together.do(work("first")))
     second = asyncio.create_task(together.do(work("second")))
     await asyncio.sleep(0)
@@ -147,7 +145,7 @@ async def test_what_nobody_waits_for_any_more_is_not_begun(folder: Folder) -> No
 
 
 def test_what_is_ended_in_the_middle_clears_up_at_once(
-    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Ended(BaseException):
         pass
@@ -158,7 +156,7 @@ def test_what_is_ended_in_the_middle_clears_up_at_once(
     monkeypatch.setattr(os, "fsync", ending)
     for stage in (
         lambda: folder.stage("a.md", b"new"),
-        lambda: done_together([folder.staging(key, b"new") for key in ("a.md", "b.md")]),
+        lambda: run_group([folder.staging(key, b"new") for key in ("a.md", "b.md")]),
     ):
         with pytest.raises(Ended):
             stage()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from memplane.errors import PersonaError
 from tests.persona.machines import Machine, machine, memory, new_store
 
 
@@ -68,17 +67,20 @@ async def test_what_is_deleted_stays_deleted(two: tuple[Machine, Machine]) -> No
     assert desktop.read("reference_old.md") is None
 
 
-async def test_another_project_is_refused(two: tuple[Machine, Machine], tmp_path: Path) -> None:
+async def test_another_project_has_a_prefix_of_its_own(
+    two: tuple[Machine, Machine], tmp_path: Path
+) -> None:
     laptop, _ = two
     laptop.write("user_role.md", memory("Role", "Works on sync.", kind="user"))
     await laptop.sync()
     other = machine(tmp_path, "other", laptop.store)
-    other.mine = type(other.mine)("", "elsewhere", "origin-2")
+    other.mine = type(other.mine)("", "elsewhere", "0123456789" * 4)
     other.write("user_role.md", memory("Role", "Somebody else.", kind="user"))
-    with pytest.raises(PersonaError, match="--join"):
-        await other.sync()
+    await other.sync()
     await laptop.sync()
     assert "Somebody" not in (laptop.read("user_role.md") or "")
+    async with other.engine() as engine:
+        assert engine.container.prefix == "claude_memory.elsewhere-01234567"
 
 
 @pytest.fixture

@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import BackendUnavailable, PersonaError
-from memplane.persona.report import PersonaReport
-from memplane.persona.watching import (
-    AWAY,
-    BACK,
-    Watched,
-    Watcher,
-    changes_in,
-    posted,
-    summary_of,
-    watched,
+from memplane.persona.folder_watcher import (
+    CONTAINER_AVAILABLE,
+    CONTAINER_UNAVAILABLE,
+    FolderWatcher,
+    WatchingProcess,
+    find_watcher,
+    publish_watcher,
+    summarise_report,
+    watch_changes,
 )
+from memplane.persona.report import PersonaReport
 
 QUIET = 0.05
 LONG = 60.0
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 async def test_it_begins_with_a_sync_and_misses_nothing_meanwhile(folder: Path) -> None:
     stop = asyncio.Event()
-    async with aclosing(changes_in(folder, stop, every=LONG, quiet=QUIET)) as changes:
+    async with aclosing(watch_changes(folder, stop, every=LONG, quiet=QUIET)) as changes:
         await next_change(changes)
         (folder / "user_role.md").write_text("typed while the first sync runs\n")
         await next_change(changes)
@@ -51,7 +51,7 @@ async def test_it_begins_with_a_sync_and_misses_nothing_meanwhile(folder: Path) 
 
 async def test_what_is_no_document_is_no_change(folder: Path) -> None:
     stop = asyncio.Event()
-    async with aclosing(changes_in(folder, stop, every=LONG, quiet=QUIET)) as changes:
+    async with aclosing(watch_changes(folder, stop, every=LONG, quiet=QUIET)) as changes:
         await next_change(changes)
         for name in ("notes.txt", ".memplane-new-1", ".hidden.md", "x.md.swp"):
             (folder / name).write_text("x")
@@ -61,7 +61,7 @@ async def test_what_is_no_document_is_no_change(folder: Path) -> None:
 
 async def test_every_minute_it_looks_for_what_others_changed(folder: Path) -> None:
     stop = asyncio.Event()
-    async with aclosing(changes_in(folder, stop, every=0.2, quiet=QUIET)) as changes:
+    async with aclosing(watch_changes(folder, stop, every=0.2, quiet=QUIET)) as changes:
         for _ in range(3):
             await next_change(changes)
         stop.set()
@@ -71,7 +71,7 @@ async def test_every_minute_it_looks_for_what_others_changed(folder: Path) -> No
 
 async def test_a_folder_that_appears_or_is_replaced_is_watched(tmp_path: Path) -> None:
     folder, stop = tmp_path / "memory", asyncio.Event()
-    async with aclosing(changes_in(folder, stop, every=0.5, quiet=QUIET)) as changes:
+    async with aclosing(watch_changes(folder, stop, every=0.5, quiet=QUIET)) as changes:
         await next_change(changes)
         folder.mkdir()  # as the first sync does
         await next_change(changes)
@@ -110,7 +110,7 @@ async def heard(*outcomes: PersonaReport | Exception) -> Heard:
         for _ in outcomes:
             yield
 
-    watcher = Watcher(
+    watcher = FolderWatcher(
         Path("/nowhere"), one.sync, one.told.append, one.warned.append, one.noted.append, changes
     )
     await watcher.watch(asyncio.Event())
@@ -120,8 +120,8 @@ async def heard(*outcomes: PersonaReport | Exception) -> Heard:
 async def test_a_container_that_is_away_is_mentioned_once() -> None:
     away = [BackendUnavailable(f"no answer, {number}") for number in range(3)]
     one = await heard(*away, PersonaReport(), PersonaReport())
-    assert one.warned == [f"{AWAY} (no answer, 0)", BACK]
-    assert one.noted == [AWAY, ""]
+    assert one.warned == [f"{CONTAINER_UNAVAILABLE} (no answer, 0)", CONTAINER_AVAILABLE]
+    assert one.noted == [CONTAINER_UNAVAILABLE, ""]
     assert one.told == []
 
 
@@ -129,7 +129,7 @@ async def test_what_waits_counts_as_away() -> None:
     one = await heard(
         PersonaReport(waiting=["a.md"], errors=[("a.md", "no answer")]), PersonaReport()
     )
-    assert one.warned == [f"{AWAY} (1 of them)", BACK]
+    assert one.warned == [f"{CONTAINER_UNAVAILABLE} (1 of them)", CONTAINER_AVAILABLE]
 
 
 async def test_other_trouble_is_said_when_it_changes() -> None:
@@ -152,18 +152,18 @@ async def test_what_was_done_is_told() -> None:
 
 
 def test_a_sum_of_nothing() -> None:
-    assert summary_of(PersonaReport()) == "nothing to do"
+    assert summarise_report(PersonaReport()) == "nothing to do"
 
 
 def test_who_watches_is_known_while_it_does(tmp_path: Path) -> None:
     post = tmp_path / "watching" / "folder"
-    assert watched(post) is None
-    with posted(post) as note:
-        assert watched(post) == Watched(os.getpid(), "")
+    assert find_watcher(post) is None
+    with publish_watcher(post) as note:
+        assert find_watcher(post) == WatchingProcess(os.getpid(), "")
         note("the container is away")
-        with posted(post) as second:
+        with publish_watcher(post) as second:
             second("the second is not heard")
-        assert watched(post) == Watched(os.getpid(), "the container is away")
-    assert watched(post) is None
+        assert find_watcher(post) == WatchingProcess(os.getpid(), "the container is away")
+    assert find_watcher(post) is None
     post.write_text("{")
-    assert watched(post) is None
+    assert find_watcher(post) is None

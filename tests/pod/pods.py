@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from memplane.pod.compile import Given, Plan, plan_pod
-from memplane.pod.descriptor import Descriptor, DescriptorAuth, MemoryPaths
-from memplane.pod.grammar import Pod, read_pod
-from memplane.pod.yaml_text import read_yaml
+from memplane.pod.bounded_yaml import read_yaml
+from memplane.pod.compile_plan import CompileInput, CompilePlan, plan_pod
+from memplane.pod.descriptor import Descriptor, DescriptorAuth, MemoryEndpointPaths
+from memplane.pod.pod_file import Pod, read_pod
 
 DESK = """
 x-claw:
@@ -26,7 +26,7 @@ services:
     image: memplane:latest
     expose: ["8080"]
 """
-ALL = MemoryPaths("/recall", "/retain", "/forget")
+ALL = MemoryEndpointPaths("/recall", "/retain", "/forget")
 OPEN_MEMORY = Descriptor(2, memory=ALL)
 GUARDED = Descriptor(2, memory=ALL, auth=DescriptorAuth("bearer", "MEM_TOKEN"))
 
@@ -60,11 +60,11 @@ def planned(
     *,
     environment: Mapping[str, str] | None = None,
     agent_files: Mapping[str, bytes] | None = None,
-) -> Plan:
+) -> CompilePlan:
     memories = {"mem-svc": OPEN_MEMORY, "mem": OPEN_MEMORY}
     return plan_pod(
         given_pod,
-        Given(
+        CompileInput(
             descriptors=memories if descriptors is None else descriptors,
             agent_files=agent_files or {},
             environment=environment or {},
@@ -74,14 +74,14 @@ def planned(
     )
 
 
-def text_of(plan: Plan, path: str) -> str:
+def text_of(plan: CompilePlan, path: str) -> str:
     (found,) = [one for one in plan.files if one.path == path]
     return found.data.decode()
 
 
-def json_of(plan: Plan, agent: str, name: str) -> Any:
+def json_of(plan: CompilePlan, agent: str, name: str) -> Any:
     return json.loads(text_of(plan, f".claw-runtime/context/{agent}/{name}"))
 
 
-def compose_of(plan: Plan) -> Any:
+def compose_of(plan: CompilePlan) -> Any:
     return read_yaml(text_of(plan, "compose.generated.yml").encode(), "compose")

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from memplane.errors import PodError
-from memplane.pod.descriptor import Descriptor, DescriptorAuth, MemoryPaths
+from memplane.pod.descriptor import Descriptor, DescriptorAuth, MemoryEndpointPaths
 from tests.pod.pods import (
     ALL,
     DESK,
@@ -52,7 +52,9 @@ def test_the_default_timeout_stands_at_recall_alone() -> None:
 
 
 def test_an_operation_that_is_not_offered_is_left_out() -> None:
-    plan = planned(agent_pod(SUBSCRIBED), {"mem": Descriptor(2, memory=MemoryPaths(retain="/in"))})
+    plan = planned(
+        agent_pod(SUBSCRIBED), {"mem": Descriptor(2, memory=MemoryEndpointPaths(retain="/in"))}
+    )
     assert list(json_of(plan, "a", "memory.json")) == ["version", "service", "base_url", "retain"]
     assert "Active: retain." in text_of(plan, f"{CONTEXT}/a/CLAWDAPUS.md")
 

@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import PodError
-from memplane.pod.contexts import (
+from memplane.pod.agent_contexts import (
     AgentContext,
-    Contexts,
-    endpoint,
-    given_url,
-    operation_url,
-    pod_folder,
-    pod_name,
+    PodContexts,
+    build_endpoint_url,
+    complete_url,
+    find_endpoint,
+    find_pod_folder,
     read_contexts,
-    targets,
+    read_pod_name,
+    select_targets,
 )
-from memplane.pod.manifest import MemoryManifest, Operation, read_manifest
+from memplane.pod.memory_manifest import MemoryEndpoint, MemoryManifest, read_manifest
 from memplane.secret import Secret
 from tests.pod.test_writing import compiled, lay_out
 
-RECALL = Operation("/recall")
+RECALL = MemoryEndpoint("/recall")
 
 
 def manifest(**changes: object) -> dict[str, object]:
@@ -51,10 +51,10 @@ def read(body: object) -> MemoryManifest:
 
 def test_both_shapes_of_timeouts_are_read() -> None:
     one = read(manifest())
-    assert (one.recall, one.retain) == (Operation("/recall", 700), Operation("/retain"))
+    assert (one.recall, one.retain) == (MemoryEndpoint("/recall", 700), MemoryEndpoint("/retain"))
     both = read(manifest(retain={"path": "/retain", "timeout_ms": 900}))
-    assert both.retain == Operation("/retain", 900)
-    assert read(manifest(recall={"path": "/r", "timeout_ms": 0})).recall == Operation("/r")
+    assert both.retain == MemoryEndpoint("/retain", 900)
+    assert read(manifest(recall={"path": "/r", "timeout_ms": 0})).recall == MemoryEndpoint("/r")
     assert one.forget is None
 
 
@@ -87,30 +87,30 @@ def test_a_manifest_that_cannot_be_used(body: object) -> None:
 def test_a_newer_manifest_is_read_with_a_warning(tmp_path: Path) -> None:
     agent(tmp_path, "a", manifest(version=3))
     found = read_contexts(tmp_path)
-    assert [one.agent for one in targets(found, "mem")] == ["a"]
+    assert [one.agent for one in select_targets(found, "mem")] == ["a"]
     assert found.warnings == ('agent "a": memory.json has version 3, which is read as 1',)
 
 
 def test_a_compiled_pod_is_read_back(tmp_path: Path) -> None:
     compiled(lay_out(tmp_path))
-    folder = pod_folder(tmp_path / "claw-pod.yml")
+    folder = find_pod_folder(tmp_path / "claw-pod.yml")
     assert folder == tmp_path
-    assert pod_name(folder) == "team"
+    assert read_pod_name(folder) == "team"
     found = read_contexts(folder)
     assert [one.agent for one in found.agents] == ["one", "two-0", "two-1"]
-    (one,) = targets(found, "mem")
+    (one,) = select_targets(found, "mem")
     assert (one.pod, one.service, one.timezone) == ("team", "one", "UTC")
     assert one.memory is not None
     assert one.memory.token == Secret("from-dotenv")
-    assert endpoint(one, "recall") == Operation("/recall", 300)
-    assert operation_url(found, [one], endpoint(one, "retain")) == "http://mem:80/retain"
+    assert find_endpoint(one, "recall") == MemoryEndpoint("/recall", 300)
+    assert build_endpoint_url(found, [one], find_endpoint(one, "retain")) == "http://mem:80/retain"
 
 
 def test_a_folder_that_was_not_compiled(tmp_path: Path) -> None:
     with pytest.raises(PodError, match=r"^no compose\.generated\.yml found"):
-        pod_folder(tmp_path / "claw-pod.yml")
+        find_pod_folder(tmp_path / "claw-pod.yml")
     with pytest.raises(PodError, match=r"pod-manifest\.json"):
-        pod_name(tmp_path)
+        read_pod_name(tmp_path)
     with pytest.raises(PodError) as raised:
         read_contexts(tmp_path)
     root = tmp_path / ".claw-runtime" / "context"
@@ -127,7 +127,7 @@ def test_a_broken_agent_is_left_out_and_named(tmp_path: Path) -> None:
     assert [line.partition(":")[0] for line in found.warnings] == ['agent "bad"', 'agent "worse"']
 
 
-def team(folder: Path) -> Contexts:
+def team(folder: Path) -> PodContexts:
     agent(folder, "b", manifest())
     agent(folder, "a", manifest(retain=None))
     agent(folder, "c", manifest(service="other"))
@@ -137,20 +137,22 @@ def team(folder: Path) -> Contexts:
 
 def test_targets_are_those_who_subscribe_in_order(tmp_path: Path) -> None:
     found = team(tmp_path)
-    assert [one.agent for one in targets(found, "mem")] == ["a", "b"]
-    assert [one.agent for one in targets(found, "mem", ["b"])] == ["b"]
+    assert [one.agent for one in select_targets(found, "mem")] == ["a", "b"]
+    assert [one.agent for one in select_targets(found, "mem", ["b"])] == ["b"]
 
 
 def test_the_errors_of_targets(tmp_path: Path) -> None:
     found = team(tmp_path)
     with pytest.raises(PodError) as raised:
-        targets(found, "gone")
+        select_targets(found, "gone")
     assert str(raised.value) == 'no agents subscribe to memory service "gone"'
     with pytest.raises(PodError) as raised:
-        targets(found, "mem", ["d", "b", "c"])
-    assert str(raised.value) == 'memory service "mem" is not subscribed by agent(s) c, d'
+        select_targets(found, "mem", ["d", "b", "c"])
+    assert str(raised.value) == (
+        'memory service "mem" is not subscribed by agent(s) c, d. There are: a, b'
+    )
     with pytest.raises(PodError) as raised:
-        endpoint(targets(found, "mem", ["a"])[0], "retain")
+        find_endpoint(select_targets(found, "mem", ["a"])[0], "retain")
     assert str(raised.value) == 'memory service "mem" has no retain endpoint for agent "a"'
 
 
@@ -164,13 +166,13 @@ def test_the_errors_of_targets(tmp_path: Path) -> None:
     ],
 )
 def test_an_address_that_was_given(url: str, wanted: str, tmp_path: Path) -> None:
-    assert operation_url(Contexts(tmp_path, ()), [], RECALL, url=url) == wanted
+    assert build_endpoint_url(PodContexts(tmp_path, ()), [], RECALL, url=url) == wanted
 
 
 @pytest.mark.parametrize("url", ["", "h:1", "//h", "http://", "ftp://h", "http://[", "http://h:x"])
 def test_an_address_that_is_none(url: str) -> None:
     with pytest.raises(PodError, match="needs a scheme and a host"):
-        given_url(url, "/recall")
+        complete_url(url, "/recall")
 
 
 @pytest.mark.parametrize(
@@ -192,16 +194,16 @@ def test_the_published_port_is_asked_from_here(
     found, chosen = compiled_with(tmp_path, ports)
     inside = "http://mem:8080/recall"
     wanted = f"http://{address}/recall" if address else inside
-    assert operation_url(found, chosen, RECALL) == wanted
-    asked = operation_url(found, chosen, RECALL, compose_port=lambda _service, _port: "h:7")
+    assert build_endpoint_url(found, chosen, RECALL) == wanted
+    asked = build_endpoint_url(found, chosen, RECALL, compose_port=lambda _service, _port: "h:7")
     assert asked == (wanted if address else "http://h:7/recall")
 
 
-def compiled_with(folder: Path, ports: str) -> tuple[Contexts, tuple[AgentContext, ...]]:
+def compiled_with(folder: Path, ports: str) -> tuple[PodContexts, tuple[AgentContext, ...]]:
     (folder / "compose.generated.yml").write_text(f"services: {{mem: {{ports: {ports}}}}}")
     agent(folder, "a", manifest())
     found = read_contexts(folder)
-    return found, targets(found, "mem")
+    return found, select_targets(found, "mem")
 
 
 def test_addresses_that_disagree(tmp_path: Path) -> None:
@@ -209,6 +211,6 @@ def test_addresses_that_disagree(tmp_path: Path) -> None:
     agent(tmp_path, "b", manifest(base_url="http://mem:9"))
     found = read_contexts(tmp_path)
     with pytest.raises(PodError, match=r"inconsistent base URLs .*; pass --url to override"):
-        operation_url(found, targets(found, "mem"), RECALL)
-    given = operation_url(found, targets(found, "mem"), RECALL, url="http://h")
+        build_endpoint_url(found, select_targets(found, "mem"), RECALL)
+    given = build_endpoint_url(found, select_targets(found, "mem"), RECALL, url="http://h")
     assert given == "http://h/recall"

@@ -12,7 +12,7 @@ from memplane.errors import PodError
 from memplane.pod.descriptor import (
     Descriptor,
     DescriptorAuth,
-    MemoryPaths,
+    MemoryEndpointPaths,
     own_descriptor,
     read_descriptor,
     write_descriptor,
@@ -38,7 +38,7 @@ def test_fields_are_trimmed_and_unknown_keys_ignored() -> None:
         2,
         "remembers",
         "s",
-        MemoryPaths("/recall", "/retain", None),
+        MemoryEndpointPaths("/recall", "/retain", None),
         DescriptorAuth("bearer", "MEM_TOKEN"),
     )
 
@@ -125,7 +125,7 @@ paths = st.none() | st.text("abc/._-", min_size=1).map(lambda text: f"/{text}")
 def test_what_is_written_reads_the_same(
     recall: str | None, retain: str | None, forget: str | None, kind: str, env: str
 ) -> None:
-    memory = MemoryPaths(recall, retain, forget) if recall or retain else None
+    memory = MemoryEndpointPaths(recall, retain, forget) if recall or retain else None
     before = Descriptor(2, "d", "", memory, DescriptorAuth(kind, env))
     assert read_descriptor(write_descriptor(before)) == before
 

@@ -12,14 +12,21 @@ import pytest
 
 from memplane.errors import PodError
 from memplane.pod.descriptor import Descriptor, write_descriptor
-from memplane.pod.discovery import Discovered, Image, discover, docker_image
+from memplane.pod.descriptor_discovery import (
+    DiscoveryResult,
+    DockerImage,
+    discover_descriptors,
+    inspect_docker_image,
+)
 from tests.pod.pods import OPEN_MEMORY, pod
 
 GOOD = write_descriptor(OPEN_MEMORY)
 
 
-def found(folder: Path, text: str, images: dict[str, Image] | None = None) -> Discovered:
-    return discover(pod(f"services: {{m: {text}}}"), folder, (images or {}).get)
+def found(
+    folder: Path, text: str, images: dict[str, DockerImage] | None = None
+) -> DiscoveryResult:
+    return discover_descriptors(pod(f"services: {{m: {text}}}"), folder, (images or {}).get)
 
 
 def context(folder: Path, name: str = ".claw-describe.json", data: bytes = GOOD) -> None:
@@ -69,15 +76,17 @@ def test_a_label_stays_inside(label: str, tmp_path: Path) -> None:
 
 def test_an_image_is_asked_before_the_build_context(tmp_path: Path) -> None:
     context(tmp_path, data=b"broken")
-    here = Image({}, {"/.claw-describe.json": GOOD}.get)
+    here = DockerImage({}, {"/.claw-describe.json": GOOD}.get)
     text = "{image: here, build: ctx}"
     assert found(tmp_path, text, {"here": here}).descriptors == {"m": OPEN_MEMORY}
-    bare = found(tmp_path, text, {"here": Image({}, lambda _path: None)})
+    bare = found(tmp_path, text, {"here": DockerImage({}, lambda _path: None)})
     assert bare.why_missing == {"m": 'image "here" has no .claw-describe.json'}
-    labelled = Image({"claw.describe": "/d.json"}, {"/d.json": GOOD}.get)
+    labelled = DockerImage({"claw.describe": "/d.json"}, {"/d.json": GOOD}.get)
     assert found(tmp_path, text, {"here": labelled}).descriptors == {"m": OPEN_MEMORY}
     with pytest.raises(PodError, match='which image "here" does not have'):
-        found(tmp_path, text, {"here": Image({"claw.describe": "/d.json"}, lambda _path: None)})
+        found(
+            tmp_path, text, {"here": DockerImage({"claw.describe": "/d.json"}, lambda _path: None)}
+        )
 
 
 def test_an_image_that_is_not_here(tmp_path: Path) -> None:
@@ -97,12 +106,12 @@ def test_a_broken_descriptor_is_told_with_its_service(tmp_path: Path) -> None:
 def test_all_services_are_examined_in_order(tmp_path: Path) -> None:
     asked: list[str] = []
 
-    def image_files(name: str) -> Image:
+    def image_files(name: str) -> DockerImage:
         asked.append(name)
-        return Image({}, lambda _path: write_descriptor(Descriptor(1, name)))
+        return DockerImage({}, lambda _path: write_descriptor(Descriptor(1, name)))
 
     services = pod("services: {c: {image: 3}, b: {image: two}, a: {image: one}, d: {}}")
-    assert discover(services, tmp_path, image_files).descriptors.keys() == {"a", "b"}
+    assert discover_descriptors(services, tmp_path, image_files).descriptors.keys() == {"a", "b"}
     assert asked == ["one", "two"]
 
 
@@ -140,7 +149,7 @@ def test_docker_is_asked_without_starting_or_fetching_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = fake_docker(tmp_path, monkeypatch)
-    image = docker_image("here:1")
+    image = inspect_docker_image("here:1")
     assert image is not None
     assert image.labels == {"a": "b"}
     assert image.read("/.claw-describe.json") == GOOD
@@ -150,7 +159,7 @@ def test_docker_is_asked_without_starting_or_fetching_anything(
         "cp --follow-link",
         "rm --force",
     ]
-    assert docker_image("away:1") is None
+    assert inspect_docker_image("away:1") is None
 
 
 @pytest.mark.parametrize("labels", ["null", "nonsense"])
@@ -158,17 +167,17 @@ def test_docker_that_has_nothing_to_say(
     labels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_docker(tmp_path, monkeypatch, labels=labels)
-    image = docker_image("here:1")
+    image = inspect_docker_image("here:1")
     assert (image and image.labels) == ({} if labels == "null" else None)
 
 
 def test_a_file_that_never_ends_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_docker(tmp_path, monkeypatch, descriptor=b"x" * (3 << 20))
-    image = docker_image("here:1")
+    image = inspect_docker_image("here:1")
     assert image is not None
     assert image.read("/.claw-describe.json") is None
 
 
 def test_without_docker_no_image_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert docker_image("here:1") is None
+    assert inspect_docker_image("here:1") is None

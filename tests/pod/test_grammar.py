@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from memplane.errors import PodError
-from memplane.pod.grammar import Pod, Subscription, read_pod
+from memplane.pod.pod_file import MemorySubscription, Pod, read_pod
 from tests.pod.pods import agent_pod, pod
 
 
-def memory_of(given: Pod, name: str = "a") -> Subscription | None:
+def memory_of(given: Pod, name: str = "a") -> MemorySubscription | None:
     service = given.service(name)
     assert service is not None
     assert service.claw is not None
@@ -18,29 +18,31 @@ def memory_of(given: Pod, name: str = "a") -> Subscription | None:
 
 def test_a_subscription_is_read() -> None:
     found = agent_pod("{cllama: x, memory: {service: ' mem ', timeout-ms: 5000, other: 1}}")
-    assert memory_of(found) == Subscription("mem", 5000, explicit=True)
+    assert memory_of(found) == MemorySubscription("mem", 5000, explicit=True)
 
 
 def test_the_timeout_is_300_when_nobody_says() -> None:
-    assert memory_of(agent_pod("{cllama: x, memory: {service: mem}}")) == Subscription("mem", 300)
+    assert memory_of(agent_pod("{cllama: x, memory: {service: mem}}")) == MemorySubscription(
+        "mem", 300
+    )
     spoken = agent_pod("{cllama: x, memory: {service: mem, timeout-ms: 300}}")
-    assert memory_of(spoken) == Subscription("mem", 300, explicit=True)
+    assert memory_of(spoken) == MemorySubscription("mem", 300, explicit=True)
 
 
 DEFAULTS = "{memory-defaults: {service: mem, timeout-ms: 2000}}"
 
 
 def test_defaults_are_inherited_replaced_and_switched_off() -> None:
-    assert memory_of(agent_pod(about=DEFAULTS)) == Subscription("mem", 2000, explicit=True)
+    assert memory_of(agent_pod(about=DEFAULTS)) == MemorySubscription("mem", 2000, explicit=True)
     replaced = agent_pod("{cllama: x, memory: {service: other}}", about=DEFAULTS)
-    assert memory_of(replaced) == Subscription("other", 300)
+    assert memory_of(replaced) == MemorySubscription("other", 300)
     assert memory_of(agent_pod("{cllama: x, memory: null}", about=DEFAULTS)) is None
     assert memory_of(agent_pod("{cllama: x, memory: }", about=DEFAULTS)) is None
 
 
 def test_a_placeholder_in_the_service_stays() -> None:
     found = agent_pod("{cllama: x, memory: {service: '${MEM}'}}")
-    assert memory_of(found) == Subscription("${MEM}")
+    assert memory_of(found) == MemorySubscription("${MEM}")
 
 
 @pytest.mark.parametrize(

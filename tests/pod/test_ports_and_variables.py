@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memplane.errors import PodError
-from memplane.pod.expansion import expand, read_dotenv
-from memplane.pod.ports import Port, container_port, read_ports
+from memplane.pod.compose_ports import PortMapping, choose_container_port, read_ports
+from memplane.pod.variable_expansion import expand_variables, read_dotenv
 
 ANY = "0.0.0.0"  # noqa: S104 - a text
 
@@ -14,23 +14,23 @@ ANY = "0.0.0.0"  # noqa: S104 - a text
 @pytest.mark.parametrize(
     ("entry", "ports"),
     [
-        ("80", [Port(80)]),
-        (80, [Port(80)]),
-        ("8080:80", [Port(80, 8080)]),
-        ("127.0.0.1:8080:80/tcp", [Port(80, 8080, "127.0.0.1")]),
-        ("127.0.0.1::80", [Port(80, 0, "127.0.0.1")]),
-        ("[::1]:8080:80", [Port(80, 8080, "::1")]),
-        ("::1:8080:80", [Port(80, 8080, "::1")]),
-        ("80/udp", [Port(80)]),
-        ("3000-3001", [Port(3000), Port(3001)]),
-        ("9000-9001:3000-3001", [Port(3000, 9000), Port(3001, 9001)]),
-        ("9000-9001:3000", [Port(3000)]),
-        ({"target": 80}, [Port(80)]),
-        ({"target": "80", "published": "8080"}, [Port(80, 8080)]),
-        ({"target": 80, "published": 8080, "host_ip": ANY}, [Port(80, 8080, ANY)]),
+        ("80", [PortMapping(80)]),
+        (80, [PortMapping(80)]),
+        ("8080:80", [PortMapping(80, 8080)]),
+        ("127.0.0.1:8080:80/tcp", [PortMapping(80, 8080, "127.0.0.1")]),
+        ("127.0.0.1::80", [PortMapping(80, 0, "127.0.0.1")]),
+        ("[::1]:8080:80", [PortMapping(80, 8080, "::1")]),
+        ("::1:8080:80", [PortMapping(80, 8080, "::1")]),
+        ("80/udp", [PortMapping(80)]),
+        ("3000-3001", [PortMapping(3000), PortMapping(3001)]),
+        ("9000-9001:3000-3001", [PortMapping(3000, 9000), PortMapping(3001, 9001)]),
+        ("9000-9001:3000", [PortMapping(3000)]),
+        ({"target": 80}, [PortMapping(80)]),
+        ({"target": "80", "published": "8080"}, [PortMapping(80, 8080)]),
+        ({"target": 80, "published": 8080, "host_ip": ANY}, [PortMapping(80, 8080, ANY)]),
     ],
 )
-def test_every_form_of_a_port(entry: object, ports: list[Port]) -> None:
+def test_every_form_of_a_port(entry: object, ports: list[PortMapping]) -> None:
     assert list(read_ports([entry], "ports")) == ports
 
 
@@ -49,10 +49,10 @@ def test_ports_must_be_a_list() -> None:
 
 
 def test_the_exposed_port_comes_first_and_80_last() -> None:
-    exposed, published = (Port(1), Port(2)), (Port(3, 9),)
-    assert container_port(exposed, published) == 1
-    assert container_port((), published) == 3
-    assert container_port((), ()) == 80
+    exposed, published = (PortMapping(1), PortMapping(2)), (PortMapping(3, 9),)
+    assert choose_container_port(exposed, published) == 1
+    assert choose_container_port((), published) == 3
+    assert choose_container_port((), ()) == 80
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_exposed_port_comes_first_and_80_last() -> None:
     ],
 )
 def test_where_a_published_port_is_reached(host: str, reachable: str) -> None:
-    assert Port(80, 8080, host).reachable_host == reachable
+    assert PortMapping(80, 8080, host).reachable_host == reachable
 
 
 VARIABLES = {"A": "one", "EMPTY": ""}
@@ -92,13 +92,13 @@ VARIABLES = {"A": "one", "EMPTY": ""}
     ],
 )
 def test_values_are_put_in_their_places(text: str, value: str) -> None:
-    assert expand(text, VARIABLES) == value
+    assert expand_variables(text, VARIABLES) == value
 
 
 @pytest.mark.parametrize("text", ["${NONE:?say it}", "${EMPTY:?say it}", "${NONE?say it}"])
 def test_a_value_that_is_insisted_on(text: str) -> None:
     with pytest.raises(PodError, match="has no value: say it"):
-        expand(text, VARIABLES)
+        expand_variables(text, VARIABLES)
 
 
 def test_a_dotenv() -> None:

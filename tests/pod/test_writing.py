@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from memplane.access.pods import read_pod_context
+from memplane.access.pod_files import read_pod_context
 from memplane.errors import PodError
-from memplane.pod.compile import Plan, PlannedAgent, PlannedFile
-from memplane.pod.compiling import compile_pod, is_zone
+from memplane.pod.compile_plan import CompilePlan, PlannedAgent, PlannedFile
+from memplane.pod.compiler import compile_pod, is_zone
 from memplane.pod.descriptor import Descriptor, write_descriptor
-from memplane.pod.writing import write_plan
+from memplane.pod.plan_writer import write_plan
 from tests.pod.pods import ALL, GUARDED
 
 POD = """
@@ -40,7 +40,7 @@ def lay_out(folder: Path, descriptor: Descriptor = GUARDED, text: str = POD) -> 
     return folder / "claw-pod.yml"
 
 
-def compiled(file: Path, **environ: str) -> Plan:
+def compiled(file: Path, **environ: str) -> CompilePlan:
     return compile_pod(file, environ=environ, image_files=lambda _name: None)
 
 
@@ -173,7 +173,9 @@ def test_a_pipe_is_no_pod_file(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
     (tmp_path / ".claw-runtime").write_text("in the way")
-    plan = Plan("p", (PlannedAgent("a", "a", None),), (PlannedFile("compose.generated.yml", b""),))
+    plan = CompilePlan(
+        "p", (PlannedAgent("a", "a", None),), (PlannedFile("compose.generated.yml", b""),)
+    )
     with pytest.raises(PodError, match="cannot be written"):
         write_plan(plan, tmp_path)
 

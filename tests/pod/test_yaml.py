@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.errors import PodError
-from memplane.pod.places import MOST_BYTES
-from memplane.pod.yaml_text import MOST_ALIASES, MOST_DEPTH, read_yaml, write_yaml
+from memplane.pod.bounded_yaml import MAX_YAML_ALIASES, MAX_YAML_DEPTH, read_yaml, write_yaml
+from memplane.pod.paths import MAX_POD_FILE_BYTES
 
 
 def bomb(levels: int, width: int) -> bytes:
@@ -26,10 +26,10 @@ def bomb(levels: int, width: int) -> bytes:
     [
         (b"[" * 3000, "nested more than"),
         (b"- " * 3000, "nested more than"),
-        (b"{a: " * (MOST_DEPTH + 1) + b"1" + b"}" * (MOST_DEPTH + 1), "nested more than"),
+        (b"{a: " * (MAX_YAML_DEPTH + 1) + b"1" + b"}" * (MAX_YAML_DEPTH + 1), "nested more than"),
         (bomb(8, 9), "more than 50000 values"),
-        (bomb(2, MOST_ALIASES), "aliases"),
-        (b"a: &a {b: 1}\nc: {<<: [" + b"*a, " * (MOST_ALIASES + 1) + b"]}", "aliases"),
+        (bomb(2, MAX_YAML_ALIASES), "aliases"),
+        (b"a: &a {b: 1}\nc: {<<: [" + b"*a, " * (MAX_YAML_ALIASES + 1) + b"]}", "aliases"),
         (b"a: &a [*a]", "means nothing here"),
         (b"a: *nowhere", "means nothing here"),
         (b"a: !!python/object/apply:os.system [id]", "is not supported"),
@@ -42,7 +42,7 @@ def bomb(levels: int, width: int) -> bytes:
         (b"a: \x00", "control characters"),
         (b"? [a]\n: b", "unhashable"),
         (b"<<: 1", "parse it"),
-        (b" " * (MOST_BYTES + 1), "larger than"),
+        (b" " * (MAX_POD_FILE_BYTES + 1), "larger than"),
         (b"-\n" * 400_000, "values"),
     ],
 )
@@ -53,10 +53,10 @@ def test_hostile_documents_are_refused(data: bytes, reason: str) -> None:
 
 
 def test_as_much_as_is_allowed_is_read() -> None:
-    deep = b"[" * MOST_DEPTH + b"]" * MOST_DEPTH
+    deep = b"[" * MAX_YAML_DEPTH + b"]" * MAX_YAML_DEPTH
     assert read_yaml(deep, "it") is not None
-    aliases = b"a: &a x\nb: [" + b", ".join([b"*a"] * MOST_ALIASES) + b"]"
-    assert read_yaml(aliases, "it") == {"a": "x", "b": ["x"] * MOST_ALIASES}
+    aliases = b"a: &a x\nb: [" + b", ".join([b"*a"] * MAX_YAML_ALIASES) + b"]"
+    assert read_yaml(aliases, "it") == {"a": "x", "b": ["x"] * MAX_YAML_ALIASES}
 
 
 @pytest.mark.parametrize(

@@ -15,22 +15,24 @@ import aiohttp
 import msgspec
 import uvicorn
 
-from memplane.assemble.plane import open_local_plane, open_telemetry
-from memplane.assemble.proxy import open_proxy
 from memplane.home import Home
 from memplane.http.app import create_app
-from memplane.http.boundary import loopback_hosts
-from memplane.http.demo import Beside
+from memplane.http.demo_server import SecondaryServer
+from memplane.http.host_origin_check import loopback_hosts
 from memplane.http.protocol import StrictProtocol
-from memplane.http.proxy_api import ProxyDoor, proxy_endpoints
+from memplane.http.proxy_api import ProxyHandler, proxy_endpoints
 from memplane.http.snapshot_api import snapshot_endpoints
 from memplane.ledger.folder import AgentFolder
-from memplane.ledger.note import Note
-from memplane.ledger.notes import note_of
-from memplane.ledger.reader import entries
-from memplane.memory.contract import Ask, Block
-from memplane.plane.local import LocalPlane
+from memplane.ledger.note_reader import find_note
+from memplane.ledger.reader import read_entries
+from memplane.ledger.turn_note import TurnNote
+from memplane.memory.api_types import MemoryBlock, RecallRequest
 from memplane.proxy.turn import Proxy
+from memplane.service.client import local_client
+from memplane.service.composition.home import open_services, open_telemetry
+from memplane.service.composition.proxy import open_proxy
+from memplane.service.operations.memory import recall
+from memplane.service.services import Services
 from memplane.settings import Settings
 from memplane.settings.sources import load_settings
 from memplane.telemetry import Telemetry
@@ -52,7 +54,7 @@ class Proxied:
 
     address: str
     upstream: Upstream
-    plane: LocalPlane
+    services: Services
     proxy: Proxy
     settings: Settings
     http: aiohttp.ClientSession
@@ -96,22 +98,26 @@ class Proxied:
         """Return an agent's entries, once everything given to the recorder is durable."""
         await self.proxy.recorder.drain()
         folder = AgentFolder(self.settings.ledger.dir, agent)
-        return [msgspec.json.decode(line) for _, line in entries(folder)]
+        return [msgspec.json.decode(line) for _, line in read_entries(folder)]
 
-    def note(self, entry: Mapping[str, Any]) -> Note:
+    def note(self, entry: Mapping[str, Any]) -> TurnNote:
         """Return what is said about an entry."""
         folder = AgentFolder(self.settings.ledger.dir, entry["claw_id"])
-        return note_of(folder, entry["id"]) or Note()
+        return find_note(folder, entry["id"]) or TurnNote()
 
-    async def remembered(self, agent: str, question: str) -> tuple[Block, ...]:
+    async def remembered(self, agent: str, question: str) -> tuple[MemoryBlock, ...]:
         """Ask the memory, once it has followed the ledger and knows where turns were said."""
         await self.proxy.recorder.drain()
         async with asyncio.timeout(30):
-            while not self.proxy.injecting._sticky.is_written:  # noqa: ASYNC110 - nobody tells
+            while not self.proxy.injector._sticky.is_written:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)
-        memory = await self.plane.remembering.memory()
+        memory = await self.services.lazy_memory.memory()
         await memory.follow()
-        return (await self.plane.recall(Ask(agent=agent, text=question))).memories
+        return (
+            await local_client(self.services).call(
+                recall, RecallRequest(agent=agent, text=question)
+            )
+        ).memories
 
     def events(self, kind: str = "") -> list[dict[str, Any]]:
         """Return what was told, all or of one kind."""
@@ -139,18 +145,18 @@ async def proxied(folder: Path, **settings: str) -> AsyncIterator[Proxied]:
         home.create()
         telemetry = open_telemetry(chosen)
         async with (
-            open_local_plane(chosen, admins={"home": home.token()}, serving=True) as plane,
-            open_proxy(chosen, plane, telemetry) as proxy,
-            _served(chosen, plane, proxy, telemetry) as (server, port),
+            open_services(chosen, admins={"home": home.token()}, serving=True) as services,
+            open_proxy(chosen, services, telemetry) as proxy,
+            _served(chosen, services, proxy, telemetry) as (server, port),
             aiohttp.ClientSession(auto_decompress=False) as http,
         ):
             address = f"http://127.0.0.1:{port}"
             yield Proxied(
-                address, upstream, plane, proxy, chosen, http, server, home.telemetry_file
+                address, upstream, services, proxy, chosen, http, server, home.telemetry_file
             )
 
 
-class Prompt(Beside):
+class Prompt(SecondaryServer):
     """A server that ends as soon as nothing is under way; others sleep before they look."""
 
     async def main_loop(self) -> None:
@@ -172,24 +178,27 @@ class Prompt(Beside):
 
 @asynccontextmanager
 async def _served(
-    settings: Settings, plane: LocalPlane, proxy: Proxy, telemetry: Telemetry
+    settings: Settings, services: Services, proxy: Proxy, telemetry: Telemetry
 ) -> AsyncIterator[tuple[uvicorn.Server, int]]:
     del telemetry
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen(2048)
     port = listening.getsockname()[1]
-    door = ProxyDoor(
+    door = ProxyHandler(
         proxy=proxy,
-        tokens=plane.issued,
+        tokens=services.issued,
         context_root=settings.context_root,
         default_agent=settings.agent or "default",
     )
     app = create_app(
-        plane,
+        services,
         hosts=loopback_hosts(port),
-        tokens=plane.issued,
-        endpoints=[*proxy_endpoints(door), *snapshot_endpoints(plane.recording.root)],
+        tokens=services.issued,
+        endpoints=[
+            *proxy_endpoints(door),
+            *snapshot_endpoints(services.recording.root, services.home.tombstones),
+        ],
     )
     config = uvicorn.Config(
         app,

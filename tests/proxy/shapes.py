@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from memplane.proxy.body import Body, body_of
+from memplane.proxy.request_body import RequestBody, parse_body
 
 Json = dict[str, Any]
 
@@ -26,8 +26,8 @@ def written(document: object) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def body(document: object) -> Body:
-    return body_of(written(document))
+def body(document: object) -> RequestBody:
+    return parse_body(written(document))
 
 
 def text(words: str, **more: object) -> Json:

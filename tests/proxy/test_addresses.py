@@ -12,8 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.errors import SettingsError
-from memplane.proxy.addresses import Reach, base_url, is_private_name, may_reach, reach_of
-from memplane.proxy.resolving import GuardedResolver
+from memplane.proxy.address_policy import (
+    AddressReach,
+    check_base_url,
+    classify_address,
+    is_allowed_address,
+    is_private_name,
+)
+from memplane.proxy.dns_resolver import GuardedResolver
 
 PUBLIC = ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "64:ff9b::5db8:d822"]
 PRIVATE = [
@@ -67,24 +73,24 @@ NEVER = [
 @pytest.mark.parametrize(
     ("address", "kind"),
     [
-        *((one, Reach.PUBLIC) for one in PUBLIC),
-        *((one, Reach.PRIVATE) for one in PRIVATE),
-        *((one, Reach.NEVER) for one in NEVER),
+        *((one, AddressReach.PUBLIC) for one in PUBLIC),
+        *((one, AddressReach.PRIVATE) for one in PRIVATE),
+        *((one, AddressReach.NEVER) for one in NEVER),
     ],
 )
-def test_what_kind_of_place_an_address_is(address: str, kind: Reach) -> None:
-    assert reach_of(address) is kind
+def test_what_kind_of_place_an_address_is(address: str, kind: AddressReach) -> None:
+    assert classify_address(address) is kind
 
 
 @given(st.ip_addresses(v=4), st.sampled_from(["::ffff:{}", "::{}", "64:ff9b::{}"]))
 def test_an_address_within_an_address_is_no_better(
     inner: ipaddress.IPv4Address, form: str
 ) -> None:
-    worse = [Reach.PUBLIC, Reach.PRIVATE, Reach.NEVER]
+    worse = [AddressReach.PUBLIC, AddressReach.PRIVATE, AddressReach.NEVER]
     outer = ipaddress.ip_address(form.format(inner))
     if outer in {ipaddress.ip_address("::"), ipaddress.ip_address("::1")}:
         return
-    assert worse.index(reach_of(str(outer))) >= worse.index(reach_of(str(inner)))
+    assert worse.index(classify_address(str(outer))) >= worse.index(classify_address(str(inner)))
 
 
 @pytest.mark.parametrize("address", PRIVATE)
@@ -96,23 +102,23 @@ def test_a_private_address_is_for_private_names(address: str) -> None:
         "host.docker.internal",
         "a.b.svc.cluster.local",
     ):
-        assert may_reach(host, address)
+        assert is_allowed_address(host, address)
     for host in ("api.openai.com", "localhost.evil.com", "127.0.0.1.nip.io"):
-        assert not may_reach(host, address)
-        assert may_reach(host, address, [host.upper()])
+        assert not is_allowed_address(host, address)
+        assert is_allowed_address(host, address, [host.upper()])
 
 
 @pytest.mark.parametrize("address", NEVER)
 def test_where_credentials_are_handed_out_nobody_goes(address: str) -> None:
     for host in ("localhost", "api.openai.com", "metadata.google.internal", "metadata"):
-        assert not may_reach(host, address)
-        assert not may_reach(host, address, [host, address])
+        assert not is_allowed_address(host, address)
+        assert not is_allowed_address(host, address, [host, address])
 
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_a_public_address_is_for_everybody(address: str) -> None:
-    assert may_reach("api.openai.com", address)
-    assert may_reach("localhost", address)
+    assert is_allowed_address("api.openai.com", address)
+    assert is_allowed_address("localhost", address)
 
 
 def test_names_are_compared_whole() -> None:
@@ -120,7 +126,7 @@ def test_names_are_compared_whole() -> None:
     assert is_private_name("x.home.arpa")
     assert not is_private_name("home.arpa.example.com")
     assert not is_private_name("mylocal.com")
-    assert not may_reach("a.example.com", "10.0.0.1", ["example.com"])
+    assert not is_allowed_address("a.example.com", "10.0.0.1", ["example.com"])
 
 
 @pytest.mark.parametrize(
@@ -137,7 +143,7 @@ def test_names_are_compared_whole() -> None:
     ],
 )
 def test_an_operator_may_write(text: str, kept: str) -> None:
-    assert base_url(text, "it") == kept
+    assert check_base_url(text, "it") == kept
 
 
 @pytest.mark.parametrize(
@@ -188,7 +194,7 @@ def test_an_operator_may_write(text: str, kept: str) -> None:
 )
 def test_an_operator_may_not_write(text: str) -> None:
     with pytest.raises(SettingsError, match="the upstream") as caught:
-        base_url(text, "the upstream")
+        check_base_url(text, "the upstream")
     assert "hunter2" not in str(caught.value)
 
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from memplane.proxy.auxiliary import auxiliary
-from memplane.proxy.dialects.anthropic import Anthropic
+from memplane.proxy.auxiliary_requests import classify_auxiliary
+from memplane.proxy.dialects.anthropic import AnthropicMessages
 from memplane.proxy.dialects.contract import Dialect
 from memplane.proxy.dialects.openai_chat import OpenAIChat
 from memplane.proxy.dialects.openai_responses import OpenAIResponses
@@ -50,7 +50,7 @@ TITLING = "Generate a concise, sentence-case title (3-7 words) that captures thi
 
 
 def of(dialect: Dialect, document: Json, headers: dict[str, str] | None = None) -> str:
-    return auxiliary(dialect, body(document), headers or {})
+    return classify_auxiliary(dialect, body(document), headers or {})
 
 
 def title_request(**more: object) -> Json:
@@ -66,21 +66,27 @@ def title_request(**more: object) -> Json:
 
 
 def test_claude_codes_title() -> None:
-    assert of(Anthropic(), title_request(), CLAUDE_CODE) == "title"
-    assert of(Anthropic(), title_request(), {"user-agent": CLAUDE_CODE["user-agent"]}) == "title"
-    assert of(Anthropic(), title_request(system=TITLING, output_config={}), CLAUDE_CODE) == "title"
+    assert of(AnthropicMessages(), title_request(), CLAUDE_CODE) == "title"
+    assert (
+        of(AnthropicMessages(), title_request(), {"user-agent": CLAUDE_CODE["user-agent"]})
+        == "title"
+    )
+    assert (
+        of(AnthropicMessages(), title_request(system=TITLING, output_config={}), CLAUDE_CODE)
+        == "title"
+    )
 
 
 def test_an_apps_own_schema_with_a_title_is_a_turn() -> None:
-    assert of(Anthropic(), title_request(), {"user-agent": "anthropic-python/1.17"}) == ""
+    assert of(AnthropicMessages(), title_request(), {"user-agent": "anthropic-python/1.17"}) == ""
 
 
 def test_claude_code_with_other_schemas_or_tools_is_a_turn() -> None:
     other = {"format": {"type": "json_schema", "schema": {"properties": {"answer": {}}}}}
 
-    assert of(Anthropic(), title_request(output_config=other), CLAUDE_CODE) == ""
-    assert of(Anthropic(), title_request(tools=TOOLS), CLAUDE_CODE) == ""
-    assert of(Anthropic(), title_request(output_config={"format": "x"}), CLAUDE_CODE) == ""
+    assert of(AnthropicMessages(), title_request(output_config=other), CLAUDE_CODE) == ""
+    assert of(AnthropicMessages(), title_request(tools=TOOLS), CLAUDE_CODE) == ""
+    assert of(AnthropicMessages(), title_request(output_config={"format": "x"}), CLAUDE_CODE) == ""
 
 
 @pytest.mark.parametrize(
@@ -91,7 +97,7 @@ def test_claude_code_with_other_schemas_or_tools_is_a_turn() -> None:
 def test_claude_codes_compaction(newest: Json) -> None:
     messages = [user(text("a")), assistant(text("x"), tool_use()), newest]
 
-    assert of(Anthropic(), claude_code(messages), CLAUDE_CODE) == "compaction"
+    assert of(AnthropicMessages(), claude_code(messages), CLAUDE_CODE) == "compaction"
 
 
 def test_a_user_who_wants_a_summary_is_a_user() -> None:
@@ -100,26 +106,26 @@ def test_a_user_who_wants_a_summary_is_a_user() -> None:
         "CRITICAL: Respond with TEXT ONLY.",
         f"What does this prompt do? {COMPACTING}",
     ):
-        assert of(Anthropic(), claude_code([user(text(words))]), CLAUDE_CODE) == ""
+        assert of(AnthropicMessages(), claude_code([user(text(words))]), CLAUDE_CODE) == ""
 
 
 def test_an_earlier_compaction_is_past() -> None:
     messages = [user(text(COMPACTING)), assistant(text("x")), user(text("go on"))]
 
-    assert of(Anthropic(), claude_code(messages), CLAUDE_CODE) == ""
+    assert of(AnthropicMessages(), claude_code(messages), CLAUDE_CODE) == ""
 
 
 def test_claude_codes_retry_after_an_empty_answer() -> None:
     messages = [user(text("a")), assistant(), user(text(RETRYING))]
 
-    assert of(Anthropic(), claude_code(messages), CLAUDE_CODE) == "empty-answer retry"
+    assert of(AnthropicMessages(), claude_code(messages), CLAUDE_CODE) == "empty-answer retry"
 
 
 @pytest.mark.parametrize("form", [opus_like, sonnet_like])
 def test_turns_of_claude_code_are_turns(form: object) -> None:
     assert callable(form)
-    assert of(Anthropic(), claude_code(form("a", "b")), CLAUDE_CODE) == ""
-    assert of(Anthropic(), claude_code(form("a"), tools=[]), CLAUDE_CODE) == ""
+    assert of(AnthropicMessages(), claude_code(form("a", "b")), CLAUDE_CODE) == ""
+    assert of(AnthropicMessages(), claude_code(form("a"), tools=[]), CLAUDE_CODE) == ""
 
 
 def test_codex_says_what_a_request_is() -> None:
@@ -145,7 +151,7 @@ def test_opencodes_title_in_each_dialect() -> None:
     in_responses = {"instructions": OPENCODE_TITLE, "input": [codex_user(asked)]}
 
     assert of(OpenAIChat(), in_chat) == "title"
-    assert of(Anthropic(), in_messages) == "title"
+    assert of(AnthropicMessages(), in_messages) == "title"
     assert of(OpenAIResponses(), in_responses) == "title"
     assert of(OpenAIChat(), {**in_chat, "tools": []}) == "title"
     assert of(OpenAIChat(), {**in_chat, "tools": [{"type": "function"}] * 9}) == ""
@@ -191,24 +197,24 @@ def test_a_chat_without_tools_is_a_turn_whatever_it_is_told(told: str) -> None:
     ]
 
     assert of(OpenAIChat(), chat(messages)) == ""
-    assert of(Anthropic(), {"system": told, "messages": messages[1:]}) == ""
+    assert of(AnthropicMessages(), {"system": told, "messages": messages[1:]}) == ""
     assert of(OpenAIResponses(), {"instructions": told, "input": "hello"}) == ""
 
 
 def test_long_instructions_that_name_titles_are_a_turn() -> None:
     told = f"You help. {TITLING} " + "Be kind. " * 2000
 
-    assert of(Anthropic(), {"system": told, "messages": [user(text("a"))]}) == ""
+    assert of(AnthropicMessages(), {"system": told, "messages": [user(text("a"))]}) == ""
 
 
 def test_a_conversation_that_goes_on_is_a_turn() -> None:
     messages = [user(text("a")), assistant(text("x")), user(text("b"))]
 
-    assert of(Anthropic(), {"system": TITLING, "messages": messages[:1]}) == "title"
-    assert of(Anthropic(), {"system": TITLING, "messages": messages}) == ""
+    assert of(AnthropicMessages(), {"system": TITLING, "messages": messages[:1]}) == "title"
+    assert of(AnthropicMessages(), {"system": TITLING, "messages": messages}) == ""
 
 
 @pytest.mark.parametrize("document", [{}, {"messages": 1, "tools": 1, "system": 1}, {"tools": {}}])
 def test_other_shapes_are_turns(document: Json) -> None:
-    for dialect in (Anthropic(), OpenAIChat(), OpenAIResponses()):
+    for dialect in (AnthropicMessages(), OpenAIChat(), OpenAIResponses()):
         assert of(dialect, document, CLAUDE_CODE) == ""

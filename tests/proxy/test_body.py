@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.errors import InvalidRequest
-from memplane.proxy.body import body_of
+from memplane.proxy.request_body import parse_body
 
 ODD = (
     b' { "model" : " gpt-4o " ,\r\n\t"temperature": 0.70, "n":1e3,"seed": 12345678901234567890 ,'
@@ -16,7 +16,7 @@ ODD = (
 
 
 def test_the_model_and_the_stream_are_read() -> None:
-    body = body_of(ODD)
+    body = parse_body(ODD)
 
     assert (body.model, body.stream) == ("gpt-4o", True)
     assert body.raw == ODD
@@ -25,7 +25,7 @@ def test_the_model_and_the_stream_are_read() -> None:
 
 @pytest.mark.parametrize("raw", [b"{}", b'{"model":1,"stream":"yes"}', b'{"model":null}'])
 def test_what_is_no_model_is_none(raw: bytes) -> None:
-    assert (body_of(raw).model, body_of(raw).stream) == ("", False)
+    assert (parse_body(raw).model, parse_body(raw).stream) == ("", False)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_what_is_no_model_is_none(raw: bytes) -> None:
 )
 def test_what_is_no_json_object_is_refused(raw: bytes) -> None:
     with pytest.raises(InvalidRequest, match="invalid JSON body"):
-        body_of(raw)
+        parse_body(raw)
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,11 @@ def test_what_is_no_json_object_is_refused(raw: bytes) -> None:
 )
 def test_a_key_that_is_there_twice_is_refused(raw: bytes) -> None:
     with pytest.raises(InvalidRequest, match="twice"):
-        body_of(raw)
+        parse_body(raw)
 
 
 def test_a_member_is_decoded_when_it_is_asked_for() -> None:
-    body = body_of(b'{"a":[1,{"b":"\\u00e9"}],"big":1e999}')
+    body = parse_body(b'{"a":[1,{"b":"\\u00e9"}],"big":1e999}')
 
     assert body.value("a") == [1, {"b": "é"}]
     assert body.value("a") is body.value("a")
@@ -74,7 +74,7 @@ def test_a_member_is_decoded_when_it_is_asked_for() -> None:
 
 
 def test_what_no_reader_takes_is_refused_when_it_is_asked_for() -> None:
-    body = body_of(b'{"a":' + b"1" * 10_000 + b"}")
+    body = parse_body(b'{"a":' + b"1" * 10_000 + b"}")
 
     with pytest.raises(InvalidRequest):
         body.value("a")
@@ -82,7 +82,7 @@ def test_what_no_reader_takes_is_refused_when_it_is_asked_for() -> None:
 
 def test_half_a_surrogate_pair_is_taken_and_kept() -> None:
     raw = b'{"a":"x\\ud83d","b":"\\\\ud83d \\ud83d\\ude00 \\uDE00","model":"m"}'
-    body = body_of(raw)
+    body = parse_body(raw)
 
     assert body.value("a") == "x\ufffd"
     assert body.value("b") == "\\ud83d 😀 \ufffd"
@@ -90,7 +90,7 @@ def test_half_a_surrogate_pair_is_taken_and_kept() -> None:
 
 
 def test_a_member_is_replaced_and_every_other_byte_stays() -> None:
-    changed = body_of(ODD).with_members({"model": b'"other"'})
+    changed = parse_body(ODD).with_members({"model": b'"other"'})
 
     assert changed == ODD.replace(b'" gpt-4o "', b'"other"')
 
@@ -98,14 +98,14 @@ def test_a_member_is_replaced_and_every_other_byte_stays() -> None:
 def test_new_members_come_last() -> None:
     options = {"stream_options": b'{"include_usage":true}', "é": b"1"}
 
-    assert body_of(b'{"a":1 }').with_members(options) == (
+    assert parse_body(b'{"a":1 }').with_members(options) == (
         '{"a":1 ,"stream_options":{"include_usage":true},"é":1}'.encode()
     )
-    assert body_of(b" {} ").with_members({"a": b"1"}) == b' {"a":1} '
+    assert parse_body(b" {} ").with_members({"a": b"1"}) == b' {"a":1} '
 
 
 def test_nothing_replaced_gives_the_same_bytes() -> None:
-    body = body_of(ODD)
+    body = parse_body(ODD)
 
     assert body.with_members({}) is body.raw
 
@@ -137,7 +137,7 @@ def test_any_body_keeps_its_other_bytes(
         return  # half a surrogate pair that is not escaped is no UTF-8
     old = json.dumps(document[name], indent=indent, ensure_ascii=ascii_only)
 
-    changed = body_of(raw).with_members({name: b'"@@new@@"'})
+    changed = parse_body(raw).with_members({name: b'"@@new@@"'})
 
     assert json.loads(changed) == {**json.loads(raw), name: "@@new@@"}
     head, _, tail = changed.partition(b'"@@new@@"')
@@ -152,7 +152,7 @@ def test_any_body_keeps_its_other_bytes(
 )
 def test_any_bytes_are_a_body_or_refused(raw: bytes) -> None:
     try:
-        body = body_of(raw)
+        body = parse_body(raw)
     except InvalidRequest:
         return
     assert isinstance(json.loads(raw), dict)

@@ -16,18 +16,23 @@ import msgspec
 import pytest
 
 from memplane.ledger.entry import Entry
-from memplane.ledger.note import Note, encoded, with_removed
-from memplane.ledger.tombstones import Tombstone, append_tombstones, mirror_of
-from memplane.objects.pacing import Pacing
-from memplane.pod.contexts import read_proxied_agent
-from memplane.proxy import delivering, outgoing
-from memplane.proxy.delivering import Deliveries
-from memplane.proxy.outbox import Progress, Route, dead_letters, keep_progress
-from memplane.proxy.outgoing import Delivering, Letter
-from memplane.proxy.redriving import redrive
+from memplane.ledger.tombstones import Tombstone, append_tombstones, get_mirror_root
+from memplane.ledger.turn_note import TurnNote, add_removed_count, encode_note
+from memplane.objects.retry_clock import RetryClock
+from memplane.pod.agent_contexts import read_proxied_agent
+from memplane.proxy import delivery, delivery_workers
+from memplane.proxy.dead_letter_retry import retry_dead_letters
+from memplane.proxy.delivery import DeliveryContext, DeliveryItem
+from memplane.proxy.delivery_state import (
+    DeliveryProgress,
+    DeliveryRoute,
+    read_dead_letters,
+    write_progress,
+)
+from memplane.proxy.delivery_workers import DeliveryWorkers
 from memplane.redaction.redactor import Redactor
-from memplane.services.client import open_client
-from memplane.telemetry import MemoryOp
+from memplane.services.client import open_service_client
+from memplane.telemetry import MemoryEvent
 from tests.proxy.test_governed import write_context
 from tests.support.answers import whole
 from tests.support.turns import record, turn
@@ -55,8 +60,8 @@ class Clockwork:
     def elapsed(self) -> float:
         return self.now.timestamp()
 
-    def pacing(self) -> Pacing:
-        return Pacing(self.sleep, self.elapsed, lambda: 0.5)
+    def pacing(self) -> RetryClock:
+        return RetryClock(self.sleep, self.elapsed, lambda: 0.5)
 
 
 @dataclass(slots=True)
@@ -64,15 +69,15 @@ class Post:
     """An agent of a pod, its ledger, and its memory service."""
 
     service: Upstream
-    needs: Delivering
+    needs: DeliveryContext
     time: Clockwork
-    told: list[MemoryOp]
+    told: list[MemoryEvent]
 
     async def record(self, *said: str, **more: Any) -> list[Entry]:
         return await record(self.needs.ledgers, [turn(one, agent="ada", **more) for one in said])
 
-    def start_anew(self) -> Deliveries:
-        return Deliveries(self.needs)
+    def start_anew(self) -> DeliveryWorkers:
+        return DeliveryWorkers(self.needs)
 
     @property
     def retained(self) -> list[str]:
@@ -80,12 +85,12 @@ class Post:
         return [one.json()["entry"]["id"] for one in self.service.asked(RETAIN)]
 
     def dead(self) -> list[str]:
-        return [one.entry_id for one in dead_letters(self.needs.folder)]
+        return [one.entry_id for one in read_dead_letters(self.needs.folder)]
 
 
 @asynccontextmanager
 async def posting(folder: Path, **manifest: Any) -> AsyncIterator[Post]:
-    async with running_upstream() as service, open_client() as client:
+    async with running_upstream() as service, open_service_client() as client:
         context = folder / "context"
         memory = {
             "version": 1,
@@ -95,15 +100,15 @@ async def posting(folder: Path, **manifest: Any) -> AsyncIterator[Post]:
             **manifest,
         }
         write_context(context, memory=memory)
-        time, told = Clockwork(), list[MemoryOp]()
+        time, told = Clockwork(), list[MemoryEvent]()
         ledgers = folder / "ledger"
         redactor = Redactor(key=b"key")
         yield Post(
             service,
-            Delivering(
+            DeliveryContext(
                 folder=folder / "outbox",
                 ledgers=ledgers,
-                tombstones=(folder / "tombstones", mirror_of(ledgers)),
+                tombstones=(folder / "tombstones", get_mirror_root(ledgers)),
                 client=client,
                 redact=redactor.json,
                 agent_of=lambda agent: read_proxied_agent(context, agent),
@@ -116,7 +121,7 @@ async def posting(folder: Path, **manifest: Any) -> AsyncIterator[Post]:
         )
 
 
-async def delivered(post: Post, deliveries: Deliveries, times: int) -> None:
+async def delivered(post: Post, deliveries: DeliveryWorkers, times: int) -> None:
     """Wait until so many posts were made and nothing is under way."""
     await post.service.until_asked(RETAIN, times)
     await deliveries.drain(60)
@@ -214,7 +219,7 @@ async def test_a_kill_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
         held.set()
         forgotten = entries[30].id
         told = Tombstone("2026-03-02T00:00:00Z", "ada", "another", forgotten)
-        append_tombstones(mirror_of(post.needs.ledgers), "ada", [told])
+        append_tombstones(get_mirror_root(post.needs.ledgers), "ada", [told])
         post.service.at(RETAIN, TAKEN)
         again = post.start_anew()
         await again.start(["ada"])
@@ -265,13 +270,13 @@ async def test_what_is_refused_for_good_is_a_dead_letter_and_the_next_one_goes_o
         deliveries.recorded("ada")
         await delivered(post, deliveries, 2)
         assert post.retained == [first.id, second.id]
-        (letter,) = dead_letters(post.needs.folder)
+        (letter,) = read_dead_letters(post.needs.folder)
         assert (letter.entry_id, letter.status) == (first.id, 400)
         assert letter.reason == "retain returned status 400"
         post.service.at(RETAIN, REFUSED, TAKEN)
-        assert (await redrive(post.needs)).left[0].entry_id == first.id
+        assert (await retry_dead_letters(post.needs)).left[0].entry_id == first.id
         assert post.dead() == [first.id]
-        assert (await redrive(post.needs)).delivered == 1
+        assert (await retry_dead_letters(post.needs)).delivered == 1
         assert post.dead() == []
         assert post.retained[2:] == [first.id] * 2
 
@@ -286,7 +291,7 @@ async def test_a_dead_letter_that_was_forgotten_is_dropped(tmp_path: Path) -> No
         await delivered(post, deliveries, 1)
         told = Tombstone("2026-03-02T00:00:00Z", "ada", "mem", entry.id)
         append_tombstones(post.needs.tombstones[0], "ada", [told])
-        assert (await redrive(post.needs)).dropped == 1
+        assert (await retry_dead_letters(post.needs)).dropped == 1
         assert (post.dead(), len(post.retained)) == ([], 1)
 
 
@@ -294,7 +299,11 @@ async def test_patience_ends_a_week_after_the_first_failure(tmp_path: Path) -> N
     async with posting(tmp_path) as post:
         # Ten minutes are left of the week.
         since = post.time.now - timedelta(days=7) + timedelta(minutes=10)
-        keep_progress(post.needs.folder, Route("mem", "ada"), Progress(since=since, attempts=2000))
+        write_progress(
+            post.needs.folder,
+            DeliveryRoute("mem", "ada"),
+            DeliveryProgress(since=since, attempts=2000),
+        )
         post.service.at(RETAIN, *[BUSY] * 11, TAKEN)
         first, second = await post.record("one", "two")
         deliveries = post.start_anew()
@@ -309,7 +318,7 @@ async def test_patience_ends_a_week_after_the_first_failure(tmp_path: Path) -> N
     "more",
     [
         {"status": "error"},
-        {"note": encoded(Note(left_out="a title"))},
+        {"note": encode_note(TurnNote(left_out="a title"))},
     ],
 )
 async def test_what_nobody_is_to_remember_is_not_sent(tmp_path: Path, more: Any) -> None:
@@ -330,7 +339,7 @@ async def test_secrets_are_counted_whenever_they_were_taken_out(tmp_path: Path) 
         deliveries = post.start_anew()
         await deliveries.start(["ada"])
         said = "sk-live-123456789 and Bearer 5upersecrettoken"
-        await post.record(said, note=with_removed(b"", 2))
+        await post.record(said, note=add_removed_count(b"", 2))
         deliveries.recorded("ada")
         await delivered(post, deliveries, 1)
         body = post.service.asked(RETAIN)[0].json()
@@ -402,13 +411,13 @@ async def test_the_check_would_notice_an_acknowledgement_before_the_answer(
 ) -> None:
     """A delivery that is kept before it was made loses what a kill interrupts."""
 
-    async def kept_first(needs: Delivering, agent: str, *words: Any, **more: Any) -> Any:
+    async def kept_first(needs: DeliveryContext, agent: str, *words: Any, **more: Any) -> Any:
         (_, letter) = words
-        assert isinstance(letter, Letter)
-        keep_progress(needs.folder, Route("mem", agent), Progress(letter.cursor))
-        return await outgoing.post(needs, agent, *words, **more)
+        assert isinstance(letter, DeliveryItem)
+        write_progress(needs.folder, DeliveryRoute("mem", agent), DeliveryProgress(letter.cursor))
+        return await delivery.send_item(needs, agent, *words, **more)
 
-    monkeypatch.setattr(delivering, "post", kept_first)
+    monkeypatch.setattr(delivery_workers, "send_item", kept_first)
     async with posting(tmp_path) as post:
         post.service.at(RETAIN, (End.STALL,))
         deliveries = post.start_anew()

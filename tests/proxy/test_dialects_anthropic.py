@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.proxy.body import body_of
-from memplane.proxy.dialects.anthropic import Anthropic
+from memplane.proxy.dialects.anthropic import AnthropicMessages
 from memplane.proxy.dialects.contract import Conversation
-from memplane.proxy.sse import Event
+from memplane.proxy.request_body import parse_body
+from memplane.proxy.sse import SseEvent
 from tests.proxy.shapes import (
     BLOCK,
     MARK,
@@ -31,7 +31,7 @@ from tests.proxy.shapes import (
     written,
 )
 
-DIALECT = Anthropic()
+DIALECT = AnthropicMessages()
 REMEMBERED = {"type": "tool_result", "tool_use_id": "t", "content": BLOCK}
 
 
@@ -259,7 +259,7 @@ def test_a_block_comes_after_everything_in_its_message() -> None:
 def test_a_string_becomes_a_list_of_its_own_text_and_the_block() -> None:
     raw = rb'{"messages": [ {"content" : "\u00e9 \/ \ud83d" , "role":"user"} ], "model":"m"}'
 
-    assert DIALECT.with_blocks(body_of(raw), {0: BLOCK}) == raw.replace(
+    assert DIALECT.with_blocks(parse_body(raw), {0: BLOCK}) == raw.replace(
         rb'"\u00e9 \/ \ud83d"',
         rb'[{"type":"text","text":"\u00e9 \/ \ud83d"},' + written(text(BLOCK)) + b"]",
     )
@@ -268,7 +268,7 @@ def test_a_string_becomes_a_list_of_its_own_text_and_the_block() -> None:
 def test_an_empty_list_gets_the_block_alone() -> None:
     raw = b'{"messages":[{"role":"user","content":[ ]}]}'
 
-    changed = DIALECT.with_blocks(body_of(raw), {0: "b"})
+    changed = DIALECT.with_blocks(parse_body(raw), {0: "b"})
 
     assert json.loads(changed)["messages"][0]["content"] == [text("b")]
 
@@ -297,7 +297,7 @@ def test_taking_a_block_out_gives_the_body_back(
     messages = data.draw(st.sampled_from([opus_like, sonnet_like]))(*prompts)
     document = claude_code(messages, odd=[0.70, 12345678901234567890, {"b": 1, "a": -0.0}])
     raw = json.dumps(document, indent=indent, ensure_ascii=ascii_only).replace("0.7,", "0.70,")
-    one = body_of(raw.encode("utf-8", "replace"))
+    one = parse_body(raw.encode("utf-8", "replace"))
     indexes = [at for at, message in enumerate(messages) if message["role"] == "user"]
 
     changed = DIALECT.with_blocks(one, {index: f"@{index}@{block}" for index in indexes})
@@ -344,15 +344,15 @@ def test_without_a_list_there_is_no_place_for_context(document: Json) -> None:
 @pytest.mark.parametrize(
     ("event", "ends"),
     [
-        (Event("message_stop", '{"type":"message_stop"}'), True),
-        (Event("", '{"type": "message_stop"}'), True),
-        (Event("message_stop", '{"type":"mess'), False),
-        (Event("message_stop", ""), False),
-        (Event("content_block_delta", '{"type":"x","delta":{"text":"message_stop"}}'), False),
-        (Event("", "[DONE]"), False),
+        (SseEvent("message_stop", '{"type":"message_stop"}'), True),
+        (SseEvent("", '{"type": "message_stop"}'), True),
+        (SseEvent("message_stop", '{"type":"mess'), False),
+        (SseEvent("message_stop", ""), False),
+        (SseEvent("content_block_delta", '{"type":"x","delta":{"text":"message_stop"}}'), False),
+        (SseEvent("", "[DONE]"), False),
     ],
 )
-def test_the_last_event(event: Event, *, ends: bool) -> None:
+def test_the_last_event(event: SseEvent, *, ends: bool) -> None:
     assert DIALECT.ended_by(event) is ends
 
 

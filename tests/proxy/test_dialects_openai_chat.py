@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.proxy.body import body_of
 from memplane.proxy.dialects.openai_chat import OpenAIChat
-from memplane.proxy.sse import Event
+from memplane.proxy.request_body import parse_body
+from memplane.proxy.sse import SseEvent
 from tests.proxy.shapes import BLOCK, Json, body, chat, written
 
 DIALECT = OpenAIChat()
@@ -65,7 +65,7 @@ def test_a_tool_loop_does_not_await() -> None:
 def test_a_block_follows_on_the_users_words() -> None:
     raw = rb'{"messages": [{"role":"user","content": "\u00e9\/ \"q\""}], "top_p": 0.70}'
 
-    assert DIALECT.with_blocks(body_of(raw), {0: "m\n1"}) == (
+    assert DIALECT.with_blocks(parse_body(raw), {0: "m\n1"}) == (
         rb'{"messages": [{"role":"user","content": "\u00e9\/ \"q\"\n\nm\n1"}], "top_p": 0.70}'
     )
 
@@ -85,7 +85,7 @@ def test_a_message_without_content_is_left_alone() -> None:
 
 
 def test_a_message_with_a_key_twice_is_left_alone() -> None:
-    one = body_of(b'{"messages":[{"role":"user","content":"a","content":"b"}]}')
+    one = parse_body(b'{"messages":[{"role":"user","content":"a","content":"b"}]}')
 
     assert DIALECT.with_blocks(one, {0: BLOCK}) is one.raw
 
@@ -104,7 +104,7 @@ def test_taking_a_block_out_gives_the_body_back(
         for one in contents
     ]
     document = json.dumps(chat(messages, odd=1e3), indent=indent, ensure_ascii=ascii_only)
-    one = body_of(document.encode("utf-8", "replace"))
+    one = parse_body(document.encode("utf-8", "replace"))
 
     changed = DIALECT.with_blocks(one, dict.fromkeys(range(len(messages)), "@@" + block))
 
@@ -143,13 +143,13 @@ def test_without_a_list_there_is_no_place_for_context() -> None:
 @pytest.mark.parametrize(
     ("event", "ends"),
     [
-        (Event("", "[DONE]"), True),
-        (Event("", " [DONE]"), True),
-        (Event("", "[DON"), False),
-        (Event("", '{"choices":[{"delta":{"content":"[DONE]"}}]}'), False),
+        (SseEvent("", "[DONE]"), True),
+        (SseEvent("", " [DONE]"), True),
+        (SseEvent("", "[DON"), False),
+        (SseEvent("", '{"choices":[{"delta":{"content":"[DONE]"}}]}'), False),
     ],
 )
-def test_the_last_event(event: Event, *, ends: bool) -> None:
+def test_the_last_event(event: SseEvent, *, ends: bool) -> None:
     assert DIALECT.ended_by(event) is ends
 
 

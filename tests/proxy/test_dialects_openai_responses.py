@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from memplane.proxy.body import body_of
 from memplane.proxy.dialects.openai_responses import OpenAIResponses
-from memplane.proxy.dialects.table import DIALECTS, dialect_at
-from memplane.proxy.sse import Event
+from memplane.proxy.dialects.registry import DIALECTS, find_dialect
+from memplane.proxy.request_body import parse_body
+from memplane.proxy.sse import SseEvent
 from tests.proxy.shapes import (
     BLOCK,
     Json,
@@ -113,10 +113,10 @@ def test_a_block_comes_after_everything_in_its_item() -> None:
 def test_a_block_follows_on_an_input_of_one_text() -> None:
     raw = rb'{"input" : "\u00e9" , "temperature":0.70}'
 
-    assert DIALECT.with_blocks(body_of(raw), {-1: "m"}) == (
+    assert DIALECT.with_blocks(parse_body(raw), {-1: "m"}) == (
         rb'{"input" : "\u00e9\n\nm" , "temperature":0.70}'
     )
-    assert DIALECT.with_blocks(body_of(raw), {0: "m"}) == raw
+    assert DIALECT.with_blocks(parse_body(raw), {0: "m"}) == raw
 
 
 def test_context_stands_before_the_last_item_of_the_users() -> None:
@@ -137,16 +137,16 @@ def test_context_stands_before_the_last_item_of_the_users() -> None:
 @pytest.mark.parametrize(
     ("event", "ends"),
     [
-        (Event("response.completed", '{"type":"response.completed","response":{}}'), True),
-        (Event("", '{"type":"response.incomplete"}'), True),
-        (Event("response.failed", '{"type":"response.failed"}'), True),
-        (Event("response.completed", '{"response":{}}'), True),
-        (Event("response.completed", '{"type":"response.comp'), False),
-        (Event("", '{"type":"x","delta":"response.completed"}'), False),
-        (Event("", "[DONE]"), False),
+        (SseEvent("response.completed", '{"type":"response.completed","response":{}}'), True),
+        (SseEvent("", '{"type":"response.incomplete"}'), True),
+        (SseEvent("response.failed", '{"type":"response.failed"}'), True),
+        (SseEvent("response.completed", '{"response":{}}'), True),
+        (SseEvent("response.completed", '{"type":"response.comp'), False),
+        (SseEvent("", '{"type":"x","delta":"response.completed"}'), False),
+        (SseEvent("", "[DONE]"), False),
     ],
 )
-def test_the_last_event(event: Event, *, ends: bool) -> None:
+def test_the_last_event(event: SseEvent, *, ends: bool) -> None:
     assert DIALECT.ended_by(event) is ends
 
 
@@ -174,6 +174,6 @@ def test_failures(document: object, failure: str) -> None:
 
 
 def test_each_path_has_its_dialect() -> None:
-    assert [dialect_at(one.path) for one in DIALECTS] == list(DIALECTS)
-    assert dialect_at("/v1/messages/count_tokens") is None
-    assert dialect_at("/v1/responses/compact") is None
+    assert [find_dialect(one.path) for one in DIALECTS] == list(DIALECTS)
+    assert find_dialect("/v1/messages/count_tokens") is None
+    assert find_dialect("/v1/responses/compact") is None

@@ -19,9 +19,9 @@ from memplane.access.grants import Scope
 from memplane.errors import SettingsError
 from memplane.home import Home
 from memplane.http import proxy_api
-from memplane.http.principals import tokens_shown
 from memplane.http.proxy_api import _is_nearby
-from memplane.proxy import resolving
+from memplane.http.request_auth import find_possible_tokens
+from memplane.proxy import dns_resolver
 from tests.http.test_probes import HOSTS, case
 from tests.proxy.proxied import Answered, Proxied, proxied
 from tests.proxy.test_governed import (
@@ -227,7 +227,9 @@ async def test_an_address_is_asked_that_was_checked_whatever_the_name_means_by_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_up = names(monkeypatch, "127.0.0.1", "127.0.0.9")
-    monkeypatch.setattr(resolving, "may_reach", lambda _host, found, _: found == "127.0.0.1")
+    monkeypatch.setattr(
+        dns_resolver, "is_allowed_address", lambda _host, found, _: found == "127.0.0.1"
+    )
     async with running_upstream() as public:
         public.at(CHAT, chat_json(SAID))
         assert (await named(tmp_path, public)).status == 200
@@ -473,7 +475,7 @@ async def test_a_token_in_the_address_does_not_go_on(form: str, tmp_path: Path) 
 def test_a_header_full_of_colons_is_not_looked_at_from_each_of_them() -> None:
     """Each word is hashed on the loop, so that all of them together must stay as long as it is."""
     scope = {"headers": [(b"x", b"a:" * 30_000)], "path": "/v1/files", "query_string": b""}
-    assert sum(map(len, tokens_shown(scope))) < 3 * 60_000
+    assert sum(map(len, find_possible_tokens(scope))) < 3 * 60_000
 
 
 async def test_a_token_as_a_password_in_an_address_does_not_go_on(tmp_path: Path) -> None:

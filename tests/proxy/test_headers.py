@@ -6,20 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.proxy.candidate import Auth, Candidate
 from memplane.proxy.headers import (
     Header,
-    governed_headers,
-    passed_headers,
+    managed_key_headers,
+    passthrough_headers,
     response_headers,
 )
+from memplane.proxy.provider import AuthScheme, UpstreamCandidate
 from memplane.secret import Secret
 
 IDENTITY = (b"accept-encoding", b"identity")
 JSON = (b"content-type", b"application/json")
-BEARER = Candidate("openai", "m", "http://a/v1", Secret("sk-ours"), Auth.BEARER)
-X_API_KEY = Candidate("anthropic", "m", "http://a/v1", Secret("sk-ours"), Auth.X_API_KEY)
-KEYLESS = Candidate("ollama", "m", "http://a/v1", None, Auth.NONE)
+BEARER = UpstreamCandidate("openai", "m", "http://a/v1", Secret("sk-ours"), AuthScheme.BEARER)
+X_API_KEY = UpstreamCandidate(
+    "anthropic", "m", "http://a/v1", Secret("sk-ours"), AuthScheme.X_API_KEY
+)
+KEYLESS = UpstreamCandidate("ollama", "m", "http://a/v1", None, AuthScheme.NONE)
 
 CREDENTIALS: list[Header] = [
     (b"Authorization", b"Bearer agent:hunter2"),
@@ -64,33 +66,33 @@ LEFT: list[Header] = [
 def test_a_client_with_its_own_key_keeps_it() -> None:
     typed = (b"Content-Type", b"multipart/form-data; boundary=x")
     given = [*LEFT[:4], *CREDENTIALS, *KEPT, typed, *LEFT[4:]]
-    assert passed_headers(given) == [*CREDENTIALS, *KEPT, typed, IDENTITY]
+    assert passthrough_headers(given) == [*CREDENTIALS, *KEPT, typed, IDENTITY]
 
 
 def test_an_agents_credentials_are_replaced() -> None:
     given = [*CREDENTIALS, *LEFT, *KEPT, (b"Content-Type", b"text/plain")]
     expected = [*KEPT, JSON, IDENTITY]
-    assert governed_headers(given, BEARER) == [*expected, (b"authorization", b"Bearer sk-ours")]
-    assert governed_headers(given, X_API_KEY) == [*expected, (b"x-api-key", b"sk-ours")]
-    assert governed_headers(given, KEYLESS) == expected
+    assert managed_key_headers(given, BEARER) == [*expected, (b"authorization", b"Bearer sk-ours")]
+    assert managed_key_headers(given, X_API_KEY) == [*expected, (b"x-api-key", b"sk-ours")]
+    assert managed_key_headers(given, KEYLESS) == expected
 
 
 def test_a_body_that_is_not_json_may_keep_its_type() -> None:
     typed = (b"Content-Type", b"multipart/form-data; boundary=x")
-    assert governed_headers([typed], KEYLESS, content_type=None) == [typed, IDENTITY]
+    assert managed_key_headers([typed], KEYLESS, content_type=None) == [typed, IDENTITY]
 
 
 def test_an_agents_secret_stays_here_whatever_its_header_is_called() -> None:
     given = [(b"X-My-Auth", b"token agent:hunter2;"), (b"X-A", b"1")]
-    found = governed_headers(given, KEYLESS, secrets=[Secret("hunter2"), Secret("")])
+    found = managed_key_headers(given, KEYLESS, secrets=[Secret("hunter2"), Secret("")])
     assert found == [(b"X-A", b"1"), JSON, IDENTITY]
 
 
 def test_the_encoding_of_a_body_that_was_decoded_is_not_told() -> None:
     given = [(b"Content-Encoding", b"zstd")]
-    assert passed_headers(given) == [*given, IDENTITY]
-    assert passed_headers(given, decoded=True) == [IDENTITY]
-    assert governed_headers(given, KEYLESS, decoded=True) == [JSON, IDENTITY]
+    assert passthrough_headers(given) == [*given, IDENTITY]
+    assert passthrough_headers(given, decoded=True) == [IDENTITY]
+    assert managed_key_headers(given, KEYLESS, decoded=True) == [JSON, IDENTITY]
 
 
 def test_an_answer_keeps_its_headers_and_their_order() -> None:
@@ -142,9 +144,9 @@ _HEADERS = st.lists(st.tuples(_SPELLED, st.sampled_from([b"hunter2", b"x-api-key
 
 @given(_HEADERS, st.sampled_from([BEARER, X_API_KEY, KEYLESS]))
 def test_no_credential_of_an_agent_reaches_a_provider(
-    given: list[Header], candidate: Candidate
+    given: list[Header], candidate: UpstreamCandidate
 ) -> None:
-    found = governed_headers(given, candidate, secrets=[Secret("hunter2")])
+    found = managed_key_headers(given, candidate, secrets=[Secret("hunter2")])
     assert b"hunter2" not in b"".join(name + value for name, value in found)
     secret = {b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"}
     ours = [value for name, value in found if name.lower() in secret]
@@ -155,5 +157,5 @@ def test_no_credential_of_an_agent_reaches_a_provider(
 @pytest.mark.parametrize("name", [name for name, _ in LEFT])
 def test_each_is_left_out_in_both_ways(name: bytes) -> None:
     given = [(b"Connection", b"x-hop, x-other"), (name.swapcase(), b"1")]
-    assert passed_headers(given) == [IDENTITY]
-    assert governed_headers(given, KEYLESS) == [JSON, IDENTITY]
+    assert passthrough_headers(given) == [IDENTITY]
+    assert managed_key_headers(given, KEYLESS) == [JSON, IDENTITY]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.proxy.dialects.openai_chat import OpenAIChat
-from memplane.proxy.prices import PRICES, Price, priced
-from memplane.proxy.reply import Assembling
+from memplane.proxy.prices import PRICES, Price, add_cost
+from memplane.proxy.reply_assembler import ReplyAssembler
 
 TABLE = {
     "openai/gpt-4o": Price(2.5, 10.0, 1.25),
@@ -27,10 +27,10 @@ def cost(
     provider: str, model: str, usage: object, prices: Mapping[str, Price] = TABLE
 ) -> float | None:
     """What a turn cost, by the `usage` of its provider's answer."""
-    reply = Assembling(OpenAIChat(), stream=False)
+    reply = ReplyAssembler(OpenAIChat(), stream=False)
     reply.feed(json.dumps({"usage": usage}).encode())
     ended = reply.ended()
-    return priced(provider, model, ended.usage, ended.cached, prices=prices).reported_cost_usd
+    return add_cost(provider, model, ended.usage, ended.cached, prices=prices).reported_cost_usd
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from memplane.errors import SettingsError
-from memplane.proxy.candidate import Auth, Provider
-from memplane.proxy.providers import passed_over, read_providers
+from memplane.proxy.provider import AuthScheme, Provider
+from memplane.proxy.provider_config import find_config_warnings, read_providers
 from memplane.secret import Secret
 
 
@@ -57,7 +57,7 @@ def test_the_environment_names_providers() -> None:
             "anthropic",
             "https://api.anthropic.com/v1",
             Secret("a"),
-            Auth.X_API_KEY,
+            AuthScheme.X_API_KEY,
             "anthropic",
         ),
         "openrouter": Provider("openrouter", "https://openrouter.ai/api/v1", Secret("r")),
@@ -80,7 +80,7 @@ def test_the_environment_names_addresses() -> None:
     assert found["openai"].base_url == "http://127.0.0.1:8000/v1"
     assert found["anthropic"].base_url == "https://api.anthropic.com/v1"
     # An address without a key is a server of one's own.
-    assert found["xai"] == Provider("xai", "http://10.0.0.1/x", None, Auth.NONE)
+    assert found["xai"] == Provider("xai", "http://10.0.0.1/x", None, AuthScheme.NONE)
     assert found["xai"].usable
 
 
@@ -105,13 +105,15 @@ def test_a_file_of_the_first_version(path: Path) -> None:
             "anthropic",
             "https://api.anthropic.com/v1",
             Secret("a"),
-            Auth.X_API_KEY,
+            AuthScheme.X_API_KEY,
             "anthropic",
         ),
-        "mine": Provider("mine", "http://mine:80", Secret("m"), Auth.X_API_KEY, "anthropic"),
-        "claudes": Provider("claudes", "http://mine", Secret("c"), Auth.X_API_KEY, "anthropic"),
-        "ollama": Provider("ollama", "http://ollama:11434/v1", None, Auth.NONE),
-        "bare": Provider("bare", "http://bare/v1", None, Auth.NONE),
+        "mine": Provider("mine", "http://mine:80", Secret("m"), AuthScheme.X_API_KEY, "anthropic"),
+        "claudes": Provider(
+            "claudes", "http://mine", Secret("c"), AuthScheme.X_API_KEY, "anthropic"
+        ),
+        "ollama": Provider("ollama", "http://ollama:11434/v1", None, AuthScheme.NONE),
+        "bare": Provider("bare", "http://bare/v1", None, AuthScheme.NONE),
     }
 
 
@@ -265,7 +267,7 @@ def test_an_address_that_agents_are_given_is_no_providers(address: str, port: in
     environ = {"OPENAI_BASE_URL": address, "OPENAI_API_KEY": "k"}
     found = read_providers(None, environ, own_port=port)
     assert found["openai"].base_url == "https://api.openai.com/v1"
-    (doubt,) = passed_over(None, environ, own_port=port)
+    (doubt,) = find_config_warnings(None, environ, own_port=port)
     assert "OPENAI_BASE_URL is memplane itself" in doubt
     assert read_providers(None, {"OPENAI_BASE_URL": address}, own_port=port) == {}
 
@@ -282,7 +284,7 @@ def test_an_address_that_agents_are_given_is_no_providers(address: str, port: in
 def test_every_other_address_counts(address: str, port: int) -> None:
     environ = {"OPENAI_BASE_URL": address}
     assert read_providers(None, environ, own_port=port)["openai"].base_url == address
-    assert list(passed_over(None, environ, own_port=port)) == []
+    assert list(find_config_warnings(None, environ, own_port=port)) == []
 
 
 def test_a_file_cannot_name_memplane_itself(path: Path) -> None:
@@ -301,7 +303,7 @@ def test_a_file_cannot_name_memplane_itself(path: Path) -> None:
     ],
 )
 def test_what_does_not_count_is_told(path: Path, body: object, doubt: str) -> None:
-    (told,) = passed_over(write(path, body), {})
+    (told,) = find_config_warnings(write(path, body), {})
     assert doubt in told
     assert "hunter2" not in told
 
@@ -315,4 +317,4 @@ def test_what_does_not_count_is_told(path: Path, body: object, doubt: str) -> No
     ],
 )
 def test_what_others_write_there_is_no_mistake(path: Path, body: object) -> None:
-    assert list(passed_over(write(path, body), {})) == []
+    assert list(find_config_warnings(write(path, body), {})) == []

@@ -16,15 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.errors import IndexUnusable, UnknownAgent
-from memplane.memory.contract import Ask, Block, Recalled
-from memplane.pod.contexts import AgentContext
-from memplane.pod.manifest import MemoryManifest, Operation
-from memplane.proxy.breaker import Breakers
-from memplane.proxy.recalling import Asked, Recaller, Recollection, recall_event
+from memplane.memory.api_types import MemoryBlock, RecallRequest, RecallResponse
+from memplane.pod.agent_contexts import AgentContext
+from memplane.pod.memory_manifest import MemoryEndpoint, MemoryManifest
+from memplane.proxy.circuit_breaker import CircuitBreakers
+from memplane.proxy.recall_client import RecallClient, RecallQuery, RecallResult, make_recall_event
 from memplane.redaction.redactor import Redactor
 from memplane.secret import Secret
-from memplane.services.client import open_client
-from memplane.telemetry import MemoryStatus
+from memplane.services.client import open_service_client
+from memplane.telemetry import OperationStatus
 from tests.operate.memory_pod import Post, Service, running_service
 from tests.support.turns import NOON
 
@@ -45,20 +45,20 @@ class Now:
 @dataclass(slots=True)
 class Bench:
     service: Service
-    recaller: Recaller
+    recall_client: RecallClient
     now: Now
     manifest: MemoryManifest
     agent: str = "analyst"
-    asked: list[Asked] = field(default_factory=list[Asked])
+    asked: list[RecallQuery] = field(default_factory=list[RecallQuery])
 
-    def ask(self, **more: Any) -> Asked:
+    def ask(self, **more: Any) -> RecallQuery:
         context = AgentContext(
             self.agent, "desk", "analyst-service", "claude", "Europe/Paris", self.manifest
         )
-        return Asked(**{"context": context, "messages": MESSAGES, **more})
+        return RecallQuery(**{"context": context, "messages": MESSAGES, **more})
 
-    async def recall(self, **more: Any) -> Recollection:
-        return await self.recaller.recall(self.ask(**more))
+    async def recall(self, **more: Any) -> RecallResult:
+        return await self.recall_client.recall(self.ask(**more))
 
     def answering(self, body: bytes = b"", status: int = 200, **more: Any) -> None:
         async def answer(_post: Post) -> web.StreamResponse:
@@ -69,20 +69,20 @@ class Bench:
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
-    async with running_service() as service, open_client() as client:
+    async with running_service() as service, open_service_client() as client:
         now = Now()
-        recaller = Recaller(
+        recall_client = RecallClient(
             client=client, redactor=Redactor(key=b"k" * 32), seconds=LONG, elapsed=now
         )
         manifest = MemoryManifest(
-            "mem", service.base_url, recall=Operation("/recall"), token=Secret("s3cret-token")
+            "mem", service.base_url, recall=MemoryEndpoint("/recall"), token=Secret("s3cret-token")
         )
-        yield Bench(service, recaller, now, manifest)
+        yield Bench(service, recall_client, now, manifest)
 
 
 def with_timeout(bench: Bench, milliseconds: int) -> None:
     bench.manifest = MemoryManifest(
-        "mem", bench.service.base_url, recall=Operation("/recall", milliseconds)
+        "mem", bench.service.base_url, recall=MemoryEndpoint("/recall", milliseconds)
     )
 
 
@@ -112,7 +112,7 @@ async def test_what_a_service_is_asked(bench: Bench) -> None:
 
 async def test_what_is_not_known_is_left_out(bench: Bench) -> None:
     context = AgentContext("analyst", memory=bench.manifest)
-    await bench.recaller.recall(Asked(context=context))
+    await bench.recall_client.recall(RecallQuery(context=context))
     assert bench.service.posts[0].body == {
         "agent_id": "analyst",
         "metadata": {"path": "openai", "service": "", "type": ""},
@@ -132,9 +132,15 @@ async def test_no_secret_leaves_for_a_recall(bench: Bench) -> None:
     assert sent.count("[redacted") >= 2
 
 
+async def test_no_secret_in_a_model_or_a_session_leaves_for_a_recall(bench: Bench) -> None:
+    came = await bench.recall(model="sk-live-123456789", session="sk-live-987654321")
+    assert "sk-live" not in json.dumps(bench.service.posts[0].body)
+    assert "sk-live" not in came.model
+
+
 async def test_half_a_pair_is_no_trouble(bench: Bench) -> None:
     came = await bench.recall(messages=[{"role": "user", "content": "tea \ud83d"}])
-    assert came.status is MemoryStatus.SUCCEEDED
+    assert came.status is OperationStatus.SUCCEEDED
 
 
 # What an answer is worth
@@ -148,9 +154,9 @@ async def test_blocks_go_through_the_policy_and_are_counted(bench: Bench) -> Non
     ]
     bench.answering(json.dumps({"memories": memories}).encode())
     came = await bench.recall(model="gpt")
-    assert came.status is MemoryStatus.SUCCEEDED
+    assert came.status is OperationStatus.SUCCEEDED
     assert [one.entry_ids for one in came.blocks] == [("e1",)]
-    event = recall_event(came, ts=NOON, injected_bytes=123)
+    event = make_recall_event(came, ts=NOON, injected_bytes=123)
     assert event is not None
     assert json.loads(msgspec.json.encode(event)) == {
         "ts": "2026-03-01T12:00:00Z",
@@ -189,7 +195,7 @@ FITS = b'{"memories":[{"text":"a"}]' + b" " * (16384 - 27) + b"}"
 async def test_what_an_answer_is_worth(body: bytes, status: int, error: str, bench: Bench) -> None:
     bench.answering(body, status)
     came = await bench.recall()
-    assert came.status is (MemoryStatus.FAILED if error else MemoryStatus.SUCCEEDED)
+    assert came.status is (OperationStatus.FAILED if error else OperationStatus.SUCCEEDED)
     assert came.error.startswith(error)
     assert [one.text for one in came.blocks] == ([] if error else ["a"])
     assert came.status_code == status
@@ -199,15 +205,17 @@ async def test_what_an_answer_is_worth(body: bytes, status: int, error: str, ben
 @pytest.mark.parametrize(("body", "ok"), [(FITS, True), (FITS + b" ", False)])
 async def test_bytes_count_after_decompression(body: bytes, ok: bool, bench: Bench) -> None:  # noqa: FBT001
     bench.answering(gzip.compress(body), headers={"Content-Encoding": "gzip"})
-    assert (await bench.recall()).status is (MemoryStatus.SUCCEEDED if ok else MemoryStatus.FAILED)
+    assert (await bench.recall()).status is (
+        OperationStatus.SUCCEEDED if ok else OperationStatus.FAILED
+    )
 
 
 async def test_nobody_there_is_a_failure(bench: Bench) -> None:
-    bench.manifest = MemoryManifest("mem", "http://127.0.0.1:1", recall=Operation("/recall"))
+    bench.manifest = MemoryManifest("mem", "http://127.0.0.1:1", recall=MemoryEndpoint("/recall"))
     came = await bench.recall()
-    assert came.status is MemoryStatus.FAILED
+    assert came.status is OperationStatus.FAILED
     assert came.error.startswith("send recall request: ")
-    event = recall_event(came, ts=NOON, injected_bytes=0)
+    event = make_recall_event(came, ts=NOON, injected_bytes=0)
     assert event is not None
     assert event.memory_blocks is None
 
@@ -249,9 +257,9 @@ async def test_a_service_that_is_late_is_not_waited_for(
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        bench.manifest = MemoryManifest("mem", url, recall=Operation("/recall", 50))
+        bench.manifest = MemoryManifest("mem", url, recall=MemoryEndpoint("/recall", 50))
         came = await bench.recall()
-        assert came.status is MemoryStatus.TIMED_OUT
+        assert came.status is OperationStatus.TIMED_OUT
         assert came.error == "no answer within 50 ms"
         assert came.blocks == ()
         if begins is None and not stuck.asked.is_set():
@@ -270,11 +278,11 @@ async def test_a_manifest_may_allow_more_or_less_time(bench: Bench) -> None:
 
     bench.service.answer = answer
     with_timeout(bench, 20)
-    assert (await bench.recall()).status is MemoryStatus.TIMED_OUT
+    assert (await bench.recall()).status is OperationStatus.TIMED_OUT
     with_timeout(bench, 60_000)
     patient = asyncio.create_task(bench.recall())
     came.set()
-    assert (await patient).status is MemoryStatus.SUCCEEDED
+    assert (await patient).status is OperationStatus.SUCCEEDED
 
 
 class Stubborn:
@@ -284,45 +292,45 @@ class Stubborn:
         self.let_go = asyncio.Event()
         self.stopped = 0
 
-    async def recall(self, ask: Ask) -> Recalled:
+    async def recall(self, ask: RecallRequest) -> RecallResponse:
         try:
             await self.let_go.wait()
         except asyncio.CancelledError:
             self.stopped += 1
             await self.let_go.wait()
-        return Recalled()
+        return RecallResponse()
 
 
 @dataclass(slots=True)
 class Here:
     """A memory that answers as a test tells it."""
 
-    answer: Callable[[], Recalled] = Recalled
-    asks: list[Ask] = field(default_factory=list[Ask])
+    answer: Callable[[], RecallResponse] = RecallResponse
+    asks: list[RecallRequest] = field(default_factory=list[RecallRequest])
 
-    async def recall(self, ask: Ask) -> Recalled:
+    async def recall(self, ask: RecallRequest) -> RecallResponse:
         self.asks.append(ask)
         return self.answer()
 
 
 @pytest.fixture
-async def recaller_of() -> AsyncIterator[Callable[..., Recaller]]:
-    async with open_client() as client:
-        yield lambda memories, **more: Recaller(
+async def recaller_of() -> AsyncIterator[Callable[..., RecallClient]]:
+    async with open_service_client() as client:
+        yield lambda memories, **more: RecallClient(
             client=client, redactor=Redactor(key=b"k" * 32), memories=memories, **more
         )
 
 
-def at_home(**more: Any) -> Asked:
-    return Asked(**{"context": AgentContext("analyst"), "messages": MESSAGES, **more})
+def at_home(**more: Any) -> RecallQuery:
+    return RecallQuery(**{"context": AgentContext("analyst"), "messages": MESSAGES, **more})
 
 
 async def test_a_memory_here_that_is_late_is_not_waited_for(
-    recaller_of: Callable[..., Recaller],
+    recaller_of: Callable[..., RecallClient],
 ) -> None:
     memory = Stubborn()
     came = await recaller_of(memory, seconds=0.02).recall(at_home())
-    assert came.status is MemoryStatus.TIMED_OUT
+    assert came.status is OperationStatus.TIMED_OUT
     assert came.service == "memplane"
     await asyncio.sleep(0)
     assert memory.stopped == 1
@@ -333,79 +341,81 @@ async def test_a_memory_here_that_is_late_is_not_waited_for(
 
 
 async def test_memory_here_is_asked_with_the_conversation(
-    recaller_of: Callable[..., Recaller],
+    recaller_of: Callable[..., RecallClient],
 ) -> None:
-    block = Block(text="oolong", id="e1")
-    memory = Here(lambda: Recalled(memories=(block,)))
-    recaller = recaller_of(memory)
-    came = await recaller.recall(at_home())
-    assert (came.status, came.service) == (MemoryStatus.SUCCEEDED, "memplane")
+    block = MemoryBlock(text="oolong", id="e1")
+    memory = Here(lambda: RecallResponse(memories=(block,)))
+    recall_client = recaller_of(memory)
+    came = await recall_client.recall(at_home())
+    assert (came.status, came.service) == (OperationStatus.SUCCEEDED, "memplane")
     assert came.blocks == (block,)
     (ask,) = memory.asks
     assert (ask.agent, ask.messages) == ("analyst", MESSAGES)
 
 
 async def test_memory_is_asked_while_something_else_is_waited_for(
-    recaller_of: Callable[..., Recaller],
+    recaller_of: Callable[..., RecallClient],
 ) -> None:
     memory = Here()
     with recaller_of(memory).recalling(at_home) as recall:
         assert not memory.asks
         await recall.begin()
         assert len(memory.asks) == 1
-        assert (await recall.came()).status is MemoryStatus.SUCCEEDED
+        assert (await recall.came()).status is OperationStatus.SUCCEEDED
     assert len(memory.asks) == 1
 
 
 async def test_a_recall_that_nobody_waits_for_is_stopped_and_does_not_count(
-    recaller_of: Callable[..., Recaller],
+    recaller_of: Callable[..., RecallClient],
 ) -> None:
     memory, now = Stubborn(), Now()
-    recaller = recaller_of(memory, seconds=0.02, elapsed=now)
+    recall_client = recaller_of(memory, seconds=0.02, elapsed=now)
     for _ in range(3):
-        assert (await recaller.recall(at_home())).status is MemoryStatus.TIMED_OUT
+        assert (await recall_client.recall(at_home())).status is OperationStatus.TIMED_OUT
         now.now += 1
     now.now = 200.0
-    with recaller.recalling(at_home) as probe:
+    with recall_client.recalling(at_home) as probe:
         await probe.begin()
     await asyncio.sleep(0)
     stopped = memory.stopped
     # The next one may try: nothing came of the other.
-    again = (await recaller.recall(at_home())).status
+    again = (await recall_client.recall(at_home())).status
     memory.let_go.set()
-    assert (stopped, again) == (4, MemoryStatus.TIMED_OUT)
+    assert (stopped, again) == (4, OperationStatus.TIMED_OUT)
 
 
 @pytest.mark.parametrize("error", [IndexUnusable("x"), ValueError("secret words"), KeyError()])
 async def test_whatever_memory_raises_is_a_failed_recall(
-    error: Exception, recaller_of: Callable[..., Recaller]
+    error: Exception, recaller_of: Callable[..., RecallClient]
 ) -> None:
-    def fail() -> Recalled:
+    def fail() -> RecallResponse:
         raise error
 
     came = await recaller_of(Here(fail)).recall(at_home())
-    assert came.status is MemoryStatus.FAILED
+    assert came.status is OperationStatus.FAILED
     assert came.error == f"recall: {type(error).__name__}"
 
 
 async def test_a_memory_that_stops_itself_stops_no_turn(
-    recaller_of: Callable[..., Recaller],
+    recaller_of: Callable[..., RecallClient],
 ) -> None:
-    def stop() -> Recalled:
+    def stop() -> RecallResponse:
         raise asyncio.CancelledError
 
     came = await recaller_of(Here(stop)).recall(at_home())
-    assert came.status is MemoryStatus.FAILED
+    assert came.status is OperationStatus.FAILED
 
 
 # What there is to ask
 
 
 async def test_a_service_that_does_not_recall_is_skipped(bench: Bench) -> None:
-    bench.manifest = MemoryManifest("mem", bench.service.base_url, retain=Operation("/retain"))
+    bench.manifest = MemoryManifest(
+        "mem", bench.service.base_url, retain=MemoryEndpoint("/retain")
+    )
     came = await bench.recall()
-    assert (came.status, came.service) == (MemoryStatus.SKIPPED, "mem")
-    event = recall_event(came, ts=NOON, injected_bytes=0)
+    assert (came.status, came.service) == (OperationStatus.SKIPPED, "mem")
+    event = make_recall_event(came, ts=NOON, injected_bytes=0)
     assert event is not None
     line = json.loads(msgspec.json.encode(event))
     assert line["memory_status"] == "skipped"
@@ -415,28 +425,28 @@ async def test_a_service_that_does_not_recall_is_skipped(bench: Bench) -> None:
 
 @pytest.mark.parametrize("why", ["not JSON", "memory manifest invalid: not JSON"])
 async def test_a_broken_manifest_is_told_and_nobody_is_asked(
-    why: str, recaller_of: Callable[..., Recaller]
+    why: str, recaller_of: Callable[..., RecallClient]
 ) -> None:
     memory = Here()
     came = await recaller_of(memory).recall(at_home(broken=why))
-    assert came.status is MemoryStatus.FAILED
+    assert came.status is OperationStatus.FAILED
     assert came.error == "memory manifest invalid: not JSON"
-    assert recall_event(came, ts=NOON, injected_bytes=0) is not None
+    assert make_recall_event(came, ts=NOON, injected_bytes=0) is not None
     assert memory.asks == []
 
 
 async def test_without_any_memory_there_is_nothing_to_tell(
-    recaller_of: Callable[..., Recaller],
+    recaller_of: Callable[..., RecallClient],
 ) -> None:
     came = await recaller_of(None).recall(at_home())
-    assert (came.status, came.blocks) == (MemoryStatus.SKIPPED, ())
-    assert recall_event(came, ts=NOON, injected_bytes=0) is None
+    assert (came.status, came.blocks) == (OperationStatus.SKIPPED, ())
+    assert make_recall_event(came, ts=NOON, injected_bytes=0) is None
 
 
-async def test_a_request_without_memory_is_told(recaller_of: Callable[..., Recaller]) -> None:
+async def test_a_request_without_memory_is_told(recaller_of: Callable[..., RecallClient]) -> None:
     came = recaller_of(Here()).skipped(at_home(), "memory is off")
-    assert (came.status, came.error) == (MemoryStatus.SKIPPED, "memory is off")
-    assert recall_event(came, ts=NOON, injected_bytes=0) is not None
+    assert (came.status, came.error) == (OperationStatus.SKIPPED, "memory is off")
+    assert make_recall_event(came, ts=NOON, injected_bytes=0) is not None
 
 
 # The breaker
@@ -445,29 +455,33 @@ async def test_a_request_without_memory_is_told(recaller_of: Callable[..., Recal
 async def test_who_fails_three_times_is_left_alone_for_half_a_minute(bench: Bench) -> None:
     bench.answering(status=503)
     for _ in range(3):
-        assert (await bench.recall()).status is MemoryStatus.FAILED
+        assert (await bench.recall()).status is OperationStatus.FAILED
     bench.now.now += 29.9
     bench.agent = "another"
     came = await bench.recall()
-    assert (came.status, came.error, came.seconds) == (MemoryStatus.SKIPPED, "breaker open", 0.0)
+    assert (came.status, came.error, came.seconds) == (
+        OperationStatus.SKIPPED,
+        "breaker open",
+        0.0,
+    )
     assert len(bench.service.posts) == 3
     bench.now.now += 0.2
-    assert (await bench.recall()).status is MemoryStatus.FAILED  # the probe
-    assert (await bench.recall()).status is MemoryStatus.SKIPPED
+    assert (await bench.recall()).status is OperationStatus.FAILED  # the probe
+    assert (await bench.recall()).status is OperationStatus.SKIPPED
     bench.now.now += 30
     bench.answering(b"{}")
-    assert (await bench.recall()).status is MemoryStatus.SUCCEEDED
+    assert (await bench.recall()).status is OperationStatus.SUCCEEDED
     bench.answering(status=503)
-    assert (await bench.recall()).status is MemoryStatus.FAILED
-    assert (await bench.recall()).status is MemoryStatus.FAILED
+    assert (await bench.recall()).status is OperationStatus.FAILED
+    assert (await bench.recall()).status is OperationStatus.FAILED
     assert len(bench.service.posts) == 7
 
 
-async def test_time_outs_open_it_too(recaller_of: Callable[..., Recaller]) -> None:
+async def test_time_outs_open_it_too(recaller_of: Callable[..., RecallClient]) -> None:
     memory = Stubborn()
-    recaller = recaller_of(memory, seconds=0.01)
-    told = [(await recaller.recall(at_home())).status for _ in range(4)]
-    assert told == [*[MemoryStatus.TIMED_OUT] * 3, MemoryStatus.SKIPPED]
+    recall_client = recaller_of(memory, seconds=0.01)
+    told = [(await recall_client.recall(at_home())).status for _ in range(4)]
+    assert told == [*[OperationStatus.TIMED_OUT] * 3, OperationStatus.SKIPPED]
     memory.let_go.set()
 
 
@@ -475,26 +489,26 @@ async def test_time_outs_open_it_too(recaller_of: Callable[..., Recaller]) -> No
 async def test_one_agents_trouble_is_not_anothers(status: int, body: bytes, bench: Bench) -> None:
     bench.answering(body, status)
     for _ in range(3):
-        assert (await bench.recall()).status is MemoryStatus.FAILED
+        assert (await bench.recall()).status is OperationStatus.FAILED
     assert (await bench.recall()).error == "breaker open"
     bench.agent = "another"
     bench.answering(b"{}")
-    assert (await bench.recall()).status is MemoryStatus.SUCCEEDED
+    assert (await bench.recall()).status is OperationStatus.SUCCEEDED
 
 
 async def test_an_unknown_agent_does_not_close_the_memory_here(
-    recaller_of: Callable[..., Recaller],
+    recaller_of: Callable[..., RecallClient],
 ) -> None:
-    def unknown() -> Recalled:
+    def unknown() -> RecallResponse:
         raise UnknownAgent("x")
 
     memory = Here(unknown)
-    recaller = recaller_of(memory)
+    recall_client = recaller_of(memory)
     for _ in range(3):
-        await recaller.recall(at_home())
-    memory.answer = Recalled
+        await recall_client.recall(at_home())
+    memory.answer = RecallResponse
     other = at_home(context=AgentContext("another"))
-    assert (await recaller.recall(other)).status is MemoryStatus.SUCCEEDED
+    assert (await recall_client.recall(other)).status is OperationStatus.SUCCEEDED
 
 
 async def test_a_probe_whose_client_left_lets_another_one_through(bench: Bench) -> None:
@@ -512,17 +526,17 @@ async def test_a_probe_whose_client_left_lets_another_one_through(bench: Bench) 
     bench.service.answer = hang
     probe = asyncio.create_task(bench.recall())
     await there.wait()
-    assert (await bench.recall()).status is MemoryStatus.SKIPPED
+    assert (await bench.recall()).status is OperationStatus.SKIPPED
     probe.cancel()
     with pytest.raises(asyncio.CancelledError):
         await probe
     let_go.set()
     bench.answering(b"{}")
-    assert (await bench.recall()).status is MemoryStatus.SUCCEEDED
+    assert (await bench.recall()).status is OperationStatus.SUCCEEDED
 
 
 def test_who_fails_together_fails_once() -> None:
-    breakers = Breakers()
+    breakers = CircuitBreakers()
     for moment in (1.0, 2.0, 3.0):
         assert breakers.admit(["x"], moment)
         for place in range(16):
@@ -542,7 +556,7 @@ _STEPS = st.lists(
 def test_a_breaker_is_open_exactly_after_three_failures_in_a_row(
     steps: list[tuple[str, float]],
 ) -> None:
-    breakers, now, in_a_row, until = Breakers(), 0.0, 0, -1.0
+    breakers, now, in_a_row, until = CircuitBreakers(), 0.0, 0, -1.0
     for outcome, passed in steps:
         now += passed
         admitted = breakers.admit(["x"], now)
@@ -557,4 +571,4 @@ def test_a_breaker_is_open_exactly_after_three_failures_in_a_row(
             breakers.failed("x", now, since=now)
             in_a_row, until = in_a_row + 1, now + 30
         else:
-            breakers.gave_up("x")
+            breakers.abandon("x")

@@ -16,22 +16,24 @@ from hypothesis import strategies as st
 
 from memplane.errors import InvalidRequest
 from memplane.ledger.entry import JsonReply, StreamReply, Usage
-from memplane.proxy import encodings, reply
-from memplane.proxy.dialects.anthropic import Anthropic
+from memplane.proxy import content_encoding, reply_assembler
+from memplane.proxy.content_encoding import decode_content
+from memplane.proxy.dialects.anthropic import AnthropicMessages
 from memplane.proxy.dialects.contract import Dialect
 from memplane.proxy.dialects.openai_chat import OpenAIChat
 from memplane.proxy.dialects.openai_responses import OpenAIResponses
-from memplane.proxy.dialects.table import DIALECTS
-from memplane.proxy.encodings import undone
-from memplane.proxy.reply import Assembling, Ended, Kind
+from memplane.proxy.dialects.registry import DIALECTS
+from memplane.proxy.reply_assembler import AssembledReply, ReplyAssembler, ReplyOutcome
 
 CHAT = OpenAIChat()
-ANTHROPIC = Anthropic()
+ANTHROPIC = AnthropicMessages()
 RESPONSES = OpenAIResponses()
 
 
-def ended(dialect: Dialect, *chunks: bytes, stream: bool = True, encoding: str = "") -> Ended:
-    assembling = Assembling(dialect, stream=stream, encoding=encoding)
+def ended(
+    dialect: Dialect, *chunks: bytes, stream: bool = True, encoding: str = ""
+) -> AssembledReply:
+    assembling = ReplyAssembler(dialect, stream=stream, encoding=encoding)
     for chunk in chunks:
         assembling.feed(chunk)
     return assembling.ended()
@@ -52,20 +54,22 @@ STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 def test_a_stream_with_its_last_event_is_whole_and_kept_as_it_came() -> None:
     body = b"\xef\xbb\xbf: ping\r\n\r\n" + data(delta("h\u00e9")) + b"data: [DONE]\r\n"
 
-    assert ended(CHAT, body) == Ended(Kind.WHOLE, StreamReply(body))
+    assert ended(CHAT, body) == AssembledReply(ReplyOutcome.WHOLE, StreamReply(body))
 
 
 @pytest.mark.parametrize("size", [0, 100, 700, 3000])
 def test_a_stream_of_many_pieces_is_kept_as_it_came(size: int) -> None:
     pieces = [data(delta(f"{n} " + "word" * (size // 4))) for n in range(101)]
-    assert ended(CHAT, *pieces, DONE) == Ended(Kind.WHOLE, StreamReply(b"".join((*pieces, DONE))))
+    assert ended(CHAT, *pieces, DONE) == AssembledReply(
+        ReplyOutcome.WHOLE, StreamReply(b"".join((*pieces, DONE)))
+    )
 
 
 def test_a_stream_that_runs_takes_a_fraction_of_its_length() -> None:
     pieces = [data({"id": "chatcmpl-1", "model": "m", **delta(f" word{n}")}) for n in range(960)]
     tracemalloc.start()
     try:
-        assembling = Assembling(CHAT, stream=True)
+        assembling = ReplyAssembler(CHAT, stream=True)
         for piece in pieces:
             assembling.feed(bytes(bytearray(piece)))  # as from the network: nobody else holds it
         held, _ = tracemalloc.get_traced_memory()
@@ -85,15 +89,15 @@ def test_a_stream_that_runs_takes_a_fraction_of_its_length() -> None:
 )
 def test_each_dialect_has_its_own_last_event(dialect: Dialect, last: bytes) -> None:
     for other in DIALECTS:
-        expected = Kind.WHOLE if other == dialect else Kind.CUT
+        expected = ReplyOutcome.WHOLE if other == dialect else ReplyOutcome.CUT
         assert ended(other, data({"x": 1}), last).kind is expected
 
 
 def test_a_stream_that_only_talks_of_the_last_event_is_cut() -> None:
     for dialect in DIALECTS:
         talk = data(*(delta(f"{mark} error usage _tokens") for mark in dialect.last))
-        assert ended(dialect, talk) == Ended(
-            Kind.CUT, StreamReply(talk), why="the stream ended without its last event"
+        assert ended(dialect, talk) == AssembledReply(
+            ReplyOutcome.CUT, StreamReply(talk), why="the stream ended without its last event"
         )
 
 
@@ -117,7 +121,7 @@ def test_a_stream_that_only_talks_of_the_last_event_is_cut() -> None:
     ],
 )
 def test_an_error_in_a_stream(dialect: Dialect, body: bytes, why: str) -> None:
-    assert ended(dialect, body) == Ended(Kind.FAILED, StreamReply(body), why=why)
+    assert ended(dialect, body) == AssembledReply(ReplyOutcome.FAILED, StreamReply(body), why=why)
 
 
 def test_usage_is_the_largest_that_was_said() -> None:
@@ -168,34 +172,40 @@ def test_a_cost_beyond_every_number_is_none() -> None:
 def test_a_reply_in_one_piece() -> None:
     body = b' {"id" : "x", "choices": [ ] }\n'
 
-    assert ended(CHAT, body[:5], body[5:], stream=False) == Ended(Kind.WHOLE, JsonReply(body))
+    assert ended(CHAT, body[:5], body[5:], stream=False) == AssembledReply(
+        ReplyOutcome.WHOLE, JsonReply(body)
+    )
 
 
 def test_an_error_in_one_piece() -> None:
     body = b'{"error":{"message":"no"}}'
 
-    assert ended(CHAT, body, stream=False) == Ended(Kind.FAILED, JsonReply(body), why="no")
+    assert ended(CHAT, body, stream=False) == AssembledReply(
+        ReplyOutcome.FAILED, JsonReply(body), why="no"
+    )
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"choices":[{"mess', b"\xff", b"{}{}", DONE])
 def test_what_is_not_json_is_not_recorded(body: bytes) -> None:
-    assert ended(CHAT, body, stream=False) == Ended(
-        Kind.CUT, JsonReply(b""), why="the reply is not JSON"
+    assert ended(CHAT, body, stream=False) == AssembledReply(
+        ReplyOutcome.CUT, JsonReply(b""), why="the reply is not JSON"
     )
 
 
 def test_half_a_surrogate_pair_is_json() -> None:
     body = b'{"choices":[{"message":{"content":"\\ud83d"}}],"usage":{"prompt_tokens":3}}'
 
-    assert ended(CHAT, body, stream=False) == Ended(Kind.WHOLE, JsonReply(body), Usage(3))
+    assert ended(CHAT, body, stream=False) == AssembledReply(
+        ReplyOutcome.WHOLE, JsonReply(body), Usage(3)
+    )
 
 
 def test_an_empty_reply_is_a_failure() -> None:
-    assert ended(CHAT, stream=False) == Ended(
-        Kind.FAILED, JsonReply(b""), why="the reply is empty"
+    assert ended(CHAT, stream=False) == AssembledReply(
+        ReplyOutcome.FAILED, JsonReply(b""), why="the reply is empty"
     )
-    assert ended(CHAT, b"\n", b"") == Ended(
-        Kind.FAILED, StreamReply(b""), why="the reply is empty"
+    assert ended(CHAT, b"\n", b"") == AssembledReply(
+        ReplyOutcome.FAILED, StreamReply(b""), why="the reply is empty"
     )
 
 
@@ -222,8 +232,8 @@ def test_encodings_are_undone_for_the_record(encoding: str, squeeze: object) -> 
     squeezed = squeeze(body)
     pieces = [squeezed[at : at + 7] for at in range(0, len(squeezed), 7)]
 
-    assert ended(CHAT, *pieces, encoding=encoding) == Ended(
-        Kind.WHOLE, StreamReply(body), Usage(3)
+    assert ended(CHAT, *pieces, encoding=encoding) == AssembledReply(
+        ReplyOutcome.WHOLE, StreamReply(body), Usage(3)
     )
 
 
@@ -233,12 +243,12 @@ def test_an_encoded_stream_that_was_cut_is_cut() -> None:
 
     cut = ended(CHAT, squeezed[: len(squeezed) // 2], encoding="gzip")
 
-    assert cut.kind is Kind.CUT
+    assert cut.kind is ReplyOutcome.CUT
     assert isinstance(cut.reply, StreamReply)
     assert noise.startswith(cut.reply.body)
     assert cut.reply.body
-    assert ended(CHAT, squeezed[:5], encoding="gzip") == Ended(
-        Kind.CUT, StreamReply(b""), why="the encoded reply was cut"
+    assert ended(CHAT, squeezed[:5], encoding="gzip") == AssembledReply(
+        ReplyOutcome.CUT, StreamReply(b""), why="the encoded reply was cut"
     )
 
 
@@ -253,18 +263,18 @@ def test_an_encoded_stream_that_was_cut_is_cut() -> None:
 def test_an_encoding_that_cannot_be_undone_leaves_nothing_to_record(
     encoding: str, why: str
 ) -> None:
-    assert ended(CHAT, b"\xff" + DONE, encoding=encoding) == Ended(
-        Kind.CUT, StreamReply(b""), why=why
+    assert ended(CHAT, b"\xff" + DONE, encoding=encoding) == AssembledReply(
+        ReplyOutcome.CUT, StreamReply(b""), why=why
     )
 
 
 @pytest.fixture
 def no_libraries() -> Iterator[None]:
-    encodings._zstd.cache_clear()
-    encodings._brotli.cache_clear()
+    content_encoding._load_zstd.cache_clear()
+    content_encoding._load_brotli.cache_clear()
     yield
-    encodings._zstd.cache_clear()
-    encodings._brotli.cache_clear()
+    content_encoding._load_zstd.cache_clear()
+    content_encoding._load_brotli.cache_clear()
 
 
 @pytest.mark.usefixtures("no_libraries")
@@ -281,13 +291,13 @@ def test_libraries_are_used_where_they_are_there(
         f"there is no library for the encoding {encoding!r}"
     )
 
-    encodings._zstd.cache_clear()
-    encodings._brotli.cache_clear()
+    content_encoding._load_zstd.cache_clear()
+    content_encoding._load_brotli.cache_clear()
     monkeypatch.setitem(sys.modules, modules[0], stand_in())
-    assert ended(CHAT, zlib.compress(DONE), encoding=encoding).kind is Kind.WHOLE
+    assert ended(CHAT, zlib.compress(DONE), encoding=encoding).kind is ReplyOutcome.WHOLE
     assert ended(CHAT, b"\xff" * 9, encoding=encoding).why == "the encoded body is damaged"
     with pytest.raises(InvalidRequest, match="longer than 9 bytes"):
-        undone(zlib.compress(DONE), encoding, most=9)
+        decode_content(zlib.compress(DONE), encoding, most=9)
 
 
 def stand_in() -> types.ModuleType:
@@ -317,7 +327,7 @@ def test_no_more_of_a_bomb_is_undone_than_may_be_kept() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InvalidRequest):
-            undone(bomb, "gzip", most=1000)
+            decode_content(bomb, "gzip", most=1000)
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
@@ -325,24 +335,26 @@ def test_no_more_of_a_bomb_is_undone_than_may_be_kept() -> None:
 
 def test_a_bomb_is_too_long() -> None:
     with pytest.raises(InvalidRequest, match="longer than 1000 bytes"):
-        undone(gzip.compress(bytes(10_000_000)), "gzip", most=1000)
-    assert undone(gzip.compress(bytes(1000)), "gzip", most=1000) == bytes(1000)
+        decode_content(gzip.compress(bytes(10_000_000)), "gzip", most=1000)
+    assert decode_content(gzip.compress(bytes(1000)), "gzip", most=1000) == bytes(1000)
     two = gzip.compress(bytes(600)) * 2
     with pytest.raises(InvalidRequest, match="longer than 1000 bytes"):
-        undone(two, "gzip", most=1000)
+        decode_content(two, "gzip", most=1000)
 
 
 def test_what_is_too_long_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reply, "MOST_KEPT", 20)
-    assembling = Assembling(CHAT, stream=True, encoding="")
+    monkeypatch.setattr(reply_assembler, "MAX_REPLY_BYTES", 20)
+    assembling = ReplyAssembler(CHAT, stream=True, encoding="")
     assembling.feed(b"data: 1\n\n")
     assembling.feed(b"data: 2\n\n\n\n\n")
     assembling.feed(DONE)
 
-    assert assembling.ended() == Ended(Kind.CUT, StreamReply(b""), why="too long to record")
+    assert assembling.ended() == AssembledReply(
+        ReplyOutcome.CUT, StreamReply(b""), why="too long to record"
+    )
     assert not assembling._chunks
-    assert ended(CHAT, gzip.compress(bytes(30))[:20], encoding="gzip").kind is Kind.CUT
-    assert ended(CHAT, b": 67\n\n", DONE).kind is Kind.WHOLE
+    assert ended(CHAT, gzip.compress(bytes(30))[:20], encoding="gzip").kind is ReplyOutcome.CUT
+    assert ended(CHAT, b": 67\n\n", DONE).kind is ReplyOutcome.WHOLE
 
 
 @given(

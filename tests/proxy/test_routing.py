@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from memplane.errors import SettingsError
-from memplane.pod.policy import AllowedModel, ModelPolicy
-from memplane.proxy.candidate import Auth, Candidate, Family, Provider
-from memplane.proxy.routing import (
-    Refused,
-    Routed,
+from memplane.pod.model_policy import AllowedModel, ModelPolicy
+from memplane.proxy.provider import ApiFamily, AuthScheme, Provider, UpstreamCandidate
+from memplane.proxy.route_selection import (
+    RequestRefusal,
+    UpstreamRoute,
     Upstreams,
-    passed_through,
-    route,
-    upstreams,
-    with_version,
+    add_version_path,
+    choose_passthrough,
+    choose_route,
+    parse_upstreams,
 )
 from memplane.secret import Secret
 
@@ -29,11 +29,11 @@ CHAT = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
 OPENAI = Provider("openai", "https://api.openai.com/v1", Secret("o"))
 ANTHROPIC = Provider(
-    "anthropic", "https://api.anthropic.com/v1", Secret("a"), Auth.X_API_KEY, "anthropic"
+    "anthropic", "https://api.anthropic.com/v1", Secret("a"), AuthScheme.X_API_KEY, "anthropic"
 )
 OPENROUTER = Provider("openrouter", "https://openrouter.ai/api/v1", Secret("r"))
-OLLAMA = Provider("ollama", "http://ollama:11434/v1", None, Auth.NONE)
-CLAUDES = Provider("claudes", "http://10.0.0.7", Secret("c"), Auth.X_API_KEY, "anthropic")
+OLLAMA = Provider("ollama", "http://ollama:11434/v1", None, AuthScheme.NONE)
+CLAUDES = Provider("claudes", "http://10.0.0.7", Secret("c"), AuthScheme.X_API_KEY, "anthropic")
 EMPTY = Provider("empty", "http://10.0.0.8")
 ALL = MappingProxyType(
     {one.name: one for one in (OPENAI, ANTHROPIC, OPENROUTER, OLLAMA, CLAUDES, EMPTY)}
@@ -46,16 +46,18 @@ def only(*providers: Provider) -> dict[str, Provider]:
 
 def routed(
     model: str,
-    family: Family = "openai",
+    family: ApiFamily = "openai",
     providers: Mapping[str, Provider] = ALL,
     policy: ModelPolicy | None = None,
-) -> Routed | Refused:
+) -> UpstreamRoute | RequestRefusal:
     path = MESSAGES if family == "anthropic" else CHAT
-    return route(model, family=family, path=path, query="", providers=providers, policy=policy)
+    return choose_route(
+        model, family=family, path=path, query="", providers=providers, policy=policy
+    )
 
 
-def refs(found: Routed | Refused) -> list[tuple[str, str]]:
-    assert isinstance(found, Routed), found
+def refs(found: UpstreamRoute | RequestRefusal) -> list[tuple[str, str]]:
+    assert isinstance(found, UpstreamRoute), found
     return [(one.provider, one.model) for one in found.candidates]
 
 
@@ -81,7 +83,7 @@ def refs(found: Routed | Refused) -> list[tuple[str, str]]:
     ],
 )
 def test_a_model_goes_to_its_provider(
-    model: str, family: Family, provider: str, name: str
+    model: str, family: ApiFamily, provider: str, name: str
 ) -> None:
     assert refs(routed(model, family)) == [(provider, name)]
 
@@ -106,16 +108,16 @@ def test_a_name_alone_is_bridged_under_its_makers_name() -> None:
     ],
 )
 def test_a_model_that_goes_nowhere_is_refused(
-    model: str, family: Family, providers: Mapping[str, Provider], status: int
+    model: str, family: ApiFamily, providers: Mapping[str, Provider], status: int
 ) -> None:
     found = routed(model, family, providers)
-    assert isinstance(found, Refused)
+    assert isinstance(found, RequestRefusal)
     assert found.status == status
 
 
 def test_a_provider_that_speaks_another_dialect_is_not_said_to_be_missing() -> None:
     found = routed("openai/gpt-4o", "anthropic", ALL)
-    assert found == Refused(
+    assert found == RequestRefusal(
         502,
         "the model 'openai/gpt-4o' is of the provider openai, which does not speak Anthropic's "
         "Messages: ask for it at /v1/chat/completions, or for a model of a provider whose "
@@ -125,21 +127,27 @@ def test_a_provider_that_speaks_another_dialect_is_not_said_to_be_missing() -> N
 
 def test_a_refusal_shows_little_of_what_was_sent_and_on_one_line() -> None:
     found = routed("a\r\nb/" + "x" * 10_000, providers=only(OPENAI))
-    assert isinstance(found, Refused)
+    assert isinstance(found, RequestRefusal)
     assert found.text.isprintable()
     assert found.text.count("x" * 50) == 1
 
 
 def test_the_address_is_the_providers_with_path_and_query() -> None:
     query = "beta=true&q=%zz%2F+a&x=b%20c?d"
-    found = route("gpt-4o", family="openai", path=CHAT, query=query, providers=ALL)
+    found = choose_route("gpt-4o", family="openai", path=CHAT, query=query, providers=ALL)
     url = f"https://api.openai.com/v1/chat/completions?{query}"
-    assert found == Routed((Candidate("openai", "gpt-4o", url, Secret("o"), Auth.BEARER),))
-    found = route("ollama/q", family="openai", path="/v1/responses", query="", providers=ALL)
-    assert found == Routed((Candidate("ollama", "q", "http://ollama:11434/v1/responses"),))
+    assert found == UpstreamRoute(
+        (UpstreamCandidate("openai", "gpt-4o", url, Secret("o"), AuthScheme.BEARER),)
+    )
+    found = choose_route(
+        "ollama/q", family="openai", path="/v1/responses", query="", providers=ALL
+    )
+    assert found == UpstreamRoute(
+        (UpstreamCandidate("ollama", "q", "http://ollama:11434/v1/responses"),)
+    )
     # What a file says is used as it is, also without a path.
-    found = route("claudes/x", family="anthropic", path=MESSAGES, query="", providers=ALL)
-    assert isinstance(found, Routed)
+    found = choose_route("claudes/x", family="anthropic", path=MESSAGES, query="", providers=ALL)
+    assert isinstance(found, UpstreamRoute)
     assert found.candidates[0].url == "http://10.0.0.7/messages"
 
 
@@ -179,8 +187,8 @@ def test_a_policy_clamps_and_has_fallbacks(model: str, first: tuple[str, str]) -
 )
 def test_it_is_said_that_a_model_was_clamped(model: str, *, clamped: bool) -> None:
     found, free = routed(model, policy=CLAMP), routed(model)
-    assert isinstance(found, Routed)
-    assert isinstance(free, Routed)
+    assert isinstance(found, UpstreamRoute)
+    assert isinstance(free, UpstreamRoute)
     assert (found.clamped, free.clamped) == (clamped, False)
 
 
@@ -208,7 +216,7 @@ def test_no_mode_is_looser_than_clamp(mode: str) -> None:
 
 def test_a_policy_that_allows_nothing_refuses() -> None:
     found = routed("openai/gpt-5", policy=policy())
-    assert isinstance(found, Refused)
+    assert isinstance(found, RequestRefusal)
     assert found.status == 502
 
 
@@ -216,7 +224,7 @@ def test_only_a_fallback_may_be_missing() -> None:
     given = policy(("primary", "openai/gpt-4o"), ("fallback", "mistral/x"))
     assert refs(routed("gpt-4o", providers=only(OPENAI), policy=given)) == [("openai", "gpt-4o")]
     given = policy(("primary", "mistral/x"), ("fallback", "openai/gpt-4o"))
-    assert isinstance(routed("x", providers=only(OPENAI), policy=given), Refused)
+    assert isinstance(routed("x", providers=only(OPENAI), policy=given), RequestRefusal)
 
 
 # Passed through
@@ -248,8 +256,8 @@ def test_only_a_fallback_may_be_missing() -> None:
 def test_a_path_goes_to_its_upstream(
     path: str, headers: list[tuple[bytes, bytes]], url: str
 ) -> None:
-    found = passed_through(path, "", headers, Upstreams())
-    assert found == Candidate("anthropic" if "anthropic" in url else "openai", "", url)
+    found = choose_passthrough(path, "", headers, Upstreams())
+    assert found == UpstreamCandidate("anthropic" if "anthropic" in url else "openai", "", url)
 
 
 @pytest.mark.parametrize(
@@ -264,20 +272,20 @@ def test_a_path_goes_to_its_upstream(
     ],
 )
 def test_an_upstream_without_a_path_gets_a_version(written: str, base: str) -> None:
-    found = passed_through(CHAT, "a=%zz", [], upstreams(written))
-    assert isinstance(found, Candidate)
+    found = choose_passthrough(CHAT, "a=%zz", [], parse_upstreams(written))
+    assert isinstance(found, UpstreamCandidate)
     assert found.url == f"{base}/chat/completions?a=%zz"
 
 
 def test_an_upstream_that_may_not_be_asked_is_no_upstream() -> None:
     for written in ("http://169.254.169.254", "file:///x", "https://a:b@c.example"):
         with pytest.raises(SettingsError, match="the Anthropic upstream"):
-            upstreams("", written)
+            parse_upstreams("", written)
 
 
 def test_what_has_a_path_keeps_it() -> None:
-    assert with_version("http://a/v2") == "http://a/v2"
-    assert with_version("http://a") == "http://a/v1"
+    assert add_version_path("http://a/v2") == "http://a/v2"
+    assert add_version_path("http://a") == "http://a/v1"
 
 
 # Nothing leaves
@@ -353,8 +361,8 @@ QUERIES = [
 
 def below(path: str, query: str) -> str | None:
     """Say what comes after the base, seen by two readers of addresses; None when refused."""
-    found = passed_through(path, query, [], INSIDE)
-    if isinstance(found, Refused):
+    found = choose_passthrough(path, query, [], INSIDE)
+    if isinstance(found, RequestRefusal):
         assert found.status == 400
         return None
     assert found.url.isascii()
@@ -373,8 +381,8 @@ def below(path: str, query: str) -> str | None:
 @pytest.mark.parametrize("path", ESCAPES)
 def test_a_path_that_could_lead_out_is_refused(path: str) -> None:
     assert below(path, "") is None
-    found = route("gpt-4o", family="openai", path=path, query="", providers=ALL)
-    assert isinstance(found, Refused)
+    found = choose_route("gpt-4o", family="openai", path=path, query="", providers=ALL)
+    assert isinstance(found, RequestRefusal)
 
 
 @pytest.mark.parametrize("path", HARMLESS)
@@ -409,7 +417,7 @@ def test_no_request_leaves_its_upstream(path: str, query: str) -> None:
 def test_a_query_goes_on_byte_for_byte(query: str) -> None:
     if "#" in query or not query:
         return
-    found = passed_through("/v1/x", query, [], INSIDE)
-    assert isinstance(found, Candidate)
+    found = choose_passthrough("/v1/x", query, [], INSIDE)
+    assert isinstance(found, UpstreamCandidate)
     assert found.url == f"{BASE}/x?{query}"
     assert URL(found.url, encoded=True).raw_path_qs == f"/team/v1/x?{query}"

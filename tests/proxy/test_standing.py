@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from memplane.ledger.entry import JsonReply, Reply, StreamReply
-from memplane.proxy.body import Body, body_of
+from memplane.proxy.conversation_position import (
+    ConversationPosition,
+    find_answer_places,
+    find_position,
+)
 from memplane.proxy.dialects.contract import Dialect
-from memplane.proxy.dialects.table import DIALECTS
-from memplane.proxy.standing import Stood, answers_before, stood_of
+from memplane.proxy.dialects.registry import DIALECTS
+from memplane.proxy.request_body import RequestBody, parse_body
 from tests.support.answers import (
     Said,
     anthropic_events,
@@ -31,14 +35,14 @@ WRITTEN: dict[str, tuple[Any, Any, str]] = {
 OPENING, NEXT = "Do the daily check.", "Who repaired the router?"
 
 
-def body(dialect: Dialect, *messages: Any) -> Body:
+def body(dialect: Dialect, *messages: Any) -> RequestBody:
     """A request; texts are the user's and the model's in turn, others stand as they are."""
     roles = ("user", "assistant")
     listed = [
         {"role": roles[at % 2], "content": one} if isinstance(one, str | list) else one
         for at, one in enumerate(messages)
     ]
-    return body_of(json.dumps({"model": "m", dialect.listed: listed}).encode())
+    return parse_body(json.dumps({"model": "m", dialect.listed: listed}).encode())
 
 
 def replied(dialect: Dialect, text: str, *, streamed: bool = False) -> Reply:
@@ -49,12 +53,12 @@ def replied(dialect: Dialect, text: str, *, streamed: bool = False) -> Reply:
     return JsonReply(answer.partition(b"\r\n\r\n")[2])
 
 
-def place_of_answer(dialect: Dialect, asked: Body, reply: Reply) -> str:
-    return stood_of(dialect, asked, reply).place
+def place_of_answer(dialect: Dialect, asked: RequestBody, reply: Reply) -> str:
+    return find_position(dialect, asked, reply).place
 
 
 def here(dialect: Dialect, *messages: Any) -> tuple[str, ...]:
-    return answers_before(dialect.conversation(body(dialect, *messages)))
+    return find_answer_places(dialect.conversation(body(dialect, *messages)))
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["in one piece", "streamed"])
@@ -132,21 +136,23 @@ def test_every_turn_of_a_tool_loop_stands(dialect: Dialect, calls: list[Any]) ->
 
 
 def test_an_input_of_one_text_is_a_conversation_too() -> None:
-    asked = body_of(json.dumps({"model": "m", "input": OPENING}).encode())
+    asked = parse_body(json.dumps({"model": "m", "input": OPENING}).encode())
     place = place_of_answer(RESPONSES, asked, replied(RESPONSES, "Fine."))
     assert here(RESPONSES, OPENING, "Fine.", NEXT) == (place,)
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["in one piece", "streamed"])
 def test_what_a_provider_keeps_stands_by_its_name(*, streamed: bool) -> None:
-    def asked(**more: object) -> Body:
-        return body_of(json.dumps({"model": "m", "input": OPENING, **more}).encode())
+    def asked(**more: object) -> RequestBody:
+        return parse_body(json.dumps({"model": "m", "input": OPENING, **more}).encode())
 
-    def stood(**more: object) -> Stood:
-        return stood_of(RESPONSES, asked(**more), replied(RESPONSES, "Fine.", streamed=streamed))
+    def stood(**more: object) -> ConversationPosition:
+        return find_position(
+            RESPONSES, asked(**more), replied(RESPONSES, "Fine.", streamed=streamed)
+        )
 
     def before(**more: object) -> tuple[str, ...]:
-        return answers_before(RESPONSES.conversation(asked(**more)))
+        return find_answer_places(RESPONSES.conversation(asked(**more)))
 
     (named,) = stood().names
     assert named.startswith("response ")
@@ -160,4 +166,4 @@ def test_what_a_provider_keeps_stands_by_its_name(*, streamed: bool) -> None:
     # What is not kept there has no name, nor has what other providers answer.
     assert stood(store=False).names == ()
     assert before(previous_response_id=None, conversation=7) == ()
-    assert stood_of(CHAT, body(CHAT, OPENING), replied(CHAT, "Fine.")).names == ()
+    assert find_position(CHAT, body(CHAT, OPENING), replied(CHAT, "Fine.")).names == ()

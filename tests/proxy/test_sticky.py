@@ -11,13 +11,13 @@ import pytest
 
 from memplane.errors import RecordsError
 from memplane.ledger.entry import JsonReply
-from memplane.memory.injections import Injection, Said
-from memplane.proxy.body import body_of
+from memplane.memory.injection_store import Injection, TurnPlace
+from memplane.proxy.conversation_position import ConversationPosition, find_position
 from memplane.proxy.dialects.contract import Conversation
 from memplane.proxy.dialects.openai_chat import OpenAIChat
 from memplane.proxy.dialects.openai_responses import OpenAIResponses
-from memplane.proxy.standing import Stood, stood_of
-from memplane.proxy.sticky import Answered, Sticky
+from memplane.proxy.request_body import parse_body
+from memplane.proxy.sticky_injections import AnsweredTurn, StickyInjections
 
 MINUTE = 60_000_000
 
@@ -28,8 +28,10 @@ def text(place: str, session: str = "s", at: int = 0, said: str = "memory") -> I
 
 def answered(
     session: str = "s", prompt: str = "p", *, agent: str = "ada", entry: str = "hist1_1", at: int
-) -> Answered:
-    return Answered(agent, session, prompt, entry, at, lambda: Stood(f"after {prompt}"))
+) -> AnsweredTurn:
+    return AnsweredTurn(
+        agent, session, prompt, entry, at, lambda: ConversationPosition(f"after {prompt}")
+    )
 
 
 class Slow:
@@ -38,7 +40,7 @@ class Slow:
     def __init__(self) -> None:
         self.kept: list[Injection] = []
         self.written: list[list[Injection]] = []
-        self.told: list[Said] = []
+        self.told: list[TurnPlace] = []
         self.go_on = asyncio.Event()
         self.tried = asyncio.Event()
         self.fails: Exception | None = None
@@ -52,7 +54,7 @@ class Slow:
         await asyncio.sleep(0)
         return agent == "ada" and not self.forgotten.isdisjoint(entries)
 
-    async def keep_injected(self, texts: Sequence[Injection]) -> None:
+    async def save_injections(self, texts: Sequence[Injection]) -> None:
         await self.go_on.wait()
         self.tried.set()
         if self.fails:
@@ -60,25 +62,25 @@ class Slow:
         self.kept += texts
         self.written.append(list(texts))
 
-    async def keep_said(self, turns: Sequence[Said]) -> None:
+    async def save_turn_places(self, turns: Sequence[TurnPlace]) -> None:
         await asyncio.sleep(0)
         self.told += turns
 
 
 async def test_where_turns_were_said_is_written_before_the_end() -> None:
     kept = Slow()
-    sticky = Sticky(kept)
+    sticky = StickyInjections(kept)
     running = asyncio.create_task(sticky.run())
     for number in range(3):
         sticky.answered(answered(entry=f"hist1_{number}", at=0))
     sticky.end()
     await running
-    assert kept.told == [Said("ada", "after p", f"hist1_{number}", 0) for number in range(3)]
+    assert kept.told == [TurnPlace("ada", "after p", f"hist1_{number}", 0) for number in range(3)]
 
 
 async def test_a_text_is_found_before_it_is_written_and_after() -> None:
     kept = Slow()
-    sticky = Sticky(kept)
+    sticky = StickyInjections(kept)
     running = asyncio.create_task(sticky.run())
     sticky.keep(text("p"))
     assert await sticky.find("ada", ["p"], "s") == {"p": text("p")}
@@ -92,7 +94,7 @@ async def test_a_text_is_found_before_it_is_written_and_after() -> None:
 
 async def test_a_text_that_is_not_written_yet_is_gone_once_its_memory_is_forgotten() -> None:
     kept = Slow()
-    sticky = Sticky(kept)
+    sticky = StickyInjections(kept)
     sticky.keep(replace(text("p"), made_of=frozenset({"hist1_1", "hist1_2"})))
     kept.forgotten = {"hist1_3"}
     assert await sticky.find("ada", ["p"], "s")
@@ -103,7 +105,7 @@ async def test_a_text_that_is_not_written_yet_is_gone_once_its_memory_is_forgott
 async def test_what_is_kept_within_a_moment_is_written_together() -> None:
     kept = Slow()
     kept.go_on.set()
-    sticky = Sticky(kept, later=3600)
+    sticky = StickyInjections(kept, later=3600)
     running = asyncio.create_task(sticky.run())
     sticky.keep(text("p"))
     await asyncio.sleep(0)
@@ -117,7 +119,7 @@ async def test_what_is_kept_within_a_moment_is_written_together() -> None:
 async def test_this_sessions_text_goes_before_a_newer_one() -> None:
     kept = Slow()
     kept.kept = [text("p", "mine", 1, "mine"), text("p", "other", 2, "other")]
-    sticky = Sticky(kept)
+    sticky = StickyInjections(kept)
     assert (await sticky.find("ada", ["p"], "mine"))["p"].text == "mine"
     assert (await sticky.find("ada", ["p"], "third"))["p"].text == "other"
 
@@ -125,7 +127,7 @@ async def test_this_sessions_text_goes_before_a_newer_one() -> None:
 async def test_that_nothing_stands_there_counts_for_its_own_session_only() -> None:
     kept = Slow()
     kept.kept = [text("p", "other", 1, "other"), text("p", "mine", 2, "")]
-    sticky = Sticky(kept)
+    sticky = StickyInjections(kept)
     assert (await sticky.find("ada", ["p"], "mine"))["p"].text == ""
     assert (await sticky.find("ada", ["p"], "third"))["p"].text == "other"
 
@@ -140,7 +142,7 @@ async def test_what_cannot_be_written_is_given_up_and_others_go_on(
     kept = Slow()
     kept.fails = error
     kept.go_on.set()
-    sticky = Sticky(kept)
+    sticky = StickyInjections(kept)
     running = asyncio.create_task(sticky.run())
     sticky.keep(text("p"))
     await kept.tried.wait()
@@ -169,7 +171,7 @@ async def test_what_cannot_be_written_is_given_up_and_others_go_on(
 def test_a_prompt_sent_again_is_the_same_turn(
     session: str, then: str, now: int, *, same: bool
 ) -> None:
-    assert Sticky(Slow()).is_same_turn(text("p", then, at=1), session, now + 1) is same
+    assert StickyInjections(Slow()).is_same_turn(text("p", then, at=1), session, now + 1) is same
 
 
 @pytest.mark.parametrize(
@@ -189,22 +191,22 @@ def test_a_prompt_sent_again_is_the_same_turn(
     ],
 )
 def test_a_prompt_that_was_answered_is_said_anew(
-    session: str, turn: Answered, *, same: bool
+    session: str, turn: AnsweredTurn, *, same: bool
 ) -> None:
-    sticky = Sticky(Slow())
+    sticky = StickyInjections(Slow())
     sticky.answered(turn)
     assert sticky.is_same_turn(text("p", session, at=5), session, 10) is same
 
 
 def test_nobody_knows_what_was_answered_before_a_restart() -> None:
-    sticky = Sticky(Slow(), since=5)
+    sticky = StickyInjections(Slow(), since=5)
     assert not sticky.is_same_turn(text("p", "", at=4), "", 10)
     assert sticky.is_same_turn(text("p", "", at=6), "", 10)
     assert sticky.is_same_turn(text("p", "s", at=4), "s", 10)
 
 
 def test_only_what_was_answered_lately_is_held() -> None:
-    sticky = Sticky(Slow())
+    sticky = StickyInjections(Slow())
     for minute in range(100):
         sticky.answered(answered(f"s{minute}", at=minute * MINUTE))
     assert len(sticky._latest) == 12
@@ -218,18 +220,18 @@ NEXT = {"role": "user", "content": "And the lamp?"}
 
 
 def chat(*messages: object) -> Conversation:
-    return CHAT.conversation(body_of(json.dumps({"messages": messages}).encode()))
+    return CHAT.conversation(parse_body(json.dumps({"messages": messages}).encode()))
 
 
-def turn(entry: str = "hist1_1", agent: str = "ada") -> Answered:
-    asked = body_of(json.dumps({"messages": [ASKED]}).encode())
+def turn(entry: str = "hist1_1", agent: str = "ada") -> AnsweredTurn:
+    asked = parse_body(json.dumps({"messages": [ASKED]}).encode())
     prompt = CHAT.conversation(asked).prompts[-1].place
-    return Answered(agent, "", prompt, entry, 1, lambda: stood_of(CHAT, asked, FINE))
+    return AnsweredTurn(agent, "", prompt, entry, 1, lambda: find_position(CHAT, asked, FINE))
 
 
 def test_a_turn_stands_in_its_conversation_before_that_is_written() -> None:
     """Programs go on within milliseconds, and memory may have taken the turn in by then."""
-    sticky = Sticky(Slow())
+    sticky = StickyInjections(Slow())
     sticky.answered(turn())
     sticky.answered(turn("hist1_2", agent="bob"))
     entries, places = sticky.standing(chat(ASKED, ANSWER, NEXT), "ada")
@@ -241,23 +243,26 @@ def test_a_turn_stands_in_its_conversation_before_that_is_written() -> None:
 
 
 def test_where_other_turns_stand_is_not_worked_out() -> None:
-    sticky = Sticky(Slow())
+    sticky = StickyInjections(Slow())
 
-    def stood() -> Stood:
+    def stood() -> ConversationPosition:
         raise AssertionError("that takes a while, and a turn waits for it")
 
-    sticky.answered(Answered("ada", "", "elsewhere", "hist1_1", 1, stood))
-    sticky.answered(Answered("bob", "", chat(ASKED).prompts[-1].place, "hist1_2", 1, stood))
+    sticky.answered(AnsweredTurn("ada", "", "elsewhere", "hist1_1", 1, stood))
+    sticky.answered(AnsweredTurn("bob", "", chat(ASKED).prompts[-1].place, "hist1_2", 1, stood))
     assert sticky.standing(chat(ASKED, ANSWER, NEXT), "ada")[0] == []
 
 
 def test_what_a_provider_keeps_stands_before_that_is_written() -> None:
-    sticky = Sticky(Slow())
-    first, second = Stood("a", ("response 1",)), Stood("b", ("response 2",), ("response 1",))
-    sticky.answered(Answered("ada", "", "p", "hist1_1", 1, lambda: first))
-    sticky.answered(Answered("ada", "", "q", "hist1_2", 2, lambda: second))
+    sticky = StickyInjections(Slow())
+    first, second = (
+        ConversationPosition("a", ("response 1",)),
+        ConversationPosition("b", ("response 2",), ("response 1",)),
+    )
+    sticky.answered(AnsweredTurn("ada", "", "p", "hist1_1", 1, lambda: first))
+    sticky.answered(AnsweredTurn("ada", "", "q", "hist1_2", 2, lambda: second))
     asked = {"input": "And now?", "previous_response_id": "2"}
-    conversation = RESPONSES.conversation(body_of(json.dumps(asked).encode()))
+    conversation = RESPONSES.conversation(parse_body(json.dumps(asked).encode()))
     entries, places = sticky.standing(conversation, "ada")
     assert entries == ["hist1_2", "hist1_1"]
     assert places == ["response 2", "response 1"]
@@ -265,13 +270,13 @@ def test_what_a_provider_keeps_stands_before_that_is_written() -> None:
 
 async def test_the_names_of_what_a_provider_keeps_are_written() -> None:
     kept = Slow()
-    sticky = Sticky(kept, later=0)
+    sticky = StickyInjections(kept, later=0)
     running = asyncio.create_task(sticky.run())
-    stood = Stood("b", ("response 2",), ("response 1",))
-    sticky.answered(Answered("ada", "", "q", "hist1_2", 2, lambda: stood))
+    stood = ConversationPosition("b", ("response 2",), ("response 1",))
+    sticky.answered(AnsweredTurn("ada", "", "q", "hist1_2", 2, lambda: stood))
     sticky.end()
     await running
     assert kept.told == [
-        Said("ada", "b", "hist1_2", 2),
-        Said("ada", "response 2", "hist1_2", 2, ("response 1",)),
+        TurnPlace("ada", "b", "hist1_2", 2),
+        TurnPlace("ada", "response 2", "hist1_2", 2, ("response 1",)),
     ]

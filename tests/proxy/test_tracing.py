@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from memplane.errors import SettingsError
-from memplane.tracing import open_traces
+from memplane.traces import open_otlp_sink
 from tests.proxy.proxied import proxied
 from tests.support.answers import Said, chat_json, chat_stream, cut, openai_error, whole
 from tests.support.upstream import Upstream, running_upstream
@@ -95,4 +95,4 @@ def test_without_the_libraries_it_is_said_what_to_install(monkeypatch: pytest.Mo
     name = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
     monkeypatch.setitem(__import__("sys").modules, name, None)
     with pytest.raises(SettingsError, match="memplane\\[otel\\]"):
-        open_traces("http://127.0.0.1:4318")
+        open_otlp_sink("http://127.0.0.1:4318")

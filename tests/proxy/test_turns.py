@@ -17,11 +17,14 @@ import pytest
 from yarl import URL
 
 from memplane.home import Home
-from memplane.ledger.entry import recomputed_id
+from memplane.http.protocol import StrictProtocol
+from memplane.ledger.entry import recompute_entry_id
 from memplane.ledger.folder import AgentFolder
-from memplane.ledger.reader import entries
-from memplane.memory.contract import Ask, ForgetAsked, Recalled
-from memplane.proxy.body import LONGEST
+from memplane.ledger.reader import read_entries
+from memplane.memory.api_types import ForgetRequest, RecallRequest, RecallResponse
+from memplane.proxy.request_body import MAX_BODY_BYTES
+from memplane.service.client import local_client
+from memplane.service.operations.memory import forget
 from tests.memory.remembering import entry
 from tests.proxy.proxied import proxied
 from tests.support.answers import (
@@ -120,9 +123,9 @@ async def test_the_ids_of_recorded_turns_can_be_computed_again(tmp_path: Path) -
         door.upstream.at(CHAT, chat_json(SAID))
         await asyncio.gather(*(door.chat("the same words") for _ in range(20)))
         await door.proxy.recorder.drain()
-        lines = dict(entries(AgentFolder(door.settings.ledger.dir, "ada")))
+        lines = dict(read_entries(AgentFolder(door.settings.ledger.dir, "ada")))
         assert len(lines) == 20
-        assert all(recomputed_id(line) == entry_id for entry_id, line in lines.items())
+        assert all(recompute_entry_id(line) == entry_id for entry_id, line in lines.items())
 
 
 @pytest.mark.parametrize(
@@ -143,6 +146,40 @@ async def test_a_turn_knows_its_session(
         await door.post(CHAT, {**BODIES[CHAT], **member}, headers=headers)
         (entry,) = await door.recorded()
         assert door.note(entry).session == "s-1"
+
+
+SECRET = "sk-ant-api03-" + "Zm9vYmFyYmF6cXV4MDEyMzQ1Njc4OWFiY2RlZg" * 2
+
+
+@pytest.mark.parametrize(
+    ("headers", "member"),
+    [
+        ({"X-Claude-Code-Session-Id": SECRET}, {}),
+        ({"session-id": SECRET}, {}),
+        ({"x-session-id": f"session of {SECRET}"}, {}),
+        ({}, {"prompt_cache_key": SECRET}),
+        ({}, {"model": SECRET}),
+        ({}, {"model": SECRET, "stream": "what is no turn"}),
+    ],
+    ids=["Claude Code", "Codex", "opencode", "prompt_cache_key", "model", "refused"],
+)
+async def test_a_secret_in_a_model_or_a_session_is_in_no_file_of_the_home(
+    headers: dict[str, str], member: dict[str, str], tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        answer = openai_error(400, SECRET) if "stream" in member else chat_json(SAID)
+        door.upstream.at(CHAT, answer, answer)
+        for said in ("What is Ada allergic to?", "Which tea does Ada like?"):
+            body = {"model": "m", "messages": [{"role": "user", "content": said}], **member}
+            await door.post(CHAT, body, headers=headers)
+            await door.recorded()
+        assert len(door.events("request")) == 2
+        assert SECRET.encode() in door.upstream.received[0].body + door.upstream.received[0].head
+        sessions = [door.note(entry).session for entry in await door.recorded()]
+        assert len(set(sessions)) <= 1, "it is still the same session"
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
 
 
 async def test_an_entry_tells_when_its_request_came(tmp_path: Path) -> None:
@@ -231,9 +268,9 @@ async def test_a_block_is_the_same_after_a_restart(tmp_path: Path) -> None:
 class Forgetful:
     """A memory that finds nothing."""
 
-    async def recall(self, _ask: Ask) -> Recalled:
+    async def recall(self, _ask: RecallRequest) -> RecallResponse:
         await asyncio.sleep(0)
-        return Recalled()
+        return RecallResponse()
 
 
 async def test_what_another_session_was_told_does_not_come_in_the_middle_of_a_turn(
@@ -259,11 +296,11 @@ async def test_what_another_session_was_told_does_not_come_in_the_middle_of_a_tu
             return b"MEMORY" in first.body, b"MEMORY" in then.body
 
         assert await said("one") == (True, True)
-        recaller = door.proxy.injecting._recaller
-        memories, recaller._memories = recaller._memories, Forgetful()
+        recall_client = door.proxy.injector._recaller
+        memories, recall_client._memories = recall_client._memories, Forgetful()
         assert await said("two") == (False, False)
         # Nothing is not kept for good: who asks again may be told.
-        recaller._memories = memories
+        recall_client._memories = memories
         assert await said("two") == (True, True)
         assert await said("three") == (True, True)
 
@@ -299,7 +336,7 @@ async def test_a_forgotten_memory_leaves_the_conversation_too(tmp_path: Path) ->
         assert await door.remembered("ada", "What is my sister Ada allergic to?")
         await door.chat("What is my sister Ada allergic to?")
         first, _ = await door.recorded()
-        memory = await door.plane.remembering.memory()
+        memory = await door.services.lazy_memory.memory()
         await memory.forget("ada", [first["id"]])
         await door.chat("What is my sister Ada allergic to?", "To nuts.", "Thank you!")
         assert b"peanuts" not in door.upstream.asked(CHAT)[-1].body
@@ -314,7 +351,7 @@ async def test_a_line_about_several_turns_leaves_with_any_of_them(tmp_path: Path
         *(entry(f"What about topic {number}?", "Done.", minutes=number) for number in range(3)),
     ]
     async with proxied(tmp_path) as door:
-        memory = await door.plane.remembering.memory()
+        memory = await door.services.lazy_memory.memory()
         for one in turns:
             await memory.retain("ada", json.dumps(one).encode())
         await memory.settle()
@@ -457,7 +494,7 @@ async def test_what_a_model_says_again_from_memory_is_not_remembered_twice(tmp_p
         blocks = await door.remembered("ada", "Who is allergic to peanuts?")
         first = (await door.recorded())[0]["id"]
         assert [one.entry_ids for one in blocks if "peanuts" in one.text] == [(first,)]
-        await door.plane.forget(ForgetAsked(agent="ada", ids=(first,)))
+        await local_client(door.services).call(forget, ForgetRequest(agent="ada", ids=(first,)))
         left = await door.remembered("ada", "Who is allergic to peanuts?")
         assert not any("peanuts" in one.text for one in left)
 
@@ -490,6 +527,84 @@ async def test_a_cut_stream_is_cut_and_leaves_a_trace_but_no_entry(
         assert await door.recorded() == []
         (told,) = door.events("error")
         assert told["outcome"] == "cut"
+
+
+def until_closed(events: list[bytes], kind: str = "text/event-stream") -> list[bytes]:
+    """An answer as HTTP/1.0 servers send it: nothing but the end of the connection ends it."""
+    return [f"HTTP/1.0 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode(), *events]
+
+
+@pytest.mark.parametrize("where", ["inside an event", "between two events"])
+@pytest.mark.parametrize("path", BODIES)
+async def test_a_stream_without_a_length_that_is_cut_is_cut_for_the_client_too(
+    path: str, where: str, tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        came = EVENTS[path](SAID)[:3]
+        if where == "inside an event":
+            came[-1] = came[-1][:-9]
+        door.upstream.at(path, [*until_closed(came), End.CLOSE])
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await door.post(path, {**BODIES[path], "stream": True})
+        assert await door.recorded() == []
+        (told,) = door.events("error")
+        assert told["outcome"] == "cut"
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"], ids=["whole", "without its last line's end"])
+@pytest.mark.parametrize("path", BODIES)
+async def test_a_stream_without_a_length_that_is_whole_is_a_turn(
+    path: str, end: bytes, tmp_path: Path
+) -> None:
+    async with proxied(tmp_path) as door:
+        sent = b"".join(EVENTS[path](SAID))
+        sent = sent.rstrip(b"\n") + end if end else sent
+        door.upstream.at(path, [*until_closed([sent]), End.CLOSE])
+        answered = await door.post(path, {**BODIES[path], "stream": True})
+        assert (answered.status, answered.body) == (200, sent)
+        assert len(await door.recorded()) == 1
+
+
+async def test_a_document_without_a_length_that_is_cut_is_cut_for_the_client_too(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as door:
+        body = body_of(chat_json(SAID))
+        json_kind = "application/json"
+        door.upstream.at(
+            CHAT,
+            [*until_closed([body[:-5]], json_kind), End.CLOSE],
+            [*until_closed([body], json_kind), End.CLOSE],
+        )
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await door.chat("hello")
+        assert (await door.chat("hello")).body == body
+        assert len(await door.recorded()) == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_cut"),
+    [
+        (b'data: {"a":1}\n\n', False),
+        (b'data: {"a":1}\n\ndata: [DONE]', False),
+        (b'data: {"a":1}\n\n: wait', False),
+        (b"", False),
+        (b'data: {"a":1}\n\ndata: {"a"', True),
+        (b'data: {"a":1}\n\nevent: mess', True),
+        (b'data: {"a":1}\n\nda', True),
+    ],
+)
+async def test_a_stream_that_is_no_turn_is_not_ended_inside_an_event_either(
+    sent: bytes, tmp_path: Path, *, is_cut: bool
+) -> None:
+    path = "/v1/threads/runs"
+    async with proxied(tmp_path) as door:
+        door.upstream.at(path, [*until_closed([sent]), End.CLOSE])
+        if is_cut:
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await door.post(path, {})
+        else:
+            assert (await door.post(path, {})).body == sent
 
 
 async def test_a_turn_sent_again_after_a_cut_is_one_turn(tmp_path: Path) -> None:
@@ -780,7 +895,7 @@ async def test_an_upload_of_any_length_is_passed_on_as_it_comes(
 ) -> None:
     async with proxied(tmp_path) as door:
         door.upstream.at("/v1/files", whole(b"{}"))
-        piece, times = bytes(range(256)) * 4096, (LONGEST >> 20) + 2
+        piece, times = bytes(range(256)) * 4096, (MAX_BODY_BYTES >> 20) + 2
 
         async def pieces() -> object:
             for _ in range(times):
@@ -828,6 +943,24 @@ async def test_a_provider_that_reads_no_upload_is_left_with_its_client(tmp_path:
             await closed.wait()
 
 
+async def test_an_upload_that_stops_is_given_up_and_its_provider_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StrictProtocol, "BODY_TIMEOUT_S", 0.1)
+    async with proxied(tmp_path) as door:
+        door.upstream.at("/v1/files", whole(b"{}"))
+        where = URL(door.address)
+        reader, writer = await asyncio.open_connection(where.host, where.port)
+        head = f"POST /agent/ada/v1/files HTTP/1.1\r\nHost: {where.authority}\r\n"
+        writer.write(f"{head}Content-Length: 100\r\n\r\nhalf of it".encode())
+        assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
+        writer.close()
+        await door.settled()
+        for connection in door.upstream.connections:
+            await connection.gone.wait()
+        assert door.upstream.received == []
+
+
 async def test_a_client_that_leaves_before_its_answer_begins_is_no_failure_of_the_server(
     tmp_path: Path,
 ) -> None:
@@ -866,7 +999,7 @@ async def test_a_turn_that_is_too_long_to_be_read_is_refused(
     tmp_path: Path, *, told: bool
 ) -> None:
     async with proxied(tmp_path) as door:
-        piece, times = b" " * (1 << 20), (LONGEST >> 20) + 1
+        piece, times = b" " * (1 << 20), (MAX_BODY_BYTES >> 20) + 1
 
         async def pieces() -> object:
             for _ in range(times):
@@ -877,7 +1010,7 @@ async def test_a_turn_that_is_too_long_to_be_read_is_refused(
             f"{door.address}/agent/ada{CHAT}", data=pieces(), headers=headers
         ) as reply:
             assert reply.status == 413
-            assert str(LONGEST) in (await reply.json())["error"]["message"]
+            assert str(MAX_BODY_BYTES) in (await reply.json())["error"]["message"]
         assert door.upstream.received == []
 
 
@@ -1160,15 +1293,15 @@ async def test_a_store_that_hangs_delays_a_turn_by_one_deadline_and_then_not_at_
         await asyncio.Event().wait()
 
     class Memories:
-        async def recall(self, _: Ask) -> Recalled:
+        async def recall(self, _: RecallRequest) -> RecallResponse:
             hung.append("recall")
             await asyncio.Event().wait()
             raise AssertionError
 
     async with proxied(tmp_path, proxy__recall_ms="50") as door:
         door.upstream.at(CHAT, chat_json(SAID))
-        monkeypatch.setattr(door.proxy.injecting._sticky, "find", find)
-        monkeypatch.setattr(door.proxy.injecting._recaller, "_memories", Memories())
+        monkeypatch.setattr(door.proxy.injector._sticky, "find", find)
+        monkeypatch.setattr(door.proxy.injector._recaller, "_memories", Memories())
         for number in range(8):
             assert (await door.chat(f"Question {number}")).status == 200
         told = [one["memory_status"] for one in door.recalls()]

@@ -24,14 +24,14 @@ from memplane.errors import (
     UpstreamStalled,
     UpstreamUnreachable,
 )
-from memplane.proxy.candidate import Auth, Candidate
 from memplane.proxy.headers import Header
+from memplane.proxy.provider import AuthScheme, UpstreamCandidate
 from memplane.proxy.upstream import (
-    Answer,
-    Attempt,
-    Body,
-    Patience,
-    Upstream,
+    AttemptBody,
+    UpstreamAttempt,
+    UpstreamClient,
+    UpstreamResponse,
+    UpstreamTimeouts,
     open_upstream,
 )
 from memplane.secret import Secret
@@ -131,13 +131,15 @@ class Server:
             seen.gone.set()
             writer.close()
 
-    def candidate(self, path: str = "/v1/messages", provider: str = "anthropic") -> Candidate:
+    def candidate(
+        self, path: str = "/v1/messages", provider: str = "anthropic"
+    ) -> UpstreamCandidate:
         url = f"http://127.0.0.1:{self.port}{path}"
-        return Candidate(provider, "some-model", url, Secret(KEY), Auth.BEARER)
+        return UpstreamCandidate(provider, "some-model", url, Secret(KEY), AuthScheme.BEARER)
 
-    def attempt(self, body: Body = b"{}", length: int | None = None) -> Attempt:
+    def attempt(self, body: AttemptBody = b"{}", length: int | None = None) -> UpstreamAttempt:
         headers = ((b"authorization", b"Bearer " + KEY.encode()), (b"x-a", b"1"))
-        return Attempt(self.candidate(), "POST", headers, body, length)
+        return UpstreamAttempt(self.candidate(), "POST", headers, body, length)
 
 
 @asynccontextmanager
@@ -170,22 +172,25 @@ def then_closing(*pieces: bytes) -> Conduct:
     return conduct
 
 
-async def body_of(answer: Answer) -> bytes:
+async def body_of(answer: UpstreamResponse) -> bytes:
     return b"".join([piece async for piece in answer.chunks()])
 
 
 @asynccontextmanager
 async def asking(
-    conduct: Conduct, patience: Patience | None = None
-) -> AsyncIterator[tuple[Upstream, Server]]:
-    async with running(conduct) as server, open_upstream(patience=patience or Patience()) as made:
+    conduct: Conduct, patience: UpstreamTimeouts | None = None
+) -> AsyncIterator[tuple[UpstreamClient, Server]]:
+    async with (
+        running(conduct) as server,
+        open_upstream(patience=patience or UpstreamTimeouts()) as made,
+    ):
         yield made, server
 
 
 @asynccontextmanager
 async def answering(
-    conduct: Conduct, patience: Patience | None = None
-) -> AsyncIterator[tuple[Answer, Server]]:
+    conduct: Conduct, patience: UpstreamTimeouts | None = None
+) -> AsyncIterator[tuple[UpstreamResponse, Server]]:
     async with (
         asking(conduct, patience) as (upstream, server),
         upstream.send([server.attempt()]) as answer,
@@ -199,7 +204,7 @@ async def nothing() -> None:
 
 async def read_into(
     got: list[bytes],
-    upstream: Upstream,
+    upstream: UpstreamClient,
     server: Server,
     then: Callable[[], Awaitable[None]] = nothing,
 ) -> None:
@@ -228,7 +233,7 @@ async def test_a_request_goes_out_as_it_was_given() -> None:
         )
         candidate = server.candidate("/v1/messages?beta=true&q=%zz%2F+a")
         body = b'{"a": 1}'
-        async with upstream.send([Attempt(candidate, "POST", headers, body)]) as answer:
+        async with upstream.send([UpstreamAttempt(candidate, "POST", headers, body)]) as answer:
             assert await body_of(answer) == b"ok"
     line, sent, got = server.asked[0]
     assert line == b"POST /v1/messages?beta=true&q=%zz%2F+a HTTP/1.1"
@@ -239,7 +244,7 @@ async def test_a_request_goes_out_as_it_was_given() -> None:
 
 async def test_a_request_without_a_body_has_none() -> None:
     async with asking(saying(whole(b"[]"))) as (upstream, server):
-        attempt = Attempt(server.candidate("/v1/models"), "GET", ())
+        attempt = UpstreamAttempt(server.candidate("/v1/models"), "GET", ())
         async with upstream.send([attempt]) as answer:
             assert await body_of(answer) == b"[]"
     _, sent, body = server.asked[0]
@@ -313,8 +318,9 @@ async def test_a_piece_is_given_before_the_next_one_is_sent() -> None:
 
 
 async def test_a_body_that_ends_with_its_connection_is_whole() -> None:
-    async with answering(then_closing(HEAD + b"\r\n", b"all of it")) as (answer, _):
-        assert await body_of(answer) == b"all of it"
+    said = b"data: all of it\n\n"
+    async with answering(then_closing(HEAD + b"\r\n", said)) as (answer, _):
+        assert await body_of(answer) == said
 
 
 async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
@@ -351,7 +357,7 @@ async def test_an_answer_that_was_given_back_is_not_closed_under_whoever_has_it_
 async def test_an_answer_without_a_body_is_whole(method: str, status: bytes) -> None:
     said = b"HTTP/1.1 %s\r\nx-a: 1\r\n\r\n" % status
     async with asking(saying(said)) as (upstream, server):
-        attempt = Attempt(server.candidate("/"), method, ())
+        attempt = UpstreamAttempt(server.candidate("/"), method, ())
         async with upstream.send([attempt]) as answer:
             assert await body_of(answer) == b""
 
@@ -373,7 +379,7 @@ async def test_the_environment_has_no_say(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     async with (
         asking(saying(whole(b"ok"))) as (upstream, server),
-        upstream.send([Attempt(server.candidate(), "POST", ())]) as answer,
+        upstream.send([UpstreamAttempt(server.candidate(), "POST", ())]) as answer,
     ):
         assert await body_of(answer) == b"ok"
     assert not [name for name, _ in server.asked[0][1] if name == b"Authorization"]
@@ -411,12 +417,12 @@ async def refuse(seen: Seen) -> None:
     seen.writer.close()
 
 
-def nobody() -> Candidate:
+def nobody() -> UpstreamCandidate:
     """A port on which nobody listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-    return Candidate("openai", "m", f"http://127.0.0.1:{port}/v1/x?key={KEY}", Secret(KEY))
+    return UpstreamCandidate("openai", "m", f"http://127.0.0.1:{port}/v1/x?key={KEY}", Secret(KEY))
 
 
 @pytest.mark.parametrize(
@@ -434,7 +440,7 @@ def nobody() -> Candidate:
     ],
 )
 async def test_a_candidate_that_fails_is_followed_by_the_next(bad: Conduct) -> None:
-    patience = Patience(candidate=0.2)
+    patience = UpstreamTimeouts(candidate=0.2)
     async with all_running(bad, bad, saying(whole(b"ok"))) as servers:
         async with open_upstream(patience=patience) as upstream:
             attempts = [one.attempt(b"%d" % place) for place, one in enumerate(servers)]
@@ -468,7 +474,7 @@ async def test_the_last_candidates_failure_is_relayed_as_it_is() -> None:
 
 async def test_an_unreachable_candidate_is_followed_by_the_next() -> None:
     async with asking(saying(whole(b"ok"))) as (upstream, server):
-        attempts = [Attempt(nobody(), "POST", (), b"{}"), server.attempt()]
+        attempts = [UpstreamAttempt(nobody(), "POST", (), b"{}"), server.attempt()]
         async with upstream.send(attempts) as answer:
             assert await body_of(answer) == b"ok"
 
@@ -476,7 +482,7 @@ async def test_an_unreachable_candidate_is_followed_by_the_next() -> None:
 async def test_nobody_there_is_said_without_the_key() -> None:
     async with open_upstream() as upstream:
         with pytest.raises(UpstreamUnreachable) as caught:
-            async with upstream.send([Attempt(nobody(), "POST", (), b"{}")]):
+            async with upstream.send([UpstreamAttempt(nobody(), "POST", (), b"{}")]):
                 pass
     assert "openai at 127.0.0.1:" in str(caught.value)
     assert KEY not in told(caught.value)
@@ -493,7 +499,7 @@ async def test_nobody_there_is_said_without_the_key() -> None:
 )
 async def test_no_answer_is_said_without_the_key(bad: Conduct, why: str) -> None:
     async with asking(bad) as (upstream, server):
-        attempt = Attempt(
+        attempt = UpstreamAttempt(
             server.candidate(f"/v1/x?key={KEY}"), "POST", server.attempt().headers, b"{}"
         )
         with pytest.raises(UpstreamUnreachable, match=why) as caught:
@@ -512,7 +518,7 @@ async def test_a_name_that_leads_to_a_private_address_is_not_asked(
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     async with running(saying(whole(b"ok"))) as server:
         url = f"http://api.example.com:{server.port}/v1/x"
-        attempt = Attempt(Candidate("openai", "m", url), "POST", ())
+        attempt = UpstreamAttempt(UpstreamCandidate("openai", "m", url), "POST", ())
         async with open_upstream() as upstream:
             with pytest.raises(UpstreamUnreachable, match="private address"):
                 async with upstream.send([attempt]):
@@ -628,7 +634,7 @@ async def settled() -> None:
 
 
 async def test_a_head_that_does_not_come_is_a_stall() -> None:
-    async with asking(hold, Patience(first_byte=0.05)) as (upstream, server):
+    async with asking(hold, UpstreamTimeouts(first_byte=0.05)) as (upstream, server):
         with pytest.raises(UpstreamStalled) as caught:
             async with upstream.send([server.attempt()]):
                 pass
@@ -642,7 +648,11 @@ async def test_a_body_that_does_not_come_is_a_stall(said: bytes, phase: str) -> 
         await seen.say(CHUNKED + said)
         await seen.until_gone()
 
-    waits = Patience(first_byte=0.3, idle=60) if not said else Patience(first_byte=60, idle=0.05)
+    waits = (
+        UpstreamTimeouts(first_byte=0.3, idle=60)
+        if not said
+        else UpstreamTimeouts(first_byte=60, idle=0.05)
+    )
     async with asking(conduct, waits) as (upstream, server):
         with pytest.raises(UpstreamStalled) as caught:
             async with upstream.send([server.attempt()]) as answer:
@@ -660,7 +670,7 @@ async def test_a_long_stream_that_goes_on_is_not_cut() -> None:
             await seen.say(chunk(b"a"))
         await seen.say(OVER)
 
-    patience = Patience(candidate=0.25, first_byte=0.25, idle=0.25)
+    patience = UpstreamTimeouts(candidate=0.25, first_byte=0.25, idle=0.25)
     async with answering(conduct, patience) as (answer, _):
         assert await body_of(answer) == b"a" * 20
 
@@ -673,7 +683,7 @@ async def test_a_reader_that_takes_its_time_is_no_stall() -> None:
         await more.wait()
         await seen.say(chunk(b"b") + OVER)
 
-    patience = Patience(idle=0.05)
+    patience = UpstreamTimeouts(idle=0.05)
     async with answering(conduct, patience) as (answer, _), aclosing(answer.chunks()) as come:
         assert await anext(come) == b"a"
         await asyncio.sleep(0.15)
@@ -726,8 +736,10 @@ async def test_a_provider_that_reads_nothing_does_not_hold_the_connection() -> N
     loop = asyncio.get_running_loop()
     url = f"http://127.0.0.1:{server.getsockname()[1]}/v1/x"
     with server:
-        async with open_upstream(patience=Patience(first_byte=0.5)) as upstream:
-            attempt = Attempt(Candidate("openai", "m", url), "POST", (), b"a" * (30 << 20))
+        async with open_upstream(patience=UpstreamTimeouts(first_byte=0.5)) as upstream:
+            attempt = UpstreamAttempt(
+                UpstreamCandidate("openai", "m", url), "POST", (), b"a" * (30 << 20)
+            )
             before = open_sockets()
             with pytest.raises(UpstreamStalled):
                 async with upstream.send([attempt]):
@@ -746,7 +758,7 @@ def open_sockets() -> int:
     return found
 
 
-async def cycle(upstream: Upstream, server: Server, place: int) -> None:
+async def cycle(upstream: UpstreamClient, server: Server, place: int) -> None:
     with suppress(UpstreamError):
         async with upstream.send([server.attempt(b"%d" % (place % 4))]) as answer:
             async for _ in answer.chunks():
@@ -770,7 +782,7 @@ async def test_nothing_is_left_after_many_cycles() -> None:
 
     async with running(conduct) as server:
         before = open_sockets()
-        async with open_upstream(patience=Patience(first_byte=2.0)) as upstream:
+        async with open_upstream(patience=UpstreamTimeouts(first_byte=2.0)) as upstream:
             await asyncio.gather(*(cycle(upstream, server, place) for place in range(100)))
         assert len(server.asked) == 100
         for one in server.seen:

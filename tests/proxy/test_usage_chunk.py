@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from memplane.proxy.usage_chunk import WithoutUsage
+from memplane.proxy.usage_chunk import UsageChunkFilter
 
 SAID = b'data: {"choices": [{"delta": {"content": "hi"}}], "usage": null}'
 USED = b'data: {"choices": [], "usage": {"prompt_tokens": 9}}'
@@ -19,7 +19,7 @@ def test_only_that_chunk_is_left_out_however_lines_end_and_pieces_are_cut(
     end: bytes, size: int
 ) -> None:
     stream = b": hello" + end + SAID + end + USED + end + DONE + end
-    without = WithoutUsage()
+    without = UsageChunkFilter()
     passed = [without.feed(stream[at : at + size]) for at in range(0, len(stream), size)]
     assert without.end() == b""
     assert b"".join(passed) == stream.replace(USED + end, b"")
@@ -27,13 +27,13 @@ def test_only_that_chunk_is_left_out_however_lines_end_and_pieces_are_cut(
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\n\r\n"])
 def test_an_event_is_passed_on_as_soon_as_it_is_whole(end: bytes) -> None:
-    without = WithoutUsage()
+    without = UsageChunkFilter()
     assert without.feed(SAID + end + b"data: {") == SAID + end
     assert without.end() == b"data: {"
 
 
 def test_a_long_event_takes_no_longer_than_its_length() -> None:
-    without = WithoutUsage()
+    without = UsageChunkFilter()
     began = time.process_time()
     for _ in range(256):
         assert without.feed(b"x" * 65536) == b""

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import RecordsError
-from memplane.records.migrate import Migration, migrate, migrations
+from memplane.records.interface import Connection
+from memplane.records.migrations import Migration, load_migrations, migrate
 from memplane.records.sqlite import open_sqlite
-from memplane.records.store import Connection
 
 AGENT = "INSERT INTO agents (agent) VALUES (?)"
 
@@ -117,7 +117,7 @@ async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> No
 
 
 async def test_steps_are_taken_once_and_in_order(tmp_path: Path) -> None:
-    known = migrations("sqlite")
+    known = load_migrations("sqlite")
     statements = ("CREATE TABLE more (n INTEGER)", "INSERT INTO more VALUES (1)")
     more = Migration(known[-1].number + 1, "more", statements)
     async with open_sqlite(tmp_path / "memplane.db") as records:
@@ -132,7 +132,7 @@ async def test_one_beside_it_takes_its_place(tmp_path: Path) -> None:
         async with records.aside() as other:
             await other.write(lambda rows: rows.run(AGENT, ("new",)))
             assert await records.read(agents) == ["old"]
-            await records.replace_by(other, ["agents"])
+            await records.replace_tables_from(other, ["agents"])
         assert await records.read(agents) == ["new"]
     assert [path.name for path in tmp_path.glob("memplane*")] == ["memplane.db"]
 
@@ -140,7 +140,7 @@ async def test_one_beside_it_takes_its_place(tmp_path: Path) -> None:
 async def test_nothing_of_what_is_deleted_stays_in_the_files(tmp_path: Path) -> None:
     async with open_sqlite(tmp_path / "memplane.db") as records:
         names = [f"canary-{number}-of-many" for number in range(200)]
-        await records.write(lambda rows: rows.run_each(AGENT, [(name,) for name in names]))
+        await records.write(lambda rows: rows.run_many(AGENT, [(name,) for name in names]))
         assert await records.holds(b"canary-150-of-many")
         await records.write(lambda rows: rows.run("DELETE FROM agents WHERE number > 100"))
         await records.wipe()

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from memplane.redaction.known import known_secrets
+from memplane.redaction.known_secrets import collect_environment_secrets
 from memplane.redaction.redactor import Redactor
 from memplane.secret import Secret
 from tests.redaction.generators import ALNUM, seeded, some
@@ -51,7 +51,9 @@ def test_of_base64_the_characters_that_hold_a_part_of_the_secret_go_too(before: 
     ],
 )
 def test_variables_with_telling_names_are_known_secrets(name: str) -> None:
-    assert known_secrets({name: VALUE, "HOME": VALUE, "LANG": "C"}) == [Secret(VALUE)]
+    assert collect_environment_secrets({name: VALUE, "HOME": VALUE, "LANG": "C"}) == [
+        Secret(VALUE)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_variables_with_telling_names_are_known_secrets(name: str) -> None:
     ],
 )
 def test_other_variables_are_not(name: str, value: str) -> None:
-    assert known_secrets({name: value}) == []
+    assert collect_environment_secrets({name: value}) == []
 
 
 def test_no_secret_shows_in_the_representation_of_a_redactor() -> None:

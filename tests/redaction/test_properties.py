@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memplane.redaction
-from memplane.redaction.json_text import document_hits
+from memplane.redaction.json_scan import find_document_hits
 from memplane.redaction.redactor import Redactor
 from memplane.secret import Secret
 from tests.redaction.generators import STRUCTURED, seeded
@@ -126,7 +126,7 @@ def test_the_quick_look_at_json_overlooks_nothing(
     ascii_only: bool,  # noqa: FBT001 - hypothesis gives it
 ) -> None:
     raw = json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
-    if document_hits(raw, REDACTOR._scanner.hits):
+    if find_document_hits(raw, REDACTOR._scanner.hits):
         assert REDACTOR.json(raw).counts
 
 
@@ -208,7 +208,7 @@ def test_importing_compiles_nothing() -> None:
 
     code = (
         "import memplane.redaction.redactor, memplane.redaction.pattern as p;"
-        "print(p.pattern.cache_info().currsize)"
+        "print(p.compile_pattern.cache_info().currsize)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "0"

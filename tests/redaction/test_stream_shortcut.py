@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memplane.redaction import stream
+from memplane.redaction import sse_scan
 from memplane.redaction.scan import Scanner
-from memplane.redaction.stream import stream_hits, stream_suspects
+from memplane.redaction.sse_scan import find_stream_hits, is_stream_suspect
 from memplane.secret import Secret
 from tests.redaction.streams import DIALECTS
 
@@ -20,11 +20,11 @@ SCANNER = Scanner([Secret(KNOWN)])
 
 
 def hits(raw: bytes) -> bool:
-    return bool(stream_hits(raw, SCANNER.hits))
+    return bool(find_stream_hits(raw, SCANNER.hits))
 
 
 def suspected(raw: bytes) -> bool:
-    return stream_suspects(raw, SCANNER.hits, SCANNER.suspects)
+    return is_stream_suspect(raw, SCANNER.hits, SCANNER.suspects)
 
 
 PIECES = st.sampled_from(
@@ -109,7 +109,7 @@ def test_what_is_not_plain_is_searched_whole(raw: bytes) -> None:
 
 
 def test_the_check_would_notice_lanes_that_are_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "_TEXTS", frozenset[str]())
+    monkeypatch.setattr(sse_scan, "_TEXT_NAMES_STR", frozenset[str]())
     raw = DIALECTS["chat"](["sk-", "live-1234", "56789"])
     assert hits(raw)
     assert not suspected(raw)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from memplane.errors import IndexUnusable
 from memplane.retrieval import index as module
-from memplane.retrieval.index import Change, TextIndex, erase, open_index
+from memplane.retrieval.index import CountedChange, TextIndex, erase_index, open_index
 
 ALL: Final = 10_000
 
@@ -50,9 +50,9 @@ def opened(folder: Path) -> TextIndex:
 def test_documents_are_found_by_their_terms(index: TextIndex) -> None:
     index.apply(
         [
-            Change(1, 7, {"kestrel": 1, "nest": 2}),
-            Change(2, 7, {"crow": 1, "nest": 1}),
-            Change(3, 7, {"host": 1}),
+            CountedChange(1, 7, {"kestrel": 1, "nest": 2}),
+            CountedChange(2, 7, {"crow": 1, "nest": 1}),
+            CountedChange(3, 7, {"host": 1}),
         ]
     )
     assert index.candidates(7, ["kestrel"], ALL) == [1]
@@ -68,30 +68,32 @@ def test_documents_are_found_by_their_terms(index: TextIndex) -> None:
 
 
 def test_the_last_change_to_a_key_counts(index: TextIndex) -> None:
-    index.apply([Change(1, 7, {"old": 1}), Change(1, 7, {"new": 1})])
+    index.apply([CountedChange(1, 7, {"old": 1}), CountedChange(1, 7, {"new": 1})])
     assert index.candidates(7, ["old"], ALL) == []
     assert index.candidates(7, ["new"], ALL) == [1]
-    index.apply([Change(1, 7, {"newer": 1}), Change(2, 7, {"newer": 1})])
+    index.apply([CountedChange(1, 7, {"newer": 1}), CountedChange(2, 7, {"newer": 1})])
     assert index.frequencies(7, ["old", "new", "newer"]) == {"old": 0, "new": 0, "newer": 2}
-    index.apply([Change(1, 7, {"newest": 1}), Change(1, 7, None), Change(3, 7, None)])
+    index.apply(
+        [CountedChange(1, 7, {"newest": 1}), CountedChange(1, 7, None), CountedChange(3, 7, None)]
+    )
     assert index.candidates(7, ["newest", "newer"], ALL) == [2]
 
 
 def test_nothing_to_change_changes_nothing(index: TextIndex) -> None:
     index.apply([])
-    index.apply([Change(1, 7, {})])
+    index.apply([CountedChange(1, 7, {})])
     assert index.candidates(7, [""], ALL) == []
 
 
 def test_half_as_many_again_are_found_as_are_asked_for(index: TextIndex) -> None:
-    index.apply([Change(key, 7, {"nest": key}) for key in range(1, 9)])
+    index.apply([CountedChange(key, 7, {"nest": key}) for key in range(1, 9)])
     for limit, found in ((-1, 0), (0, 0), (1, 2), (2, 3), (3, 5), (4, 6), (8, 8), (2**63, 8)):
         assert len(index.candidates(7, ["nest"], limit)) == found
 
 
 def test_of_those_that_are_equally_likely_none_is_left_out(index: TextIndex) -> None:
-    index.apply([Change(key, 7, {"nest": 1}) for key in range(1, 300)])
-    index.apply([Change(key, 7, {"tower": 1}) for key in range(300, 400)])
+    index.apply([CountedChange(key, 7, {"nest": 1}) for key in range(1, 300)])
+    index.apply([CountedChange(key, 7, {"tower": 1}) for key in range(300, 400)])
     assert len(index.candidates(7, ["nest"], 8)) == 299
 
 
@@ -99,32 +101,36 @@ def test_of_very_many_terms_the_rarest_are_looked_for(index: TextIndex) -> None:
     common = {f"common{number}": 1 for number in range(200)}
     index.apply(
         [
-            Change(1, 7, {"rare": 1}),
-            *(Change(key, 7, {**common, "filler": key}) for key in range(2, 12)),
+            CountedChange(1, 7, {"rare": 1}),
+            *(CountedChange(key, 7, {**common, "filler": key}) for key in range(2, 12)),
         ]
     )
     assert 1 in index.candidates(7, [*common, "rare"], ALL)
 
 
 def test_the_likely_ones_come_first_after_many_deletions_too(index: TextIndex) -> None:
-    index.apply([Change(key, 7, {"nest": 1, "filler": 9}) for key in range(1, 100)])
-    index.apply([Change(100, 7, {"nest": 9, "filler": 1}), Change(101, 7, {"filler": 1})])
-    index.apply([Change(key, 7, None) for key in range(3, 100)])
+    index.apply([CountedChange(key, 7, {"nest": 1, "filler": 9}) for key in range(1, 100)])
+    index.apply(
+        [CountedChange(100, 7, {"nest": 9, "filler": 1}), CountedChange(101, 7, {"filler": 1})]
+    )
+    index.apply([CountedChange(key, 7, None) for key in range(3, 100)])
     assert index.candidates(7, ["nest"], ALL) == [100, 1, 2]
 
 
 def test_keys_may_be_as_large_as_those_of_the_database(index: TextIndex) -> None:
-    index.apply([Change(2**63 - 1, 7, {"nest": 1}), Change(2**63 - 2, 7, {"nest": 1})])
-    index.apply([Change(2**63 - 2, 7, None)])
+    index.apply(
+        [CountedChange(2**63 - 1, 7, {"nest": 1}), CountedChange(2**63 - 2, 7, {"nest": 1})]
+    )
+    index.apply([CountedChange(2**63 - 2, 7, None)])
     assert index.candidates(7, ["nest"], ALL) == [2**63 - 1]
 
 
 def test_a_change_that_cannot_be_made_leaves_nothing_behind(index: TextIndex) -> None:
     with pytest.raises(IndexUnusable, match="key"):
-        index.apply([Change(1, 7, {"nest": 1}), Change(-1, 7, {"nest": 1})])
+        index.apply([CountedChange(1, 7, {"nest": 1}), CountedChange(-1, 7, {"nest": 1})])
     with pytest.raises(IndexUnusable, match="negative"):
-        index.apply([Change(1, 7, {"nest": 1}), Change(2, -7, {"nest": 1})])
-    index.apply([Change(3, 7, {"host": 1})])
+        index.apply([CountedChange(1, 7, {"nest": 1}), CountedChange(2, -7, {"nest": 1})])
+    index.apply([CountedChange(3, 7, {"host": 1})])
     assert index.candidates(7, ["nest", "host"], ALL) == [3]
 
 
@@ -132,7 +138,9 @@ def test_a_change_that_cannot_be_made_leaves_nothing_behind(index: TextIndex) ->
 
 
 def test_an_agent_finds_its_own_documents_only(index: TextIndex) -> None:
-    index.apply([Change(agent, agent, {"nest": 1}) for agent in (0, 1, 9, 35, 36, 37, 1295, 1296)])
+    index.apply(
+        [CountedChange(agent, agent, {"nest": 1}) for agent in (0, 1, 9, 35, 36, 37, 1295, 1296)]
+    )
     for agent in (0, 1, 9, 35, 36, 37, 1295, 1296):
         assert index.candidates(agent, ["nest"], ALL) == [agent]
         assert index.frequencies(agent, ["nest"]) == {"nest": 1}
@@ -144,7 +152,7 @@ def test_an_agent_finds_its_own_documents_only(index: TextIndex) -> None:
     ["2|nest", "x 2|nest", "x\n2|nest", "|nest", "|", "", "2", "x\u00a02|nest", "x\u20282|nest"],
 )
 def test_no_term_reaches_another_agent(index: TextIndex, hostile: str) -> None:
-    index.apply([Change(1, 1, {hostile: 1, "own": 1}), Change(2, 2, {"nest": 1})])
+    index.apply([CountedChange(1, 1, {hostile: 1, "own": 1}), CountedChange(2, 2, {"nest": 1})])
     assert index.candidates(2, ["nest", "own"], ALL) == [2]
     assert index.frequencies(2, ["nest", hostile]) == {"nest": 1, hostile: 0}
     assert index.candidates(1, [hostile], ALL) == [1]
@@ -153,19 +161,19 @@ def test_no_term_reaches_another_agent(index: TextIndex, hostile: str) -> None:
 
 
 def test_a_broken_character_in_a_term_does_no_harm(index: TextIndex) -> None:
-    index.apply([Change(1, 1, {"\ud800": 1, "nest": 1})])
+    index.apply([CountedChange(1, 1, {"\ud800": 1, "nest": 1})])
     assert index.candidates(1, ["nest"], ALL) == [1]
     assert index.candidates(1, ["\ud800"], ALL) == [1]
 
 
 def test_other_agents_do_not_change_who_is_likely(index: TextIndex) -> None:
     own = [
-        Change(1, 1, {"rare": 1, "x": 20}),
-        *(Change(key, 1, {"common": 1, "usual": 1}) for key in range(2, 60)),
+        CountedChange(1, 1, {"rare": 1, "x": 20}),
+        *(CountedChange(key, 1, {"common": 1, "usual": 1}) for key in range(2, 60)),
     ]
     index.apply(own)
     before = index.candidates(1, ["rare", "common", "usual"], 1)
-    index.apply([Change(key, 2, {"other": 1}) for key in range(100, 5000)])
+    index.apply([CountedChange(key, 2, {"other": 1}) for key in range(100, 5000)])
     assert before[0] == 1
     assert index.candidates(1, ["rare", "common", "usual"], 1) == before
 
@@ -174,7 +182,7 @@ TERMS: Final = st.one_of(
     st.sampled_from(["a", "b", "c", "d", "e"]), st.text("ab|0 \n\u6771\u00a0", max_size=4)
 )
 CHANGES: Final = st.builds(
-    Change,
+    CountedChange,
     key=st.integers(1, 12),
     agent=st.sampled_from([0, 1, 36]),
     counts=st.one_of(st.none(), st.dictionaries(TERMS, st.integers(1, 3), max_size=5)),
@@ -186,7 +194,7 @@ CHANGES: Final = st.builds(
 )
 @settings(max_examples=40)
 def test_it_finds_what_a_look_at_every_document_finds(
-    tmp_path_factory: pytest.TempPathFactory, batches: list[list[Change]], terms: list[str]
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[CountedChange]], terms: list[str]
 ) -> None:
     index = TextIndex.create(tmp_path_factory.mktemp("model") / "index", "g")
     live: dict[int, tuple[int, Mapping[str, int]]] = {}
@@ -212,7 +220,7 @@ def test_it_finds_what_a_look_at_every_document_finds(
 
 def test_many_small_changes_do_not_make_many_pieces(folder: Path, index: TextIndex) -> None:
     for key in range(1, 61):
-        index.apply([Change(key, 7, {"nest": 1, f"n{key}": 1})])
+        index.apply([CountedChange(key, 7, {"nest": 1, f"n{key}": 1})])
     assert len(list(folder.glob("*.term"))) < 30
     index.close()
     again = opened(folder)
@@ -221,7 +229,7 @@ def test_many_small_changes_do_not_make_many_pieces(folder: Path, index: TextInd
 
 
 def test_others_search_while_one_changes(index: TextIndex) -> None:
-    index.apply([Change(key, 7, {"nest": 1}) for key in range(1, 11)])
+    index.apply([CountedChange(key, 7, {"nest": 1}) for key in range(1, 11)])
     failures: list[BaseException] = []
     done = threading.Event()
 
@@ -239,7 +247,9 @@ def test_others_search_while_one_changes(index: TextIndex) -> None:
         thread.start()
     try:
         for number in range(25):
-            index.apply([Change(key, 7, {"nest": 1, f"n{number}": 1}) for key in range(1, 11)])
+            index.apply(
+                [CountedChange(key, 7, {"nest": 1, f"n{number}": 1}) for key in range(1, 11)]
+            )
     finally:
         done.set()
         for thread in threads:
@@ -248,24 +258,24 @@ def test_others_search_while_one_changes(index: TextIndex) -> None:
 
 
 def test_two_cannot_change_one_index(folder: Path, index: TextIndex) -> None:
-    index.apply([Change(1, 7, {"nest": 1})])
+    index.apply([CountedChange(1, 7, {"nest": 1})])
     second = opened(folder)
     with pytest.raises(IndexUnusable, match="LockBusy"):
-        second.apply([Change(2, 7, {"nest": 1})])
+        second.apply([CountedChange(2, 7, {"nest": 1})])
     assert second.candidates(7, ["nest"], ALL) == [1]
     index.close()
-    second.apply([Change(2, 7, {"nest": 1})])
+    second.apply([CountedChange(2, 7, {"nest": 1})])
     assert set(second.candidates(7, ["nest"], ALL)) == {1, 2}
     second.close()
 
 
 def test_a_closed_index_is_still_searched_but_not_changed(index: TextIndex) -> None:
-    index.apply([Change(1, 7, {"nest": 1})])
+    index.apply([CountedChange(1, 7, {"nest": 1})])
     index.close()
     index.close()
     assert index.candidates(7, ["nest"], ALL) == [1]
     with pytest.raises(IndexUnusable, match="closed"):
-        index.apply([Change(2, 7, {"nest": 1})])
+        index.apply([CountedChange(2, 7, {"nest": 1})])
 
 
 def test_a_panic_of_the_library_is_our_error(index: TextIndex) -> None:
@@ -274,13 +284,13 @@ def test_a_panic_of_the_library_is_our_error(index: TextIndex) -> None:
     with pytest.raises(BaseException, match="greater than 0") as raw:
         searcher.search(query, limit=0)
     assert not isinstance(raw.value, Exception)
-    with pytest.raises(IndexUnusable, match="greater than 0"), module._translated("read"):
+    with pytest.raises(IndexUnusable, match="greater than 0"), module._translate_errors("read"):
         searcher.search(query, limit=0)
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 def test_an_interruption_is_not_the_index_s_fault(kind: type[BaseException]) -> None:
-    with pytest.raises(kind), module._translated("read"):
+    with pytest.raises(kind), module._translate_errors("read"):
         raise kind
 
 
@@ -288,19 +298,19 @@ def test_an_interruption_is_not_the_index_s_fault(kind: type[BaseException]) -> 
 
 
 def test_what_was_applied_is_there_when_it_is_opened_again(folder: Path, index: TextIndex) -> None:
-    index.apply([Change(1, 7, {"nest": 1}), Change(2, 7, {"nest": 1})])
-    index.apply([Change(2, 7, None)])
+    index.apply([CountedChange(1, 7, {"nest": 1}), CountedChange(2, 7, {"nest": 1})])
+    index.apply([CountedChange(2, 7, None)])
     index.close()
     again = opened(folder)
     assert again.generation == "first"
     assert again.candidates(7, ["nest"], ALL) == [1]
-    again.apply([Change(3, 7, {"nest": 1})])
+    again.apply([CountedChange(3, 7, {"nest": 1})])
     again.close()
     assert opened(folder).frequencies(7, ["nest"]) == {"nest": 2}
 
 
 def test_a_new_index_takes_the_place_of_an_old_one(folder: Path, index: TextIndex) -> None:
-    index.apply([Change(1, 7, {"nest": 1})])
+    index.apply([CountedChange(1, 7, {"nest": 1})])
     index.close()
     (folder / "stray").write_text("left")
     TextIndex.create(folder, "second").close()
@@ -326,7 +336,7 @@ def test_files_are_for_their_owner_alone_whatever_the_umask_is(folder: Path) -> 
     try:
         index = TextIndex.create(folder, "g")
         for key in range(12):  # pieces are merged meanwhile
-            index.apply([Change(key, 7, {"nest": 1})])
+            index.apply([CountedChange(key, 7, {"nest": 1})])
         index.close()
         assert not _open_to_others(folder)
         (folder / "meta.json").chmod(0o644)  # as an older version left it
@@ -341,14 +351,14 @@ def _open_to_others(folder: Path) -> list[str]:
 
 
 def test_an_erased_index_is_gone(folder: Path, index: TextIndex) -> None:
-    index.apply([Change(1, 7, {"nest": 1})])
+    index.apply([CountedChange(1, 7, {"nest": 1})])
     index.close()
-    erase(folder)
+    erase_index(folder)
     assert not folder.exists()
     assert open_index(folder) is None
-    erase(folder)
+    erase_index(folder)
     folder.write_text("no folder")
-    erase(folder)
+    erase_index(folder)
     assert not folder.exists()
 
 
@@ -358,7 +368,7 @@ def test_erasing_does_not_follow_a_link(folder: Path, tmp_path: Path) -> None:
     (kept / "file").write_text("kept")
     folder.parent.mkdir()
     folder.symlink_to(kept)
-    erase(folder)
+    erase_index(folder)
     assert not folder.is_symlink()
     assert (kept / "file").read_text() == "kept"
 
@@ -398,12 +408,13 @@ def test_an_index_with_other_fields_is_none(folder: Path) -> None:
 APPLYING: Final = """
 import sys
 from pathlib import Path
-from memplane.retrieval.index import Change, open_index
+from memplane.retrieval.index import CountedChange, open_index
 
 index = open_index(Path(sys.argv[1]))
 for batch in range(1, 1000):
-    changes = [Change(batch * 100 + n, 7, {"all": 1, f"batch{batch}": 1}) for n in range(50)]
-    index.apply([*changes, Change((batch - 1) * 100, 7, None)])
+    terms = {"all": 1, f"batch{batch}": 1}
+    changes = [CountedChange(batch * 100 + n, 7, terms) for n in range(50)]
+    index.apply([*changes, CountedChange((batch - 1) * 100, 7, None)])
     print(batch, flush=True)
 """
 
@@ -429,7 +440,7 @@ def test_a_killed_process_leaves_the_last_commit(folder: Path, after: int) -> No
     applied = told + 1 if counts[-1] else told
     assert counts[:applied] == [49] * (applied - 1) + [50]
     assert index.frequencies(7, ["all"]) == {"all": 50 * applied - (applied - 1)}
-    index.apply([Change(1, 7, {"all": 1})])
+    index.apply([CountedChange(1, 7, {"all": 1})])
     assert 1 in index.candidates(7, ["all"], ALL)
     index.close()
 
@@ -438,13 +449,13 @@ FILLING_UP: Final = """
 import json, resource, signal, sys
 from pathlib import Path
 from memplane.errors import IndexUnusable
-from memplane.retrieval.index import Change, TextIndex
+from memplane.retrieval.index import CountedChange, TextIndex
 
 index = TextIndex.create(Path(sys.argv[1]), "g")
-index.apply([Change(1, 7, {"first": 1})])
+index.apply([CountedChange(1, 7, {"first": 1})])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 free = resource.getrlimit(resource.RLIMIT_FSIZE)
-many = [Change(key, 7, {f"t{key}x{n}": 1 for n in range(50)}) for key in range(2, 300)]
+many = [CountedChange(key, 7, {f"t{key}x{n}": 1 for n in range(50)}) for key in range(2, 300)]
 errors, seen = [], []
 for largest in (100, 2_000, 20_000):
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest, free[1]))
@@ -454,7 +465,7 @@ for largest in (100, 2_000, 20_000):
         errors.append(error)
     seen.append(index.candidates(7, ["first", "t2x0"], 10))
     resource.setrlimit(resource.RLIMIT_FSIZE, free)
-index.apply([Change(1000, 7, {"second": 1})])
+index.apply([CountedChange(1000, 7, {"second": 1})])
 after = sorted(index.candidates(7, ["first", "second", "t2x0"], 10))
 index.apply(many)
 index.close()
@@ -479,7 +490,7 @@ def test_a_full_disk_is_our_error_and_passes(folder: Path) -> None:
 USING: Final = """
 import json, shutil, sys
 from pathlib import Path
-from memplane.retrieval.index import Change, open_index
+from memplane.retrieval.index import CountedChange, open_index
 
 whole, copy = Path(sys.argv[1]), Path(sys.argv[2])
 terms = [f"t{n}" for n in range(10)]
@@ -496,7 +507,7 @@ for line in sys.stdin:
     if index is not None:
         found = [sorted(index.candidates(1, terms, 1000)), index.frequencies(1, terms)]
         for number in range(9):  # enough for a merge of all there is
-            index.apply([Change(5000 + number, 1, {"t0": 1}), Change(2, 1, None)])
+            index.apply([CountedChange(5000 + number, 1, {"t0": 1}), CountedChange(2, 1, None)])
         index.close()
     print(json.dumps(found), flush=True)
     shutil.rmtree(copy)
@@ -510,9 +521,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     index = TextIndex.create(folder, "g")
     for start in (1, 101, 201):
         index.apply(
-            [Change(key, 1, {f"t{key % 10}": 1, f"u{key}": 1}) for key in range(start, start + 50)]
+            [
+                CountedChange(key, 1, {f"t{key % 10}": 1, f"u{key}": 1})
+                for key in range(start, start + 50)
+            ]
         )
-    index.apply([Change(key, 1, None) for key in range(1, 251, 7)])
+    index.apply([CountedChange(key, 1, None) for key in range(1, 251, 7)])
     index.close()
     return folder
 
@@ -583,6 +597,6 @@ def test_the_pieces_that_a_killed_process_left_are_no_damage(whole: Path, tmp_pa
     (copy / f"{'0' * 32}.term").write_bytes(b"half")
     (copy / ".tmpA1b2C3").write_bytes(b"half")
     index = opened(copy)
-    index.apply([Change(1, 1, {"nest": 1})])
+    index.apply([CountedChange(1, 1, {"nest": 1})])
     assert index.candidates(1, ["nest"], ALL) == [1]
     index.close()

@@ -11,46 +11,60 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.retrieval.ranking import Asked, Ranked, answers, explained, rank_turns
-from memplane.retrieval.scoring import Statistics
-from memplane.retrieval.times import asks_when, periods_in
-from memplane.retrieval.turns import Turn, counts_in, names_in, spoken_of, words_of
-from memplane.retrieval.words import question_terms
+from memplane.retrieval.bm25 import CorpusStatistics
+from memplane.retrieval.time_expressions import asks_for_time, parse_periods
+from memplane.retrieval.tokenizer import count_query_terms
+from memplane.retrieval.turn_ranker import (
+    Query,
+    RankedTurn,
+    explain_rank,
+    has_enough_coverage,
+    rank_turns,
+)
+from memplane.retrieval.turn_terms import (
+    SearchTurn,
+    extract_name_terms,
+    extract_turn_terms,
+    extract_words,
+    parse_counts,
+)
 
 MINUTE = 60 * 1_000_000
 DAY = 24 * 60 * MINUTE
 NOW = 20_000 * DAY
 
 
-def turn(key: int, asked: str, told: str, at: int | None = None) -> Turn:
-    one = spoken_of(asked, told)
+def turn(key: int, asked: str, told: str, at: int | None = None) -> SearchTurn:
+    one = extract_turn_terms(asked, told)
     when = NOW - DAY + key * MINUTE if at is None else at
-    return Turn(key, when, f"t{key:03}", one.length, one.speaker, one.signs, one.asked, one.told)
-
-
-def statistics_of(turns: Sequence[Turn], others: int = 200) -> Statistics:
-    """Count the turns, among others that have none of their words."""
-    held = Counter(term for one in turns for term in counts_in(one.asked, one.told))
-    terms = sum(one.length for one in turns) + 10 * others
-    return Statistics(len(turns) + others, terms, held)
-
-
-def asked_of(question: str) -> Asked:
-    return Asked(
-        terms=question_terms(question),
-        words=words_of(question),
-        names=names_in(question),
-        periods=periods_in(question, NOW),
-        wants_time=asks_when(question),
+    return SearchTurn(
+        key, when, f"t{key:03}", one.length, one.speaker, one.signs, one.asked, one.told
     )
 
 
-def ranked(question: str, *runs: Sequence[Turn]) -> list[Ranked]:
+def statistics_of(turns: Sequence[SearchTurn], others: int = 200) -> CorpusStatistics:
+    """Count the turns, among others that have none of their words."""
+    held = Counter(term for one in turns for term in parse_counts(one.asked, one.told))
+    terms = sum(one.length for one in turns) + 10 * others
+    return CorpusStatistics(len(turns) + others, terms, held)
+
+
+def asked_of(question: str) -> Query:
+    return Query(
+        terms=count_query_terms(question),
+        words=extract_words(question),
+        names=extract_name_terms(question),
+        periods=parse_periods(question, NOW),
+        wants_time=asks_for_time(question),
+    )
+
+
+def ranked(question: str, *runs: Sequence[SearchTurn]) -> list[RankedTurn]:
     known = statistics_of([one for run in runs for one in run])
     return rank_turns(asked_of(question), runs, known)
 
 
-def keys(question: str, *runs: Sequence[Turn]) -> list[int]:
+def keys(question: str, *runs: Sequence[SearchTurn]) -> list[int]:
     return [one.turn.key for one in ranked(question, *runs)]
 
 
@@ -139,13 +153,13 @@ def test_who_asks_comes_behind_who_tells() -> None:
 
 
 @st.composite
-def talks(draw: st.DrawFn) -> list[list[Turn]]:
+def talks(draw: st.DrawFn) -> list[list[SearchTurn]]:
     words = st.sampled_from("kestrel tower nest harbour boat ada paint rest green".split())  # noqa: SIM905
     text = st.lists(words, max_size=6).map(" ".join)
-    runs: list[list[Turn]] = []
+    runs: list[list[SearchTurn]] = []
     key = 0
     for size in draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)):
-        run: list[Turn] = []
+        run: list[SearchTurn] = []
         for _ in range(size):
             key += 1
             run.append(turn(key, draw(text), draw(text)))
@@ -154,18 +168,22 @@ def talks(draw: st.DrawFn) -> list[list[Turn]]:
 
 
 @given(talks(), st.randoms())
-def test_the_order_of_runs_does_not_matter(runs: list[list[Turn]], some: random.Random) -> None:
+def test_the_order_of_runs_does_not_matter(
+    runs: list[list[SearchTurn]], some: random.Random
+) -> None:
     shuffled = some.sample(runs, len(runs))
     question = "Where does the kestrel nest, Ada?"
     assert ranked(question, *runs) == ranked(question, *shuffled)
 
 
 @given(talks())
-def test_what_is_ranked_has_words_and_a_share_of_the_question(runs: list[list[Turn]]) -> None:
+def test_what_is_ranked_has_words_and_a_share_of_the_question(
+    runs: list[list[SearchTurn]],
+) -> None:
     found = ranked("kestrel nest tower", *runs)
     wanted = {"kestrel", "nest", "tower"}
     having = {
-        one.key for run in runs for one in run if wanted & counts_in(one.asked, one.told).keys()
+        one.key for run in runs for one in run if wanted & parse_counts(one.asked, one.told).keys()
     }
     assert {one.turn.key for one in found} == having
     assert all(0 < one.coverage <= 1 + 1e-9 for one in found)
@@ -175,10 +193,10 @@ def test_what_is_ranked_has_words_and_a_share_of_the_question(runs: list[list[Tu
 # Whether it is worth showing
 
 
-def judged(question: str, run: Sequence[Turn], **more: Any) -> bool:
+def judged(question: str, run: Sequence[SearchTurn], **more: Any) -> bool:
     known = statistics_of(run, **more)
     asked = asked_of(question)
-    return answers(asked, rank_turns(asked, [run], known), known)
+    return has_enough_coverage(asked, rank_turns(asked, [run], known), known)
 
 
 TALK = [turn(1, "Where is the boat?", "Ada: the boat is in the harbour.")]
@@ -199,7 +217,7 @@ def test_a_question_about_something_else_is_not_answered(question: str, *, shown
 
 
 def test_nothing_is_no_answer() -> None:
-    assert not answers(asked_of("boat"), [], statistics_of(TALK))
+    assert not has_enough_coverage(asked_of("boat"), [], statistics_of(TALK))
 
 
 # Explaining
@@ -209,8 +227,8 @@ def test_each_signal_says_what_it_added_and_its_place() -> None:
     ada = turn(1, "", "Ada: I paint boats in summer.", at=NOW - 2 * DAY)
     bo = turn(2, "", "Bo: boats.", at=NOW - DAY)
     found = ranked("What does Ada paint on boats?", [ada], [bo])
-    why = explained(found[0], found)
+    why = explain_rank(found[0], found)
     assert why["words"].place == why["speaker"].place == why["length"].place == 1
     assert sum(one.added for one in why.values()) == pytest.approx(found[0].score, abs=1e-3)
-    assert explained(found[1], found)["words"].place == 2
-    assert "speaker" not in explained(found[1], found)
+    assert explain_rank(found[1], found)["words"].place == 2
+    assert "speaker" not in explain_rank(found[1], found)

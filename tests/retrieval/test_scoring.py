@@ -10,48 +10,48 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.retrieval.scoring import (
-    Document,
-    Scored,
-    Statistics,
-    coverage_of,
+from memplane.retrieval.bm25 import (
+    CorpusStatistics,
+    DocumentTerms,
+    ScoredDocument,
+    compute_coverage,
     idf,
     is_match,
-    mass_of,
-    most_telling,
-    rank,
-    relative,
-    weights_of,
+    normalize_score,
+    rank_documents,
+    select_informative,
+    total_weight,
+    weigh_terms,
 )
-from memplane.retrieval.words import question_terms, terms_of
+from memplane.retrieval.tokenizer import count_query_terms, count_terms
 
 
-def documents_of(texts: Iterable[str]) -> list[Document]:
-    counted = (terms_of(text) for text in texts)
-    return [Document(key, one, sum(one.values())) for key, one in enumerate(counted, 1)]
+def documents_of(texts: Iterable[str]) -> list[DocumentTerms]:
+    counted = (count_terms(text) for text in texts)
+    return [DocumentTerms(key, one, sum(one.values())) for key, one in enumerate(counted, 1)]
 
 
-def statistics_of(documents: Iterable[Document]) -> Statistics:
+def statistics_of(documents: Iterable[DocumentTerms]) -> CorpusStatistics:
     known = list(documents)
-    return Statistics(
+    return CorpusStatistics(
         len(known),
         sum(one.length for one in known),
         Counter(term for one in known for term in one.counts),
     )
 
 
-def answers(question: str, texts: Iterable[str]) -> tuple[list[Scored], Statistics]:
+def answers(question: str, texts: Iterable[str]) -> tuple[list[ScoredDocument], CorpusStatistics]:
     documents = documents_of(texts)
     statistics = statistics_of(documents)
-    return rank(question_terms(question), documents, statistics, 10), statistics
+    return rank_documents(count_query_terms(question), documents, statistics, 10), statistics
 
 
-def best(question: str, statistics: Statistics) -> float:
-    return mass_of(weights_of(question_terms(question), statistics))
+def best(question: str, statistics: CorpusStatistics) -> float:
+    return total_weight(weigh_terms(count_query_terms(question), statistics))
 
 
-def telling(question: Mapping[str, int], statistics: Statistics) -> list[str]:
-    return [one.term for one in most_telling(weights_of(question, statistics), statistics)]
+def telling(question: Mapping[str, int], statistics: CorpusStatistics) -> list[str]:
+    return [one.term for one in select_informative(weigh_terms(question, statistics), statistics)]
 
 
 def matching(question: str, texts: Iterable[str]) -> list[int]:
@@ -68,11 +68,11 @@ def others(count: int) -> list[str]:
 
 def test_a_score_is_that_of_the_formula() -> None:
     documents = [
-        Document(1, {"kestrel": 2, "nest": 1}, 3),
-        *(Document(key, {"crow": 1}, 1) for key in range(2, 41)),
+        DocumentTerms(1, {"kestrel": 2, "nest": 1}, 3),
+        *(DocumentTerms(key, {"crow": 1}, 1) for key in range(2, 41)),
     ]
-    statistics = Statistics(40, 42, {"kestrel": 1, "nest": 1, "crow": 39})
-    (scored,) = rank({"kestrel": 1}, documents, statistics, 10)
+    statistics = CorpusStatistics(40, 42, {"kestrel": 1, "nest": 1, "crow": 39})
+    (scored,) = rank_documents({"kestrel": 1}, documents, statistics, 10)
     weight = math.log(1 + (40 - 1 + 0.5) / (1 + 0.5))
     long = 1.2 * (0.25 + 0.75 * 3 / (42 / 40))
     assert scored.key == 1
@@ -81,9 +81,11 @@ def test_a_score_is_that_of_the_formula() -> None:
 
 
 def test_coverage_is_the_share_of_the_questions_weight() -> None:
-    documents = [Document(key, {"kestrel": 1}, 1) for key in range(1, 31)]
-    statistics = Statistics(100, 100, {"kestrel": 30, "rollout": 2})
-    scored = rank({"kestrel": 1, "rollout": 1, "unheard": 1}, documents, statistics, 1)[0]
+    documents = [DocumentTerms(key, {"kestrel": 1}, 1) for key in range(1, 31)]
+    statistics = CorpusStatistics(100, 100, {"kestrel": 30, "rollout": 2})
+    scored = rank_documents({"kestrel": 1, "rollout": 1, "unheard": 1}, documents, statistics, 1)[
+        0
+    ]
     held, missed = idf(100, 30), idf(100, 2) + idf(100, 0)
     assert scored.coverage == pytest.approx(held / (held + missed))
 
@@ -103,24 +105,24 @@ def test_what_is_said_more_often_and_in_fewer_words_comes_first() -> None:
 
 
 def test_equal_documents_are_in_the_order_of_their_keys() -> None:
-    documents = [Document(key, {"kestrel": 1}, 1) for key in (5, 3, 9, 1)]
-    scored = rank({"kestrel": 1}, documents, statistics_of(documents), 10)
+    documents = [DocumentTerms(key, {"kestrel": 1}, 1) for key in (5, 3, 9, 1)]
+    scored = rank_documents({"kestrel": 1}, documents, statistics_of(documents), 10)
     assert [one.key for one in scored] == [1, 3, 5, 9]
 
 
 def test_no_more_are_returned_than_asked_for() -> None:
-    documents = [Document(key, {"kestrel": 1}, 1) for key in range(1, 9)]
+    documents = [DocumentTerms(key, {"kestrel": 1}, 1) for key in range(1, 9)]
     statistics = statistics_of(documents)
     for limit in (0, 1, 7, 8, 100):
-        assert len(rank({"kestrel": 1}, documents, statistics, limit)) == min(limit, 8)
-    assert rank({"kestrel": 1}, documents, statistics, -1) == []
+        assert len(rank_documents({"kestrel": 1}, documents, statistics, limit)) == min(limit, 8)
+    assert rank_documents({"kestrel": 1}, documents, statistics, -1) == []
 
 
 def test_what_holds_nothing_of_the_question_is_not_returned() -> None:
     scored, statistics = answers("kestrel", others(5))
     assert scored == []
-    assert rank({}, documents_of(others(5)), statistics, 10) == []
-    assert rank({"kestrel": 1}, [], Statistics(0, 0, {}), 10) == []
+    assert rank_documents({}, documents_of(others(5)), statistics, 10) == []
+    assert rank_documents({"kestrel": 1}, [], CorpusStatistics(0, 0, {}), 10) == []
 
 
 @given(st.integers(-5, 10**9), st.integers(-5, 10**9))
@@ -183,22 +185,22 @@ def test_nothing_matches_what_is_about_something_else() -> None:
 
 def test_a_document_with_the_whole_question_has_the_full_score() -> None:
     scored, statistics = answers("kestrel rollout", ["Kestrel rollout: Monday.", *others(50)])
-    assert relative(scored[0], best("kestrel rollout", statistics)) > 0.9
+    assert normalize_score(scored[0], best("kestrel rollout", statistics)) > 0.9
 
 
 def test_half_of_a_question_has_about_half_of_the_score() -> None:
     scored, statistics = answers("kestrel rollout", ["Kestrel seen Monday.", *others(50)])
-    assert 0.3 < relative(scored[0], best("kestrel rollout", statistics)) < 0.7
+    assert 0.3 < normalize_score(scored[0], best("kestrel rollout", statistics)) < 0.7
 
 
 def test_the_only_memory_of_an_agent_has_a_score_that_people_understand() -> None:
     for question, least in (("Which coffee do I prefer?", 0.8), ("coffee beans?", 0.3)):
         scored, statistics = answers(question, ["I prefer dark roast coffee."])
-        assert relative(scored[0], best(question, statistics)) > least
+        assert normalize_score(scored[0], best(question, statistics)) > least
 
 
 def test_without_a_question_the_score_is_nothing() -> None:
-    assert relative(Scored(1, 1.0, 1.0, 1), mass_of([])) == 0
+    assert normalize_score(ScoredDocument(1, 1.0, 1.0, 1), total_weight([])) == 0
 
 
 # What holds for all
@@ -207,9 +209,9 @@ COUNTS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 40), max_si
 
 
 @st.composite
-def collections(draw: st.DrawFn) -> list[Document]:
+def collections(draw: st.DrawFn) -> list[DocumentTerms]:
     counted = draw(st.lists(COUNTS, max_size=30))
-    return [Document(key, one, sum(one.values())) for key, one in enumerate(counted, 1)]
+    return [DocumentTerms(key, one, sum(one.values())) for key, one in enumerate(counted, 1)]
 
 
 def shuffled(counts: Mapping[str, int], data: st.DataObject) -> dict[str, int]:
@@ -218,26 +220,30 @@ def shuffled(counts: Mapping[str, int], data: st.DataObject) -> dict[str, int]:
 
 @given(COUNTS, collections(), st.data())
 def test_no_order_changes_a_single_bit(
-    question: dict[str, int], documents: list[Document], data: st.DataObject
+    question: dict[str, int], documents: list[DocumentTerms], data: st.DataObject
 ) -> None:
     statistics = statistics_of(documents)
-    first = rank(question, documents, statistics, 100)
-    again = rank(
+    first = rank_documents(question, documents, statistics, 100)
+    again = rank_documents(
         shuffled(question, data),
         [
-            Document(one.key, shuffled(one.counts, data), one.length)
+            DocumentTerms(one.key, shuffled(one.counts, data), one.length)
             for one in data.draw(st.permutations(documents))
         ],
-        Statistics(statistics.documents, statistics.terms, shuffled(statistics.frequencies, data)),
+        CorpusStatistics(
+            statistics.documents, statistics.terms, shuffled(statistics.frequencies, data)
+        ),
         100,
     )
     assert again == first
 
 
 @given(COUNTS, collections())
-def test_every_score_keeps_its_bounds(question: dict[str, int], documents: list[Document]) -> None:
+def test_every_score_keeps_its_bounds(
+    question: dict[str, int], documents: list[DocumentTerms]
+) -> None:
     statistics = statistics_of(documents)
-    scored = rank(question, documents, statistics, 100)
+    scored = rank_documents(question, documents, statistics, 100)
     assert [one.key for one in scored] == [
         one.key for one in sorted(scored, key=lambda one: (-one.score, one.key))
     ]
@@ -247,35 +253,35 @@ def test_every_score_keeps_its_bounds(question: dict[str, int], documents: list[
     for one in scored:
         assert one.score > 0
         assert 0 < one.coverage <= 1 + 1e-9
-        assert 0 < relative(one, mass_of(weights_of(question, statistics))) <= 1
+        assert 0 < normalize_score(one, total_weight(weigh_terms(question, statistics))) <= 1
 
 
 @given(COUNTS, collections())
 def test_a_share_of_the_question_is_that_of_its_score(
-    question: dict[str, int], documents: list[Document]
+    question: dict[str, int], documents: list[DocumentTerms]
 ) -> None:
     statistics = statistics_of(documents)
-    weights = weights_of(question, statistics)
-    found = {one.key: one.coverage for one in rank(question, documents, statistics, 100)}
-    shares = {one.key: coverage_of(weights, one.counts) for one in documents}
+    weights = weigh_terms(question, statistics)
+    found = {one.key: one.coverage for one in rank_documents(question, documents, statistics, 100)}
+    shares = {one.key: compute_coverage(weights, one.counts) for one in documents}
     assert shares == {one.key: found.get(one.key, 0.0) for one in documents}
 
 
 @given(COUNTS, collections(), collections())
 def test_who_else_was_found_changes_no_score(
-    question: dict[str, int], some: list[Document], more: list[Document]
+    question: dict[str, int], some: list[DocumentTerms], more: list[DocumentTerms]
 ) -> None:
-    others_found = [Document(one.key + 100, one.counts, one.length) for one in more]
+    others_found = [DocumentTerms(one.key + 100, one.counts, one.length) for one in more]
     statistics = statistics_of(some)
-    among_all = rank(question, [*others_found, *some], statistics, 100)
-    alone = rank(question, some, statistics, 100)
+    among_all = rank_documents(question, [*others_found, *some], statistics, 100)
+    alone = rank_documents(question, some, statistics, 100)
     assert [one for one in among_all if one.key <= 100] == alone
 
 
 def test_of_a_long_question_the_telling_terms_are_looked_for() -> None:
     question = {f"word{number:02}": 1 for number in range(30)}
     common = {f"word{number:02}": 90 for number in range(20)}
-    statistics = Statistics(100, 1000, {**dict.fromkeys(question, 1), **common})
+    statistics = CorpusStatistics(100, 1000, {**dict.fromkeys(question, 1), **common})
     assert telling(question, statistics) == [f"word{number:02}" for number in range(20, 30)]
     again = telling(dict(reversed(question.items())), statistics)
     assert again == telling(question, statistics)
@@ -284,4 +290,4 @@ def test_of_a_long_question_the_telling_terms_are_looked_for() -> None:
 
 def test_what_nobody_ever_said_does_not_hide_what_is_asked() -> None:
     question = {"database": 1, **{f"unheard{number}": 1 for number in range(20)}}
-    assert "database" in telling(question, Statistics(100, 1000, {"database": 3}))
+    assert "database" in telling(question, CorpusStatistics(100, 1000, {"database": 3}))

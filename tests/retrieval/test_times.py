@@ -8,7 +8,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memplane.retrieval.times import Period, asks_when, nearness, periods_in, tells_time
+from memplane.retrieval.time_expressions import (
+    Period,
+    asks_for_time,
+    mentions_time,
+    nearness,
+    parse_periods,
+)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1) // timedelta(microseconds=1)
@@ -32,7 +38,7 @@ def named(question: str, now: str = THURSDAY) -> list[tuple[str, str]]:
     """Return the periods that a question names, as they are written in the tables."""
     return [
         (written(period.begin), written(period.end))
-        for period in periods_in(question, moment(now))
+        for period in parse_periods(question, moment(now))
     ]
 
 
@@ -224,10 +230,10 @@ def test_only_the_beginning_of_a_long_question_is_read() -> None:
 
 
 def test_a_time_outside_the_calendar_names_nothing() -> None:
-    assert periods_in("yesterday", 10**30) == ()
-    assert periods_in("yesterday", -(10**30)) == ()
-    assert periods_in("yesterday", moment("0001-01-01")) == ()
-    assert periods_in("tomorrow, next year", moment("9999-12-31")) == ()
+    assert parse_periods("yesterday", 10**30) == ()
+    assert parse_periods("yesterday", -(10**30)) == ()
+    assert parse_periods("yesterday", moment("0001-01-01")) == ()
+    assert parse_periods("tomorrow, next year", moment("9999-12-31")) == ()
 
 
 @given(
@@ -237,12 +243,12 @@ def test_a_time_outside_the_calendar_names_nothing() -> None:
 @example("the day before " * 60 + "yesterday", EPOCH)
 def test_whatever_is_asked_the_periods_are_real(question: str, now: datetime) -> None:
     at = (now - EPOCH) // timedelta(microseconds=1)
-    periods = periods_in(question, at)
+    periods = parse_periods(question, at)
     assert len(periods) <= 4
     assert all(period.begin < period.end for period in periods)
-    assert periods == periods_in(question, at)
-    asks_when(question)
-    tells_time(question)
+    assert periods == parse_periods(question, at)
+    asks_for_time(question)
+    mentions_time(question)
 
 
 @given(st.dates(min_value=date(1900, 1, 1), max_value=date(2999, 12, 30)))
@@ -291,7 +297,7 @@ def test_a_day_is_the_same_in_every_spelling(day: date) -> None:
     ],
 )
 def test_a_question_asks_for_a_time(question: str) -> None:
-    assert asks_when(question)
+    assert asks_for_time(question)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +327,7 @@ def test_a_question_asks_for_a_time(question: str) -> None:
     ],
 )
 def test_a_question_asks_for_something_else(question: str) -> None:
-    assert not asks_when(question)
+    assert not asks_for_time(question)
 
 
 # Telling a time
@@ -359,8 +365,8 @@ def test_a_question_asks_for_something_else(question: str) -> None:
     ],
 )
 def test_a_text_tells_a_time(text: str) -> None:
-    assert tells_time(text)
-    assert tells_time("\u00fc \ud800 " + "word " * 200 + text)
+    assert mentions_time(text)
+    assert mentions_time("\u00fc \ud800 " + "word " * 200 + text)
 
 
 @pytest.mark.parametrize(
@@ -389,11 +395,11 @@ def test_a_text_tells_a_time(text: str) -> None:
     ],
 )
 def test_a_text_tells_no_time(text: str) -> None:
-    assert not tells_time(text)
+    assert not mentions_time(text)
 
 
 def test_a_word_late_in_a_long_text_tells_a_time() -> None:
-    assert tells_time("word " * 13_000 + "yesterday")
+    assert mentions_time("word " * 13_000 + "yesterday")
 
 
 # Nearness

@@ -8,48 +8,48 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.retrieval.turns import (
-    ASKS,
-    DATED,
+from memplane.retrieval.tokenizer import count_terms
+from memplane.retrieval.turn_terms import (
     NO_TERMS,
-    Finder,
-    Turn,
-    counts_in,
-    is_named,
-    names_in,
-    repeated,
-    speaker_of,
-    spoken_of,
-    together,
-    total_of,
-    words_of,
-    write_down,
+    QUESTION_SIGN,
+    TIME_SIGN,
+    SearchTurn,
+    TermFinder,
+    extract_name_terms,
+    extract_speaker,
+    extract_turn_terms,
+    extract_words,
+    format_counts,
+    merge_counts,
+    names_speaker,
+    parse_counts,
+    parse_total,
+    repeat_terms,
 )
-from memplane.retrieval.words import terms_of
 
 TERMS = st.text(alphabet="abcäß7.|字", min_size=1, max_size=4)
 COUNTS = st.dictionaries(TERMS, st.integers(1, 12), max_size=8)
 
 
-def turn_of(asked: str, told: str, key: int = 1) -> Turn:
-    one = spoken_of(asked, told)
-    return Turn(key, 0, str(key), one.length, one.speaker, one.signs, one.asked, one.told)
+def turn_of(asked: str, told: str, key: int = 1) -> SearchTurn:
+    one = extract_turn_terms(asked, told)
+    return SearchTurn(key, 0, str(key), one.length, one.speaker, one.signs, one.asked, one.told)
 
 
 @given(COUNTS)
 def test_counts_are_read_as_they_were_written(counts: dict[str, int]) -> None:
-    written = write_down(counts)
-    assert counts_in(written) == counts
-    assert total_of(written) == sum(counts.values())
-    assert counts_in(written, written) == {term: 2 * count for term, count in counts.items()}
-    assert write_down(dict(reversed(counts.items()))) == written
+    written = format_counts(counts)
+    assert parse_counts(written) == counts
+    assert parse_total(written) == sum(counts.values())
+    assert parse_counts(written, written) == {term: 2 * count for term, count in counts.items()}
+    assert format_counts(dict(reversed(counts.items()))) == written
 
 
 @given(st.lists(COUNTS, max_size=6), st.sets(TERMS, max_size=6))
 def test_what_is_looked_for_is_found_in_the_text_that_has_it(
     texts: list[dict[str, int]], wanted: set[str]
 ) -> None:
-    held = Finder(wanted).in_each([write_down(one) for one in texts])
+    held = TermFinder(wanted).count_in_texts([format_counts(one) for one in texts])
     expected = [{term: one[term] for term in one if term in wanted} for one in texts]
     assert held == expected
 
@@ -57,23 +57,23 @@ def test_what_is_looked_for_is_found_in_the_text_that_has_it(
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_what_any_text_says_can_be_found_in_it(asked: str, told: str) -> None:
     turn = turn_of(asked, told)
-    both = Counter(terms_of(asked)) + Counter(terms_of(told))
-    held = Finder(both).by_turn([turn])[turn.key]
-    assert held == (terms_of(asked), terms_of(told))
-    assert together(held) == both
+    both = Counter(count_terms(asked)) + Counter(count_terms(told))
+    held = TermFinder(both).count_in_turns([turn])[turn.key]
+    assert held == (count_terms(asked), count_terms(told))
+    assert merge_counts(held) == both
     assert turn.length == sum(both.values())
 
 
 def test_a_text_without_terms_is_written_as_such() -> None:
-    assert spoken_of("", "the of and").told == NO_TERMS
-    assert Finder(["kestrel"]).in_each([NO_TERMS, NO_TERMS]) == [{}, {}]
-    assert Finder([]).in_each(["1\nkestrel 1\n"]) == [{}]
+    assert extract_turn_terms("", "the of and").told == NO_TERMS
+    assert TermFinder(["kestrel"]).count_in_texts([NO_TERMS, NO_TERMS]) == [{}, {}]
+    assert TermFinder([]).count_in_texts(["1\nkestrel 1\n"]) == [{}]
 
 
 def test_a_part_of_a_term_is_not_that_term() -> None:
-    written = write_down({"kestrel": 2, "kes": 1})
-    assert Finder(["kestr", "trel", "2", "kes", "l"]).in_each([written]) == [{"kes": 1}]
-    both = Finder(["trel", "kestrel"]).in_each([written, write_down({"trel": 12})])
+    written = format_counts({"kestrel": 2, "kes": 1})
+    assert TermFinder(["kestr", "trel", "2", "kes", "l"]).count_in_texts([written]) == [{"kes": 1}]
+    both = TermFinder(["trel", "kestrel"]).count_in_texts([written, format_counts({"trel": 12})])
     assert both == [{"kestrel": 2}, {"trel": 12}]
 
 
@@ -94,30 +94,30 @@ def test_a_part_of_a_term_is_not_that_term() -> None:
     ],
 )
 def test_who_speaks_stands_before_what_is_told(told: str, speaker: str) -> None:
-    assert speaker_of(told) == speaker
+    assert extract_speaker(told) == speaker
 
 
 def test_a_speaker_is_named_by_a_part_of_the_name() -> None:
-    words = words_of("Where did Ada's brother go with Jean-Luc?")
-    assert is_named("Ada Byron", words)
-    assert is_named("Jean-Luc", words)
-    assert not is_named("Bo", words)
-    assert not is_named("", words)
-    assert not is_named("ada", words)
+    words = extract_words("Where did Ada's brother go with Jean-Luc?")
+    assert names_speaker("Ada Byron", words)
+    assert names_speaker("Jean-Luc", words)
+    assert not names_speaker("Bo", words)
+    assert not names_speaker("", words)
+    assert not names_speaker("ada", words)
 
 
 @pytest.mark.parametrize(
     ("told", "signs"),
     [
-        ("We met yesterday.", DATED),
-        ("Shall we meet?", ASKS),
-        ("Shall we meet on Monday? ", ASKS | DATED),
+        ("We met yesterday.", TIME_SIGN),
+        ("Shall we meet?", QUESTION_SIGN),
+        ("Shall we meet on Monday? ", QUESTION_SIGN | TIME_SIGN),
         ("We met.", 0),
-        ("行きますか\uff1f", ASKS),
+        ("行きますか\uff1f", QUESTION_SIGN),
     ],
 )
 def test_signs_say_how_something_was_told(told: str, signs: int) -> None:
-    assert spoken_of("", told).signs == signs
+    assert extract_turn_terms("", told).signs == signs
 
 
 @pytest.mark.parametrize(
@@ -134,12 +134,12 @@ def test_signs_say_how_something_was_told(told: str, signs: int) -> None:
     ],
 )
 def test_names_are_capitals_inside_a_sentence(question: str, names: set[str]) -> None:
-    assert names_in(question) == names
+    assert extract_name_terms(question) == names
 
 
 @given(COUNTS, st.integers(1, 14))
 def test_terms_are_repeated_as_often_as_they_were_counted(
     counts: dict[str, int], most: int
 ) -> None:
-    found = Counter(repeated(write_down(counts), "7|", most))
+    found = Counter(repeat_terms(format_counts(counts), "7|", most))
     assert found == {f"7|{term}": min(count, most) for term, count in counts.items()}

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.retrieval import words
-from memplane.retrieval.words import LONGEST_TERM, MOST_TERMS, question_terms, terms_of
+from memplane.retrieval import tokenizer
+from memplane.retrieval.tokenizer import MAX_TERM_CHARS, MAX_TERMS, count_query_terms, count_terms
 
 MIB = 1 << 20
 
 
 def found(asked: str, told: str) -> set[str]:
     """Return the terms by which a question finds a text."""
-    return question_terms(asked).keys() & terms_of(told).keys()
+    return count_query_terms(asked).keys() & count_terms(told).keys()
 
 
 # Words
@@ -25,7 +25,7 @@ def found(asked: str, told: str) -> set[str]:
 
 def test_terms_are_counted() -> None:
     text = "Kestrel saw a kestrel, and the KESTREL left."
-    assert terms_of(text) == {"kestrel": 3, "saw": 1, "left": 1}
+    assert count_terms(text) == {"kestrel": 3, "saw": 1, "left": 1}
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_terms_are_counted() -> None:
     ],
 )
 def test_another_form_of_a_word_is_found(asked: str, told: str) -> None:
-    assert terms_of(asked).keys() <= terms_of(told).keys()
+    assert count_terms(asked).keys() <= count_terms(told).keys()
     assert found(asked, told)
 
 
@@ -52,18 +52,18 @@ def test_another_form_of_a_word_is_found(asked: str, told: str) -> None:
     "text", ["", " \n\t", "?!", "...", "--", "\U0001f600", "\ud800", "''", "_"]
 )
 def test_where_there_is_no_word_there_is_no_term(text: str) -> None:
-    assert terms_of(text) == {}
-    assert question_terms(text) == {}
+    assert count_terms(text) == {}
+    assert count_query_terms(text) == {}
 
 
 def test_stop_words_are_no_terms() -> None:
-    assert terms_of("They would have been with us, but it isn't so; we don't know why.") == {
+    assert count_terms("They would have been with us, but it isn't so; we don't know why.") == {
         "know": 1
     }
 
 
 def test_a_contraction_is_the_word_before_the_apostrophe() -> None:
-    assert terms_of("I'm Ann, she'll go, we've met, John'd know") == {
+    assert count_terms("I'm Ann, she'll go, we've met, John'd know") == {
         "ann": 1,
         "go": 1,
         "met": 1,
@@ -73,17 +73,17 @@ def test_a_contraction_is_the_word_before_the_apostrophe() -> None:
 
 
 def test_apostrophes_of_typographers_are_the_same() -> None:
-    assert terms_of("the kestrel\u2019s nest isn\u2019t here") == {"kestrel": 1, "nest": 1}
+    assert count_terms("the kestrel\u2019s nest isn\u2019t here") == {"kestrel": 1, "nest": 1}
 
 
 def test_a_name_with_an_apostrophe_is_found_by_its_parts() -> None:
-    assert terms_of("O'Brien") == {"o": 1, "brien": 1}
-    assert terms_of("l'\u00e9tat") == {"l": 1, "\u00e9tat": 1}
+    assert count_terms("O'Brien") == {"o": 1, "brien": 1}
+    assert count_terms("l'\u00e9tat") == {"l": 1, "\u00e9tat": 1}
 
 
 def test_a_question_of_stop_words_asks_for_them() -> None:
-    assert question_terms("Who are you?") == {"who": 1, "are": 1, "you": 1}
-    assert question_terms("Who is Ann?") == {"ann": 1}
+    assert count_query_terms("Who are you?") == {"who": 1, "are": 1, "you": 1}
+    assert count_query_terms("Who is Ann?") == {"ann": 1}
 
 
 # Names
@@ -107,7 +107,7 @@ def test_a_question_of_stop_words_asks_for_them() -> None:
 )
 @pytest.mark.parametrize("around", ["{}", "({})", "**{}**", "'{}'", "{}.", "see {}: it", "{}'s"])
 def test_a_name_is_found_whole_and_in_parts(name: str, terms: set[str], around: str) -> None:
-    assert terms_of(around.format(name)).keys() - {"see"} == terms
+    assert count_terms(around.format(name)).keys() - {"see"} == terms
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_a_name_is_found_whole_and_in_parts(name: str, terms: set[str], around: 
     ],
 )
 def test_more_than_one_joint_joins_nothing(text: str, terms: set[str]) -> None:
-    assert terms_of(text).keys() == terms
+    assert count_terms(text).keys() == terms
 
 
 def test_digits_are_kept() -> None:
-    assert terms_of("port 8080, 5pm, 007") == {"port": 1, "8080": 1, "5pm": 1, "007": 1}
+    assert count_terms("port 8080, 5pm, 007") == {"port": 1, "8080": 1, "5pm": 1, "007": 1}
 
 
 # Other languages
@@ -145,12 +145,12 @@ def test_digits_are_kept() -> None:
     ],
 )
 def test_text_without_blanks_becomes_pairs_of_characters(text: str, terms: str) -> None:
-    assert list(terms_of(text)) == terms.split()
+    assert list(count_terms(text)) == terms.split()
 
 
 def test_a_long_text_without_blanks_is_found_to_its_end() -> None:
     text = "".join(chr(0x4E00 + number) for number in range(1000))
-    assert list(terms_of(text)) == [text[at : at + 2] for at in range(999)]
+    assert list(count_terms(text)) == [text[at : at + 2] for at in range(999)]
 
 
 @pytest.mark.parametrize(
@@ -164,35 +164,35 @@ def test_a_long_text_without_blanks_is_found_to_its_end() -> None:
     ],
 )
 def test_marks_do_not_cut_a_word(word: str) -> None:
-    assert len(terms_of(f"{word}, {word}!")) == 1
+    assert len(count_terms(f"{word}, {word}!")) == 1
 
 
 def test_what_is_not_seen_does_not_count() -> None:
-    assert terms_of(
+    assert count_terms(
         "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 so\u00adft\ufeff"
-    ) == terms_of("\u0645\u06cc\u062e\u0648\u0627\u0647\u0645 soft")
+    ) == count_terms("\u0645\u06cc\u062e\u0648\u0627\u0647\u0645 soft")
 
 
 # Bounds
 
 
 def test_long_words_are_cut() -> None:
-    assert terms_of("x" * 100) == {"x" * LONGEST_TERM: 1}
-    assert max(map(len, terms_of("-".join(["abcdefgh"] * 30)))) == LONGEST_TERM
+    assert count_terms("x" * 100) == {"x" * MAX_TERM_CHARS: 1}
+    assert max(map(len, count_terms("-".join(["abcdefgh"] * 30)))) == MAX_TERM_CHARS
 
 
 def test_long_texts_keep_the_terms_that_come_first() -> None:
-    text = " ".join(f"n{number}" for number in range(MOST_TERMS + 10))
-    assert list(terms_of(f"{text} n0")) == [f"n{number}" for number in range(MOST_TERMS)]
-    assert terms_of(f"{text} n0")["n0"] == 2
+    text = " ".join(f"n{number}" for number in range(MAX_TERMS + 10))
+    assert list(count_terms(f"{text} n0")) == [f"n{number}" for number in range(MAX_TERMS)]
+    assert count_terms(f"{text} n0")["n0"] == 2
 
 
 @given(st.one_of(st.text(), st.text("a'-_.#|\u0301\u200d\u6771\u0e01 \n\u00a0\ud800\u00df\u0130")))
 def test_every_term_keeps_the_bounds(text: str) -> None:
-    for terms in (terms_of(text), question_terms(text)):
-        assert len(terms) <= MOST_TERMS
+    for terms in (count_terms(text), count_query_terms(text)):
+        assert len(terms) <= MAX_TERMS
         for term, count in terms.items():
-            assert 1 <= len(term) <= LONGEST_TERM
+            assert 1 <= len(term) <= MAX_TERM_CHARS
             assert term.split() == [term]
             assert term.encode()
             assert count >= 1
@@ -200,18 +200,18 @@ def test_every_term_keeps_the_bounds(text: str) -> None:
 
 @given(st.text(max_size=80))
 def test_the_way_a_text_is_composed_does_not_matter(text: str) -> None:
-    assert terms_of(unicodedata.normalize("NFD", text)) == terms_of(
+    assert count_terms(unicodedata.normalize("NFD", text)) == count_terms(
         unicodedata.normalize("NFC", text)
     )
 
 
 @given(st.lists(st.text(st.sampled_from("abcXYZ019-_.'"), min_size=1, max_size=80), max_size=20))
 def test_a_text_has_the_terms_of_its_words(parts: list[str]) -> None:
-    together = terms_of(" ".join(parts))
-    assert together == terms_of(" ".join(parts).upper())
+    together = count_terms(" ".join(parts))
+    assert together == count_terms(" ".join(parts).upper())
     apart: dict[str, int] = {}
     for word in parts:
-        for term, count in terms_of(word).items():
+        for term, count in count_terms(word).items():
             apart[term] = apart.get(term, 0) + count
     assert together == apart
 
@@ -235,31 +235,35 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_texts_take_time_in_proportion(name: str) -> None:
-    assert len(terms_of(HOSTILE[name])) <= MOST_TERMS
+    assert len(count_terms(HOSTILE[name])) <= MAX_TERMS
 
 
 def test_every_thread_has_a_stemmer_of_its_own() -> None:
     # With today's library two threads that share one do no harm, because it never lets go of the
     # interpreter's lock; it says itself that they may.
     with ThreadPoolExecutor(1) as other:
-        theirs = other.submit(words._stemmer).result()
-        assert theirs is other.submit(words._stemmer).result()
-    assert theirs is not words._stemmer()
-    assert words._stemmer() is words._stemmer()
+        theirs = other.submit(tokenizer._stemmer).result()
+        assert theirs is other.submit(tokenizer._stemmer).result()
+    assert theirs is not tokenizer._stemmer()
+    assert tokenizer._stemmer() is tokenizer._stemmer()
 
 
 def test_what_is_remembered_of_words_has_an_end_and_changes_no_terms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lately, before = dict[str, str](), dict[str, str]()
-    for name, value in (("_lately", lately), ("_before", before), ("_TOKENS_REMEMBERED", 20)):
-        monkeypatch.setattr(words, name, value)
+    for name, value in (
+        ("_recent_tokens", lately),
+        ("_older_tokens", before),
+        ("_MAX_CACHED_TOKENS", 20),
+    ):
+        monkeypatch.setattr(tokenizer, name, value)
     text = "The rollouts of search-service don't wait; the rollout of kestrel's is x1."
-    first = terms_of(text)
+    first = count_terms(text)
     for number in range(100):
-        terms_of(f"word{number} words more{number}")
+        count_terms(f"word{number} words more{number}")
         assert len(lately) <= 20
         assert len(before) <= 20
     assert "rollouts" not in lately | before
-    assert terms_of(text) == terms_of(text) == first
+    assert count_terms(text) == count_terms(text) == first
     assert "rollouts" in lately

@@ -8,13 +8,13 @@ import pytest
 
 from memplane.secret import Secret
 from memplane.services.client import (
-    Address,
-    Answered,
-    Unanswered,
-    asked_pause,
-    explained,
+    NoServiceResponse,
+    ServiceAddress,
+    ServiceResponse,
+    explain_failure,
     is_same_host,
-    open_client,
+    open_service_client,
+    parse_retry_after,
 )
 from tests.support.turns import NOON
 
@@ -26,7 +26,7 @@ TOKEN = "s3cret-token"
     [("", 0), ("x", 0), ("-5", 0), ("1.5", 0), ("7", 7), ("Sun, 01 Mar 2026 11:00:00 GMT", 0)],
 )
 def test_what_a_service_asks_for(text: str, seconds: float) -> None:
-    assert asked_pause(text, NOON) == seconds
+    assert parse_retry_after(text, NOON) == seconds
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,14 @@ def test_what_the_same_host_is(url: str, target: str, same: bool) -> None:  # no
 
 
 def test_addresses_and_answers_show_no_secret() -> None:
-    address = Address("http://user:pass@h:1/retain", Secret(TOKEN))
+    address = ServiceAddress("http://user:pass@h:1/retain", Secret(TOKEN))
     assert address.shown == "http://h:1/retain"
     assert TOKEN not in repr(address)
-    assert explained("retain", Answered(599)) == "retain returned status 599: no reason given"
-    assert TOKEN not in explained("retain", Unanswered(f"x {TOKEN}"), Secret(TOKEN))
+    assert (
+        explain_failure("retain", ServiceResponse(599))
+        == "retain returned status 599: no reason given"
+    )
+    assert TOKEN not in explain_failure("retain", NoServiceResponse(f"x {TOKEN}"), Secret(TOKEN))
 
 
 async def test_what_a_service_says_that_speaks_no_http_is_not_repeated() -> None:
@@ -65,6 +68,6 @@ async def test_what_a_service_says_that_speaks_no_http_is_not_repeated() -> None
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, open_client() as client:
-        outcome = await client.post(Address(f"http://127.0.0.1:{port}/recall", None), b"{}")
-    assert outcome == Unanswered("its answer is not HTTP, or ended early")
+    async with server, open_service_client() as client:
+        outcome = await client.post(ServiceAddress(f"http://127.0.0.1:{port}/recall", None), b"{}")
+    assert outcome == NoServiceResponse("its answer is not HTTP, or ended early")

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from memplane.memory.contract import Recalled
-from memplane.services.wire import Block, Unreadable, blocks_in, recalled_in
+from memplane.memory.api_types import RecallResponse
+from memplane.services.wire_format import (
+    NamedBlock,
+    UnreadableResponse,
+    parse_named_blocks,
+    parse_recalled,
+)
 
 
 @pytest.mark.parametrize(
     ("answer", "blocks"),
     [
-        (b'{"memories":[{"text":"a","entry_ids":["x",5]}]}', [Block("a", frozenset({"x"}))]),
-        (b'{"Memories":[{"TEXT":"a"}],"more":1}', [Block("a")]),
+        (b'{"memories":[{"text":"a","entry_ids":["x",5]}]}', [NamedBlock("a", frozenset({"x"}))]),
+        (b'{"Memories":[{"TEXT":"a"}],"more":1}', [NamedBlock("a")]),
         (b'{"memories":null}', []),
         (b"{}", []),
         (b'{"memories":5}', None),
@@ -22,8 +27,8 @@ from memplane.services.wire import Block, Unreadable, blocks_in, recalled_in
         (b'{"memories":[]' + b" " * 16384 + b"}", None),
     ],
 )
-def test_what_a_recall_answers(answer: bytes, blocks: list[Block] | None) -> None:
-    assert blocks_in(answer) == blocks
+def test_what_a_recall_answers(answer: bytes, blocks: list[NamedBlock] | None) -> None:
+    assert parse_named_blocks(answer) == blocks
 
 
 @pytest.mark.parametrize(
@@ -42,8 +47,8 @@ def test_what_a_recall_answers(answer: bytes, blocks: list[Block] | None) -> Non
     ],
 )
 def test_what_a_turn_reads_in_an_answer(answer: bytes, texts: list[str]) -> None:
-    found = recalled_in(answer)
-    assert isinstance(found, Recalled)
+    found = parse_recalled(answer)
+    assert isinstance(found, RecallResponse)
     assert [one.text for one in found.memories] == texts
 
 
@@ -66,17 +71,17 @@ def test_what_a_turn_reads_in_an_answer(answer: bytes, texts: list[str]) -> None
     ],
 )
 def test_an_answer_of_another_type_fails_as_a_whole(answer: bytes, why: str) -> None:
-    assert recalled_in(answer) == Unreadable(f"parse recall response: {why}")
+    assert parse_recalled(answer) == UnreadableResponse(f"parse recall response: {why}")
 
 
 def test_ids_that_cannot_be_written_down_are_none() -> None:
-    found = recalled_in(
+    found = parse_recalled(
         rb'{"memories":[{"text":"a","id":"\ud83d","entry_ids":["\ud83d","hist1_a","b\n"]}]}'
     )
-    assert isinstance(found, Recalled)
+    assert isinstance(found, RecallResponse)
     assert [(one.id, one.entry_ids) for one in found.memories] == [("", ("hist1_a",))]
 
 
 def test_an_answer_that_is_too_long_is_not_read() -> None:
-    said = recalled_in(b'{"memories":[]' + b" " * (16385 - 15) + b"}")
-    assert said == Unreadable("recall response exceeds 16384 bytes")
+    said = parse_recalled(b'{"memories":[]' + b" " * (16385 - 15) + b"}")
+    assert said == UnreadableResponse("recall response exceeds 16384 bytes")

@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from memplane.assemble.storage import (
+from memplane.backends import CachedBlobBackend, LocalBackend, get_backend
+from memplane.errors import BackendMisconfigured
+from memplane.secret import Secret
+from memplane.service.composition.storage import (
     BlobStorage,
     Choice,
     LocalStorage,
@@ -21,9 +24,6 @@ from memplane.assemble.storage import (
     fingerprint,
     place_of,
 )
-from memplane.backends import CachedBlobBackend, LocalBackend, get_backend
-from memplane.errors import BackendMisconfigured
-from memplane.secret import Secret
 from memplane.settings import BlobSettings, Settings, load_settings
 
 ENDPOINT = "https://acct.blob.core.windows.net"
@@ -195,11 +195,11 @@ def test_keeping_memory_local_silences_the_warning(
 
 ASK = """
 import logging, sys
-from memplane.assemble.storage import announce_choice, choose_storage
-from memplane.settings import settings_from_environment
+from memplane.service.composition.storage import announce_choice, choose_storage
+from memplane.settings import load_settings_from_environment
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 for _ in range(int(sys.argv[1])):
-    announce_choice(choose_storage(settings_from_environment()))
+    announce_choice(choose_storage(load_settings_from_environment()))
 """
 
 

@@ -22,15 +22,15 @@ from memplane.errors import SettingsError
 from memplane.secret import Secret
 from memplane.settings import (
     Settings,
-    all_settings,
     default_data_dir,
+    find_unknown_names,
+    find_unknown_variables,
+    list_settings,
     load_settings,
-    settings_from_environment,
-    unknown_names,
-    unknown_variables,
+    load_settings_from_environment,
 )
 from memplane.settings.table import HttpSettings
-from memplane.settings.values import boolean, listening
+from memplane.settings.value_parsers import parse_boolean, parse_listen_address
 
 untimed = hypothesis_settings(deadline=None)
 
@@ -119,12 +119,12 @@ def test_settings_from_environment_reads_this_process(
     monkeypatch.setenv("MEMPLANE_HOME", str(home))
     monkeypatch.setenv("MEMPLANE_AGENT", "ada")
     monkeypatch.setenv("MEMPLANE_HTTP_PORT", "1")
-    settings = settings_from_environment({"http.port": "2"})
+    settings = load_settings_from_environment({"http.port": "2"})
     assert (settings.home, settings.agent, settings.http.port) == (home, "ada", 2)
 
 
 def test_every_setting_can_be_set_by_its_variable(home: Path) -> None:
-    for setting in all_settings():
+    for setting in list_settings():
         given = {setting.variable: "no text suits every kind of setting"}
         if setting.option.read in {str, Secret}:
             value = shown(loaded(home, environ=given), setting.name)
@@ -132,7 +132,7 @@ def test_every_setting_can_be_set_by_its_variable(home: Path) -> None:
 
 
 def test_variables_are_named_after_their_settings() -> None:
-    variables = {setting.name: setting.variable for setting in all_settings()}
+    variables = {setting.name: setting.variable for setting in list_settings()}
     assert variables["agent"] == "MEMPLANE_AGENT"
     assert variables["http.port"] == "MEMPLANE_HTTP_PORT"
     assert variables["blob.connection_string"] == "MEMPLANE_BLOB_CONNECTION_STRING"
@@ -206,7 +206,7 @@ def test_dotenv_changes_nothing_in_the_environment(
     write(home, ".env", "MEMPLANE_AGENT=ada\n")
     monkeypatch.setenv("MEMPLANE_HOME", str(home))
     before = dict(os.environ)
-    assert settings_from_environment().agent == "ada"
+    assert load_settings_from_environment().agent == "ada"
     assert dict(os.environ) == before
 
 
@@ -226,20 +226,20 @@ def spelled(draw: st.DrawFn, words: tuple[str, ...]) -> str:
 @untimed
 @given(spelled(TRUE))
 def test_true_is_read_in_any_case(text: str) -> None:
-    assert boolean(text) is True
+    assert parse_boolean(text) is True
 
 
 @untimed
 @given(spelled(FALSE))
 def test_false_is_read_in_any_case(text: str) -> None:
-    assert boolean(text) is False
+    assert parse_boolean(text) is False
 
 
 @untimed
 @given(st.text().filter(lambda text: text.strip().lower() not in {*TRUE, *FALSE}))
 def test_anything_else_is_not_a_boolean(text: str) -> None:
     with pytest.raises(ValueError, match="expected true"):
-        boolean(text)
+        parse_boolean(text)
 
 
 @pytest.mark.parametrize("garbage", ["maybe", "2", "tru", "-", "y", "none"])
@@ -323,7 +323,7 @@ def test_an_alias_works_in_dotenv_and_loses_there_too(
 
 def test_no_two_settings_share_a_name() -> None:
     names = [
-        name for setting in all_settings() for name in (setting.variable, *setting.option.aliases)
+        name for setting in list_settings() for name in (setting.variable, *setting.option.aliases)
     ]
     assert len(names) == len(set(names))
 
@@ -420,7 +420,7 @@ def with_secrets(home: Path) -> Settings:
 
 
 def test_secrets_are_the_settings_we_think(home: Path) -> None:
-    assert {setting.name for setting in all_settings() if setting.secret} == set(SECRETS)
+    assert {setting.name for setting in list_settings() if setting.secret} == set(SECRETS)
     settings = with_secrets(home)
     for name in SECRETS:
         secret = shown(settings, name)
@@ -754,20 +754,20 @@ def test_variables_that_look_like_ours_and_are_not_are_named() -> None:
         "ENTRACLAW_WHATEVER": "1",
         "PATH": "/bin",
     }
-    assert unknown_variables(environ) == ["MEMPLANE_", "MEMPLANE_BLOB_CONTANER"]
+    assert find_unknown_variables(environ) == ["MEMPLANE_", "MEMPLANE_BLOB_CONTANER"]
 
 
 def test_every_variable_of_ours_is_known() -> None:
-    assert not unknown_variables({setting.variable: "" for setting in all_settings()})
+    assert not find_unknown_variables({setting.variable: "" for setting in list_settings()})
 
 
 def test_unknown_names_in_the_environment_and_in_dotenv_are_named(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert unknown_names(home) == []
+    assert find_unknown_names(home) == []
     monkeypatch.setenv("MEMPLANE_HTTP_PROT", "1")
     write(home, ".env", "MEMPLANE_BLOB_CONTANER=a\nMEMPLANE_AGENT=b\nPATH=/bin\n")
-    assert unknown_names(home) == ["MEMPLANE_BLOB_CONTANER", "MEMPLANE_HTTP_PROT"]
+    assert find_unknown_names(home) == ["MEMPLANE_BLOB_CONTANER", "MEMPLANE_HTTP_PROT"]
 
 
 def test_an_unknown_variable_does_not_keep_memplane_from_starting(home: Path) -> None:
@@ -792,7 +792,7 @@ def test_the_contracts_names_for_the_ledger_are_honoured(home: Path) -> None:
     assert loaded(home).ledger.dir == home / "ledger"
     ours = {**environ, "MEMPLANE_SESSION_HISTORY_DIR": "/ours"}
     assert loaded(home, environ=ours).ledger.dir == Path("/ours")
-    assert unknown_variables(ours) == []
+    assert find_unknown_variables(ours) == []
 
 
 @pytest.mark.parametrize("size", ["0", "-5", "lots", ""])
@@ -850,4 +850,4 @@ def test_that_name_is_left_to_other_programs_where_it_makes_no_sense(
 @pytest.mark.parametrize("said", ["8080", "a b:80", "host:", "host:99999", "host:http"])
 def test_what_is_no_place_to_listen_is_refused(said: str) -> None:
     with pytest.raises(ValueError, match="expected"):
-        listening(said)
+        parse_listen_address(said)

@@ -8,7 +8,7 @@ import math
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,9 @@ from memplane.secret import Secret
 from memplane.settings import BlobSettings
 
 ROOT = Path(__file__).parents[2]
+_PORTS_TRIED = 5
 PROGRAM = ROOT / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+_AZURITE = ("node", str(PROGRAM), "--blobHost", "127.0.0.1")
 ACCOUNT = "devstoreaccount1"
 # The emulator's public default key, the same on every machine.
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -85,29 +87,49 @@ def storage_token(*, lifetime: int = 3600) -> str:
 def running_azurite(folder: Path, certificate: Certificate | None) -> Iterator[Azurite]:
     if not PROGRAM.exists():
         raise RuntimeError(f"{PROGRAM} is missing; run `make test`, which installs it")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     options = ["--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
     if certificate:
         options += ["--oauth", "basic"]
         options += ["--cert", str(certificate.chain), "--key", str(certificate.key)]
-    log = (folder / "azurite.log").open("wb")
-    process = subprocess.Popen(
-        ["node", str(PROGRAM), "--blobHost", "127.0.0.1", "--blobPort", str(port), *options],
-        cwd=folder,
-        stdout=log,
-        stderr=log,
-    )
+    process, port = _started(folder, options)
     try:
         scheme = "https" if certificate else "http"
-        _wait_for(port, process, folder / "azurite.log")
         yield Azurite(port, scheme, certificate.authority if certificate else None)
     finally:
         # It keeps nothing, and now and then it does not end when it is asked to.
         process.kill()
         process.wait()
-        log.close()
+
+
+def _started(folder: Path, options: Sequence[str]) -> tuple[subprocess.Popen[bytes], int]:
+    """Start it on a free port, and on another one where somebody else was faster."""
+    log = folder / "azurite.log"
+    for _ in range(_PORTS_TRIED):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        with log.open("wb") as written:
+            process = subprocess.Popen(
+                [
+                    "node",
+                    str(PROGRAM),
+                    "--blobHost",
+                    "127.0.0.1",
+                    "--blobPort",
+                    str(port),
+                    *options,
+                ],
+                cwd=folder,
+                stdout=written,
+                stderr=written,
+            )
+        if _is_up(process, log):
+            return process, port
+        process.kill()
+        process.wait()
+        if "EADDRINUSE" not in log.read_text():
+            break
+    raise RuntimeError(f"Azurite did not start: {log.read_text()}")
 
 
 class FreshAzurite:
@@ -138,15 +160,11 @@ class FreshAzurite:
         self._running.close()
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+def _is_up(process: subprocess.Popen[bytes], log: Path) -> bool:
+    """Wait until it says that it listens, since somebody else may answer on its port."""
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            if process.poll() is not None:
-                break
-            time.sleep(0.05)
-        else:
-            return
-    raise RuntimeError(f"Azurite did not start: {log.read_text()}")
+    while time.monotonic() < deadline and process.poll() is None:
+        if "successfully listen" in log.read_text():
+            return True
+        time.sleep(0.05)
+    return False

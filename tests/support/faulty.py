@@ -8,17 +8,17 @@ from contextlib import suppress
 
 from memplane.clock import system_clock
 from memplane.errors import BackendUnavailable, ConcurrencyError
-from memplane.objects.inmemory import InMemoryStore
+from memplane.objects.in_memory_store import InMemoryStore
 from memplane.objects.lineage import Stamp
-from memplane.objects.pacing import Pacing
+from memplane.objects.retry_clock import RetryClock
 from memplane.objects.store import (
     NO_METADATA,
     Anything,
     Expect,
-    Listing,
     Matches,
-    Object,
     ObjectInfo,
+    ObjectListing,
+    StoredObject,
     Version,
 )
 
@@ -35,14 +35,14 @@ class Quick:
         self.now += seconds
         await asyncio.sleep(0)
 
-    def pacing(self) -> Pacing:
-        return Pacing(sleep=self.sleep, elapsed=lambda: self.now, chance=lambda: 0.5)
+    def pacing(self) -> RetryClock:
+        return RetryClock(sleep=self.sleep, elapsed=lambda: self.now, chance=lambda: 0.5)
 
 
 class FaultyStore:
     """Answers from memory unless `offline`; `lose_answers` writes land and are not confirmed."""
 
-    def __init__(self, pacing: Pacing) -> None:
+    def __init__(self, pacing: RetryClock) -> None:
         self.memory = InMemoryStore(clock=system_clock, pacing=pacing)
         self.offline = False
         self.lose_answers = 0
@@ -51,7 +51,7 @@ class FaultyStore:
         self.hold: asyncio.Event | None = None
         self.holding = asyncio.Event()
 
-    async def read(self, key: str) -> Object | None:
+    async def read(self, key: str) -> StoredObject | None:
         self._asked(f"read {key}")
         found = await self.memory.read(key)
         await self._hold_back()
@@ -61,7 +61,7 @@ class FaultyStore:
         self._asked(f"stat {key}")
         return await self.memory.stat(key)
 
-    async def listing(self, prefix: str = "") -> Listing:
+    async def listing(self, prefix: str = "") -> ObjectListing:
         self._asked(f"listing {prefix}".strip())
         found = await self.memory.listing(prefix)
         await self._hold_back()

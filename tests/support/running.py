@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from memplane.home import Home
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,10 @@ def memplane(
 def running_memplane(
     home: Path, *words: str, env: Mapping[str, str] | None = None
 ) -> Iterator[Running]:
+    given = {**environment(home), **(env or {})}
     process = subprocess.Popen(
         [sys.executable, "-m", "memplane", "up", "--port", "0", *words],
-        env={**environment(home), **(env or {})},
+        env=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -67,9 +69,11 @@ def running_memplane(
             line = process.stdout.readline()
             assert line, f"memplane did not start: {printed}"
             printed += line
-        address = re.search(r"http://127\.0\.0\.1:(\d+)", printed)
-        assert address is not None
-        yield Running(process, address[0], int(address[1]), home, printed)
+        # What it prints is an address for others, where it listens everywhere.
+        owner = Home(Path(given["MEMPLANE_HOME"])).owner()
+        assert owner is not None
+        assert owner.address
+        yield Running(process, owner.address, int(owner.address.rpartition(":")[2]), home, printed)
     finally:
         process.terminate()
         process.wait(timeout=30)

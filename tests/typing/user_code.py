@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -18,20 +17,20 @@ import memplane
 from memplane import (
     BlobBackend,
     CachedBlobBackend,
+    Client,
     KeyInfo,
     LocalBackend,
     MemoryBackend,
     MemplaneError,
     MigrationReport,
-    Plane,
     Settings,
     Status,
+    SyncClient,
     Versioned,
     VersionedBackend,
     get_backend,
     load_settings,
     migrate_local_to_backend,
-    open_plane,
 )
 from memplane.errors import BackendUnavailable, ConcurrencyError, StorageError
 
@@ -168,27 +167,39 @@ def move(settings: Settings) -> bool:
     return report.verified == report.copied == len(report.keys_copied)
 
 
-# The plane
+# The client
 
 
 async def where_state_lives() -> str:
-    async with open_plane() as plane:
-        status = await plane.status()
+    async with Client() as memory:
+        status = await memory.status()
         assert_type(status, Status)
         return (
             f"{status.storage.kind} {status.storage.where}: {status.storage.complaint or 'fine'}"
         )
 
 
-async def ask(plane: Plane) -> int:
-    return (await plane.status()).storage.waiting
+async def ask(memory: Client) -> int:
+    return (await memory.status()).storage.waiting
+
+
+async def ask_later(memory: Client) -> str:
+    receipt = await memory.retain("The staging database is on port 5433", agent="ops")
+    found = await memory.recall("which port has staging?", agent="ops", limit=3)
+    assert_type(receipt.id, str)
+    await memory.forget(receipt.id, agent="ops", reason="asked for")
+    return "\n".join(block.text for block in found.memories)
+
+
+def remember_without_waiting() -> bool:
+    with SyncClient(url="http://127.0.0.1:6367", token="of the other machine") as memory:
+        return bool(memory.recall("which port has staging?", agent="ops").memories)
 
 
 async def statuses(homes: Sequence[Settings]) -> AsyncIterator[Status]:
     for settings in homes:
-        opening: AbstractAsyncContextManager[Plane] = open_plane(settings)
-        async with opening as plane:
-            yield await plane.status()
+        async with Client(settings) as memory:
+            yield await memory.status()
 
 
 # Errors

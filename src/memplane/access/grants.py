@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 
-from memplane.access.agents import AGENT_RULE, is_agent_id
+from memplane.access.agent_id import AGENT_ID_RULE, is_agent_id
 from memplane.errors import InvalidRequest
 
-LONGEST_LIFE: Final = 10 * 366 * 24 * 3600
-_LONGEST_NAME: Final = 200
+MAX_TOKEN_LIFE_S: Final = 10 * 366 * 24 * 3600
+_MAX_NAME_CHARS: Final = 200
 
 
 class Scope(StrEnum):
@@ -47,7 +47,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         return self.agent is None or self.agent == agent
 
 
-class TokenWanted(msgspec.Struct, frozen=True, kw_only=True):
+class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A token that somebody asks for: of one agent with its scopes, or of an admin."""
 
     agent: str | None = None
@@ -58,7 +58,7 @@ class TokenWanted(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds from now; none is for ever."""
 
 
-def check_wanted(wanted: TokenWanted) -> None:
+def check_token_request(wanted: TokenRequest) -> None:
     """Check that the token may exist.
 
     Raises:
@@ -68,26 +68,26 @@ def check_wanted(wanted: TokenWanted) -> None:
         _check_admin(wanted)
     else:
         _check_agent(wanted)
-    if len(wanted.name) > _LONGEST_NAME or not wanted.name.isprintable():
+    if len(wanted.name) > _MAX_NAME_CHARS or not wanted.name.isprintable():
         raise InvalidRequest(
-            f"a token's name has at most {_LONGEST_NAME} characters, all of them printable"
+            f"a token's name has at most {_MAX_NAME_CHARS} characters, all of them printable"
         )
-    if wanted.expires_in is not None and not 0 < wanted.expires_in <= LONGEST_LIFE:
+    if wanted.expires_in is not None and not 0 < wanted.expires_in <= MAX_TOKEN_LIFE_S:
         raise InvalidRequest("a token expires after at least one second and at most ten years")
 
 
-def _check_admin(wanted: TokenWanted) -> None:
+def _check_admin(wanted: TokenRequest) -> None:
     if wanted.agent is not None:
         raise InvalidRequest("an admin's token is for every agent: leave the agent out")
     if not {*wanted.scopes} <= {Scope.ADMIN}:
         raise InvalidRequest("an admin may do everything: leave the scopes out")
 
 
-def _check_agent(wanted: TokenWanted) -> None:
+def _check_agent(wanted: TokenRequest) -> None:
     if wanted.agent is None:
         raise InvalidRequest("say which agent the token is for, or that it is an admin's")
     if not is_agent_id(wanted.agent):
-        raise InvalidRequest(f"{wanted.agent!r} is no agent's id: {AGENT_RULE}")
+        raise InvalidRequest(f"{wanted.agent!r} is no agent's id: {AGENT_ID_RULE}")
     if not wanted.scopes:
         raise InvalidRequest("say what the token is good for: read, write, proxy")
     if Scope.ADMIN in wanted.scopes:

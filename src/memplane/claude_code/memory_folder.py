@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from memplane.claude_code.project import project_folder_pattern, project_slug
+from memplane.claude_code.project_slug import make_folder_pattern, make_slug
 
-_SETTING: Final = "autoMemoryDirectory"
+_FOLDER_SETTING: Final = "autoMemoryDirectory"
 _PROJECT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_SHORTEST: Final = 3
-_LONGEST_POINTER: Final = 64 * 1024
-_LONGEST_SETTINGS: Final = 16 * 1024 * 1024
+_MIN_PATH_CHARS: Final = 3
+_MAX_POINTER_BYTES: Final = 64 * 1024
+_MAX_SETTINGS_BYTES: Final = 16 * 1024 * 1024
 
 
 def claude_code_memory_dir(project_root: Path, *, environ: Mapping[str, str], home: Path) -> Path:
@@ -35,6 +35,18 @@ def claude_code_memory_dir(project_root: Path, *, environ: Mapping[str, str], ho
     base = _base(environ, home)
     trusted = _is_trusted(root, environ, home)
     return _from_settings(root, base, home, trusted=trusted) or _by_rule(root, base, environ)
+
+
+def find_project_root(folder: Path, *, cwd: Path, environ: Mapping[str, str], home: Path) -> Path:
+    """Return the root of the project whose memory a folder is.
+
+    That is the project we are in where the folder is Claude Code's memory of it, or else the
+    repository that the folder lies in, or the folder itself.
+    """
+    project = find_main_root(cwd) or cwd
+    if folder == claude_code_memory_dir(project, environ=environ, home=home):
+        return project
+    return find_main_root(folder) or folder
 
 
 def memory_dir_for_hook(
@@ -75,7 +87,7 @@ def _by_rule(root: Path, base: Path, environ: Mapping[str, str]) -> Path:
     name = environ.get("CLAUDE_CODE_PROJECT_DIR_NAME", "")
     if environ.get("CLAUDE_CONFIG_DIR") and _PROJECT_NAME.fullmatch(name):
         return projects / name / "memory"
-    return _project_folder(projects, str(main_root(root) or root)) / "memory"
+    return _project_folder(projects, str(find_main_root(root) or root)) / "memory"
 
 
 def _project_folder(projects: Path, root: str) -> Path:
@@ -84,7 +96,7 @@ def _project_folder(projects: Path, root: str) -> Path:
     Its end is a hash, which one version makes so and another may make otherwise: if the folder
     that this version would use does not exist, and just one begins like it, it is that one.
     """
-    slug, pattern = project_slug(root), project_folder_pattern(root)
+    slug, pattern = make_slug(root), make_folder_pattern(root)
     if pattern == slug:
         return projects / slug
     likely = projects / f"{pattern.removesuffix('*')}{_short_hash(root)}"
@@ -112,7 +124,7 @@ def _in_base_36(number: int) -> str:
 # The repository
 
 
-def main_root(folder: Path) -> Path | None:
+def find_main_root(folder: Path) -> Path | None:
     """Return the root of the repository a folder lies in; of a worktree, that of its main one.
 
     None when it lies in none. A worktree of a bare repository has no main root, and its
@@ -147,7 +159,7 @@ def _main_root_of(worktree: Path) -> Path:
 
 def _line_in(path: Path) -> str:
     """Return what a small file of git says; empty when it says nothing that can be used."""
-    text = _read(path, _LONGEST_POINTER)
+    text = _read(path, _MAX_POINTER_BYTES)
     return "" if text is None or "\0" in text else text.strip()
 
 
@@ -162,7 +174,7 @@ def _from_settings(root: Path, base: Path, home: Path, *, trusted: bool) -> Path
     own = root / ".claude"
     files = [own / "settings.local.json", own / "settings.json"] if trusted else []
     for file in (*files, base / "settings.json"):
-        value = _object_in(file).get(_SETTING)
+        value = _object_in(file).get(_FOLDER_SETTING)
         if isinstance(value, str):
             # The first that says anything decides, also when it says something of no use.
             return _expanded(value, home)
@@ -179,14 +191,14 @@ def _expanded(text: str, home: Path) -> Path | None:
     if "\0" in text or not text.startswith("/"):
         return None
     path = os.path.normpath("/" + text.lstrip("/"))
-    return Path(unicodedata.normalize("NFC", path)) if len(path) >= _SHORTEST else None
+    return Path(unicodedata.normalize("NFC", path)) if len(path) >= _MIN_PATH_CHARS else None
 
 
 def _is_trusted(root: Path, environ: Mapping[str, str], home: Path) -> bool:
     """Say whether the user told Claude Code to trust the project or a folder above it."""
     state = Path(environ.get("CLAUDE_CONFIG_DIR") or home) / ".claude.json"
     projects = _mapping(_object_in(state).get("projects"))
-    main = main_root(root)
+    main = find_main_root(root)
     folders = (root, *root.parents) if main is None else (main, root, *root.parents)
     return any(
         _mapping(projects.get(str(folder))).get("hasTrustDialogAccepted") is True
@@ -195,7 +207,7 @@ def _is_trusted(root: Path, environ: Mapping[str, str], home: Path) -> bool:
 
 
 def _object_in(path: Path) -> Mapping[str, Any]:
-    text = _read(path, _LONGEST_SETTINGS)
+    text = _read(path, _MAX_SETTINGS_BYTES)
     try:
         return _mapping(json.loads(text or ""))
     except (ValueError, RecursionError):

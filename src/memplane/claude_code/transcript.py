@@ -11,30 +11,30 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Protocol, Self
 
-from memplane.claude_code.learning import Line
+from memplane.claude_code.output_extractor import OutputLine
 from memplane.errors import HomeError
-from memplane.home import make_private
+from memplane.home import make_private_folder
 
 _STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) ")
-_KEY_BEGINS: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,24}PRIVATE KEY")
-_KEY_ENDS: Final = b"-----END "
-_LONGEST_KEY: Final = 200
+_KEY_BEGIN: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,24}PRIVATE KEY")
+_KEY_END: Final = b"-----END "
+_MAX_KEY_LINES: Final = 200
 """In lines; what is longer is no key."""
 
 
-class Lines(Protocol):
+class LineSource(Protocol):
     """Makes lines out of bytes that were cut anywhere."""
 
-    def feed(self, data: bytes, at: str) -> Iterator[Line]:
+    def feed(self, data: bytes, at: str) -> Iterator[OutputLine]:
         """Take the next bytes and when they came; return the lines that they complete."""
         ...
 
-    def end(self, at: str) -> Iterator[Line]:
+    def end(self, at: str) -> Iterator[OutputLine]:
         """Return what is left, such as a line without its newline."""
         ...
 
 
-class Transcript:
+class TranscriptWriter:
     """The lines of a session that goes on; each is written down before it is returned.
 
     Args:
@@ -47,39 +47,39 @@ class Transcript:
     ) -> None:
         self._scrub = scrub
         self._write = write
-        self._cut = _Cut()
+        self._cut = _OutputSplitter()
         self._key: list[bytes] = []
         self._number = 0
         self._offset = 0
 
-    def feed(self, data: bytes, at: str) -> Iterator[Line]:
+    def feed(self, data: bytes, at: str) -> Iterator[OutputLine]:
         for raw in self._cut.feed(data):
             yield from self._lines(raw, at)
 
-    def end(self, at: str) -> Iterator[Line]:
+    def end(self, at: str) -> Iterator[OutputLine]:
         rest = self._cut.end()
         held = [*self._key, rest] if rest else self._key
         self._key = []
         if held:
             yield from self._kept(b"\n".join(held), at, ended=not rest)
 
-    def _lines(self, raw: bytes, at: str) -> Iterator[Line]:
+    def _lines(self, raw: bytes, at: str) -> Iterator[OutputLine]:
         """Keep a line, unless it is part of a key, which is only known as one when it is whole."""
-        if self._key or _KEY_BEGINS.search(raw):
+        if self._key or _KEY_BEGIN.search(raw):
             self._key.append(raw)
-            if _KEY_ENDS not in raw and len(self._key) < _LONGEST_KEY:
+            if _KEY_END not in raw and len(self._key) < _MAX_KEY_LINES:
                 return
             raw = b"\n".join(self._key)
             self._key = []
         yield from self._kept(raw, at)
 
-    def _kept(self, raw: bytes, at: str, *, ended: bool = True) -> Iterator[Line]:
+    def _kept(self, raw: bytes, at: str, *, ended: bool = True) -> Iterator[OutputLine]:
         *before, last = self._scrub(raw).split(b"\n")
         for line in before:
-            yield self._written(Line(line, at, self._number + 1, self._offset))
-        yield self._written(Line(last, at, self._number + 1, self._offset, ended))
+            yield self._written(OutputLine(line, at, self._number + 1, self._offset))
+        yield self._written(OutputLine(last, at, self._number + 1, self._offset, ended))
 
-    def _written(self, line: Line) -> Line:
+    def _written(self, line: OutputLine) -> OutputLine:
         written = b"".join((line.at.encode(), b" ", line.raw, b"\n"))
         self._write(written)
         self._number += 1
@@ -87,33 +87,33 @@ class Transcript:
         return line
 
 
-class Reading:
+class TranscriptReader:
     """The lines of a log that was written before; they say themselves when they came."""
 
     def __init__(self, scrub: Callable[[bytes], bytes]) -> None:
         self._scrub = scrub
-        self._cut = _Cut()
+        self._cut = _OutputSplitter()
         self._number = 0
         self._offset = 0
 
-    def feed(self, data: bytes, at: str) -> Iterator[Line]:
+    def feed(self, data: bytes, at: str) -> Iterator[OutputLine]:
         for raw in self._cut.feed(data):
             yield self._line(raw, at, ended=True)
 
-    def end(self, at: str) -> Iterator[Line]:
+    def end(self, at: str) -> Iterator[OutputLine]:
         if rest := self._cut.end():
             yield self._line(rest, at, ended=False)
 
-    def _line(self, raw: bytes, at: str, *, ended: bool) -> Line:
+    def _line(self, raw: bytes, at: str, *, ended: bool) -> OutputLine:
         stamp = _STAMP.match(raw)
         said, when = (raw[stamp.end() :], stamp[1].decode()) if stamp else (raw, at)
-        line = Line(self._scrub(said), when, self._number + 1, self._offset, ended)
+        line = OutputLine(self._scrub(said), when, self._number + 1, self._offset, ended)
         self._number += 1
         self._offset += len(raw) + ended
         return line
 
 
-class _Cut:
+class _OutputSplitter:
     """Cuts bytes at their newlines, which are left out."""
 
     def __init__(self) -> None:
@@ -134,12 +134,12 @@ class _Cut:
         return whole
 
 
-def is_log(beginning: bytes) -> bool:
+def is_transcript(beginning: bytes) -> bool:
     """Tell a log of ours by its first bytes."""
     return _STAMP.match(beginning) is not None
 
 
-class Log:
+class TranscriptFile:
     """A file for a session's output, which is there as soon as it is written.
 
     `trouble` is why nothing more is written. The session goes on all the same.
@@ -166,7 +166,7 @@ class Log:
                 self.trouble = error.strerror or str(error)
 
 
-def open_log(path: Path) -> Log:
+def create_transcript(path: Path) -> TranscriptFile:
     """Make a log, for this user alone.
 
     Raises:
@@ -174,7 +174,7 @@ def open_log(path: Path) -> Log:
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        make_private(path.parent)
-        return Log(path, os.open(path, flags, 0o600))
+        make_private_folder(path.parent)
+        return TranscriptFile(path, os.open(path, flags, 0o600))
     except OSError as error:
         raise HomeError(f"{path} cannot be made: {error.strerror}") from error

@@ -39,15 +39,15 @@ COMMANDS: Final = {
     "queue": "show or send what has not reached the container or a memory service",
     "bench": "measure how well recall finds what it should",
 }
-HIDDEN: Final = {"worker": "do the jobs that hooks left"}
+HIDDEN_COMMANDS: Final = {"worker": "do the jobs that hooks left"}
 
-OK: Final = 0
-FAILED: Final = 1
-MISUSED: Final = 2
-UNAVAILABLE: Final = 3
-INTERRUPTED: Final = 130
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_UNAVAILABLE: Final = 3
+EXIT_INTERRUPTED: Final = 130
 
-_LOOKING: Final = {
+_READ_ONLY_ACTIONS: Final = {
     "status": frozenset({""}),
     "recall": frozenset({""}),
     "rebuild": frozenset({""}),
@@ -61,7 +61,7 @@ _LOOKING: Final = {
 }
 """What only looks into the home, by command and action."""
 
-_HELP: Final = """\
+_HELP_TEXT: Final = """\
 usage: memplane [--home DIR] [--set NAME=VALUE] COMMAND …
 
 memplane gives AI agents durable memory.
@@ -106,17 +106,21 @@ def main(words: Sequence[str] | None = None) -> int:
         from memplane.version import VERSION
 
         print(VERSION)
-        return OK
+        return EXIT_OK
     if given.command is None or given.help:
         listed = "\n".join(f"  {name:<10} {about}" for name, about in COMMANDS.items())
-        print(_HELP.format(commands=listed), end="", file=sys.stdout if given.help else sys.stderr)
-        return OK if given.help else MISUSED
-    if given.command not in COMMANDS and given.command not in HIDDEN:
-        parser.error(f"there is no command {given.command!r}{_meant(given.command)}")
+        print(
+            _HELP_TEXT.format(commands=listed),
+            end="",
+            file=sys.stdout if given.help else sys.stderr,
+        )
+        return EXIT_OK if given.help else EXIT_USAGE
+    if given.command not in COMMANDS and given.command not in HIDDEN_COMMANDS:
+        parser.error(f"there is no command {given.command!r}{_suggest_command(given.command)}")
     return _run(given, parser)
 
 
-def _meant(command: str) -> str:
+def _suggest_command(command: str) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(command, COMMANDS, n=1)
@@ -127,7 +131,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         ends = "" if message.endswith((".", "?")) else "."
         print(f"{self.prog}: {message}{ends} See `{self.prog} --help`", file=sys.stderr)
-        raise SystemExit(MISUSED)
+        raise SystemExit(EXIT_USAGE)
 
 
 def _run(given: argparse.Namespace, parser: _Parser) -> int:
@@ -139,18 +143,18 @@ def _run(given: argparse.Namespace, parser: _Parser) -> int:
     import asyncio
     from importlib import import_module
 
-    from memplane.cli.logs import set_up_logs
+    from memplane.cli.log_setup import set_up_logs
     from memplane.errors import MemplaneError
     from memplane.home import Home
 
     command = cast("Command", import_module(f"memplane.cli.{given.command}"))
-    about = {**COMMANDS, **HIDDEN}[given.command]
+    about = {**COMMANDS, **HIDDEN_COMMANDS}[given.command]
     own = _Parser(prog=f"memplane {given.command}", description=about[0].upper() + about[1:] + ".")
     command.configure(own)
     arguments = own.parse_args(given.rest)
     try:
         settings = _settings(given, parser, arguments)
-        if _only_looks(given.command, arguments):
+        if _is_read_only(given.command, arguments):
             Home(settings.home).expect()
         set_up_logs(settings)
         # The server's loop is a faster one than most commands need.
@@ -158,13 +162,13 @@ def _run(given: argparse.Namespace, parser: _Parser) -> int:
             return runner.run(command.run(arguments, settings))
     except MemplaneError as error:
         print(f"memplane {given.command}: {error}", file=sys.stderr)
-        return exit_code_of(error)
+        return get_exit_code(error)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has left; there is nobody to tell.
         sys.stderr.close()
-        return FAILED
+        return EXIT_FAILED
 
 
 def _settings(
@@ -172,11 +176,11 @@ def _settings(
 ) -> Settings:
     """Read the settings; a flag of the command's own is blamed by its own name."""
     from memplane.errors import SettingsError
-    from memplane.settings import settings_from_environment
+    from memplane.settings import load_settings_from_environment
 
     own = _own_flags(arguments)
     try:
-        return settings_from_environment({**_flags(given, parser), **own})
+        return load_settings_from_environment({**_flags(given, parser), **own})
     except SettingsError as error:
         said = str(error)
         for name in own:
@@ -184,9 +188,9 @@ def _settings(
         raise SettingsError(said) from error
 
 
-def _only_looks(command: str, arguments: argparse.Namespace) -> bool:
+def _is_read_only(command: str, arguments: argparse.Namespace) -> bool:
     """Tell whether a command only looks into the home, and so must not make one."""
-    return getattr(arguments, "action", "") in _LOOKING.get(command, ())
+    return getattr(arguments, "action", "") in _READ_ONLY_ACTIONS.get(command, ())
 
 
 def _flags(given: argparse.Namespace, parser: _Parser) -> dict[str, str]:
@@ -210,13 +214,13 @@ def _own_flags(arguments: argparse.Namespace) -> dict[str, str]:
     }
 
 
-def exit_code_of(error: MemplaneError) -> int:
+def get_exit_code(error: MemplaneError) -> int:
     """Return the exit code for an error."""
     from memplane import errors
 
-    misused = (errors.SettingsError, errors.BackendMisconfigured)
+    misused = (errors.SettingsError, errors.BackendMisconfigured, errors.UnknownProject)
     if isinstance(error, (*misused, errors.InvalidRequest, errors.InvalidCursor)):
-        return MISUSED
+        return EXIT_USAGE
     if isinstance(error, (errors.BackendUnavailable, errors.OwnerUnavailable, errors.AuthError)):
-        return UNAVAILABLE
-    return FAILED
+        return EXIT_UNAVAILABLE
+    return EXIT_FAILED

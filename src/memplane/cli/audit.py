@@ -15,18 +15,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from memplane.operate.audit import Wanted
-    from memplane.operate.audit_sources import Container, Found
-    from memplane.operate.audit_sums import AgentSummary, MemoryTotals, ServiceSummary, Summary
+    from memplane.operate.audit_events import EventFilter
+    from memplane.operate.audit_sources import EventOrNone, ProxyContainer
+    from memplane.operate.audit_summary import (
+        AgentSummary,
+        AuditMemoryTotals,
+        AuditSummary,
+        ServiceSummary,
+    )
     from memplane.settings import Settings
 
-_POD_FILE: Final = "claw-pod.yml"
-_LEDGERS: Final = ".claw-session-history"
+_POD_FILE_NAME: Final = "claw-pod.yml"
 _STDIN: Final = "-"
-_PAUSE: Final = 0.5
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION: Final = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(ms|s|m|h|d)", re.ASCII)
-_NAMED_APART: Final = frozenset({"timestamp", "claw_id", "type"})
+_POLL_INTERVAL_S: Final = 0.5
+_SECONDS_PER_UNIT: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION_PATTERN: Final = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(ms|s|m|h|d)", re.ASCII)
+_ENVELOPE_MEMBERS: Final = frozenset({"timestamp", "claw_id", "type"})
 _HEADER: Final = (
     "CLAW", "REQ", "RESP", "ERR", "INT", "TOOLS", "TOOL_ERR", "TOK_IN", "TOK_OUT", "COST_USD",
     "MODELS",
@@ -42,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
         "--since",
-        type=_moment,
+        type=_parse_moment_or_age,
         metavar="T",
         help="only later ones: a duration such as 1h, or RFC 3339",
     )
@@ -54,26 +58,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--log", metavar="F", help="read this log; - is stdin")
     parser.add_argument(
-        "--file", metavar="F", help=f"the pod's file; by default {_POD_FILE}, if it was compiled"
+        "--file",
+        metavar="F",
+        help=f"the pod's file; by default {_POD_FILE_NAME}, if it was compiled",
     )
 
 
-def _moment(text: str) -> datetime:
+def _parse_moment_or_age(text: str) -> datetime:
     """Read a moment, or how long ago it was."""
     from datetime import timedelta
 
     from memplane.clock import system_clock
-    from memplane.ledger.heads import instant
+    from memplane.ledger.entry_head import parse_rfc3339
 
-    told = instant(text.strip())
+    told = parse_rfc3339(text.strip())
     if told is not None:
         return told
-    parts = list(_DURATION.finditer(text.strip()))
+    parts = list(_DURATION_PATTERN.finditer(text.strip()))
     if not parts or "".join(one[0] for one in parts) != text.strip():
         raise argparse.ArgumentTypeError(
             f'invalid --since value "{text}": use duration (e.g. 1h) or RFC3339'
         )
-    seconds = sum(float(one[0].removesuffix(one[1])) * _UNITS[one[1]] for one in parts)
+    seconds = sum(float(one[0].removesuffix(one[1])) * _SECONDS_PER_UNIT[one[1]] for one in parts)
     try:
         return system_clock() - timedelta(seconds=seconds)
     except OverflowError:
@@ -84,102 +90,125 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Add up what there is, or print what comes."""
     import asyncio
 
-    from memplane.cli import OK
+    from memplane.cli import EXIT_OK
 
     if arguments.follow:
         await _follow(arguments, settings)
     else:
         await asyncio.to_thread(_sum_up, arguments, settings)
-    return OK
+    return EXIT_OK
 
 
-def _wanted(arguments: argparse.Namespace) -> Wanted:
-    from memplane.operate.audit import Wanted
+def _wanted(arguments: argparse.Namespace) -> EventFilter:
+    from memplane.operate.audit_events import EventFilter
 
-    return Wanted(arguments.since, arguments.claw.strip(), arguments.type.strip())
+    return EventFilter(arguments.since, arguments.claw.strip(), arguments.type.strip())
 
 
 def _pod_folder(arguments: argparse.Namespace) -> Path | None:
     """Find the pod that is meant; without one, and without a log, it is the home."""
-    from memplane.pod.contexts import pod_folder
-    from memplane.pod.places import COMPOSE_FILE
+    from memplane.pod.agent_contexts import find_pod_folder
+    from memplane.pod.paths import COMPOSE_FILE
 
     if arguments.file:
-        return pod_folder(Path(arguments.file))
+        return find_pod_folder(Path(arguments.file))
     here = not arguments.log and Path(COMPOSE_FILE).is_file()
-    return pod_folder(Path(_POD_FILE)) if here else None
+    return find_pod_folder(Path(_POD_FILE_NAME)) if here else None
 
 
 # All there is
 
 
 def _sum_up(arguments: argparse.Namespace, settings: Settings) -> None:
-    from memplane.cli.show import print_json
-    from memplane.operate.audit_sums import Tally
-    from memplane.pod.contexts import pod_name
+    from memplane.cli.agent_argument import make_unknown_agent
+    from memplane.cli.output import print_json
+    from memplane.operate.audit_summary import AuditTally
+    from memplane.pod.agent_contexts import read_pod_name
 
     folder, wanted = _pod_folder(arguments), _wanted(arguments)
-    pod = pod_name(folder) if folder else ""
-    tally, skipped, bodies = Tally(), 0, list[object]()
+    pod = read_pod_name(folder) if folder else ""
+    tally, skipped, bodies = AuditTally(), 0, list[object]()
+    known: set[str] = set()
     for event in _events(arguments, folder, settings):
         if event is None:
             skipped += 1
-        elif wanted.includes(event):
+            continue
+        known.add(event.claw)
+        if wanted.includes(event):
             tally.add(event)
             if arguments.json:
                 bodies.append(event.body())
+    known.update(_agents_with_turns(arguments, folder, settings))
+    if wanted.claw and wanted.claw not in known:
+        raise make_unknown_agent(wanted.claw, sorted(filter(None, known)), "no event here")
     summary = tally.summary()
     if arguments.json:
         print_json({"pod": pod, "skipped_lines": skipped, "summary": summary, "events": bodies})
         return
-    print(f"Pod: {_shown(pod) or f'- ({_shown(arguments.log or str(settings.home))})'}")
+    print(f"Pod: {_clean_cell(pod) or f'- ({_clean_cell(arguments.log or str(settings.home))})'}")
     print(f"Events: {summary.events} (skipped malformed lines: {skipped})")
     _print(summary)
 
 
+def _agents_with_turns(
+    arguments: argparse.Namespace, folder: Path | None, settings: Settings
+) -> Iterator[str]:
+    """Name the agents that exist whether or not a log tells of them."""
+    from memplane.home import Home
+    from memplane.ledger.folder import list_ledger_agents
+    from memplane.operate.service_targets import get_pod_paths
+
+    if folder:
+        yield from list_ledger_agents(get_pod_paths(folder).ledgers)
+    elif not arguments.log:
+        yield from list_ledger_agents(settings.ledger.dir)
+        yield from list_ledger_agents(Home(settings.home).received)
+
+
 def _events(
     arguments: argparse.Namespace, folder: Path | None, settings: Settings
-) -> Iterator[Found]:
+) -> Iterator[EventOrNone]:
     from memplane.home import Home
     from memplane.operate.audit_sources import (
-        docker_events,
-        docker_here,
-        event_files,
-        file_events,
-        ledger_events,
-        log_events,
-        rotated_events,
+        find_docker,
+        list_event_files,
+        read_docker_events,
+        read_file_events,
+        read_ledger_events,
+        read_log_events,
+        read_rotated_events,
     )
-    from memplane.operate.targets import pod_place
+    from memplane.operate.service_targets import get_home_paths, get_pod_paths
 
     if arguments.log == _STDIN:
-        yield from log_events(sys.stdin.buffer)
+        yield from read_log_events(sys.stdin.buffer)
     elif arguments.log:
-        yield from file_events(Path(arguments.log))
+        yield from read_file_events(Path(arguments.log))
     elif folder:
-        docker = docker_here()
-        yield from docker_events(_proxies(folder, docker), docker, arguments.since)
+        docker = find_docker()
+        yield from read_docker_events(_proxies(folder, docker), docker, arguments.since)
     else:
-        for path in event_files(settings.home, settings.ledger.dir):
-            yield from rotated_events(path)
-        yield from ledger_events(settings.ledger.dir, arguments.since)
+        place = get_home_paths(settings.home, settings.ledger.dir)
+        for path in list_event_files(settings.home, settings.ledger.dir):
+            yield from read_rotated_events(path)
+        yield from read_ledger_events(place, arguments.since)
     if folder:
         if not arguments.log:
-            yield from rotated_events(Home(pod_place(folder).state).commands_file)
-        yield from ledger_events(folder / _LEDGERS, arguments.since)
+            yield from read_rotated_events(Home(get_pod_paths(folder).state).commands_file)
+        yield from read_ledger_events(get_pod_paths(folder), arguments.since)
 
 
-def _proxies(folder: Path, docker: str) -> list[Container]:
-    from memplane.operate.audit_sources import proxies
-    from memplane.pod.contexts import pod_name
+def _proxies(folder: Path, docker: str) -> list[ProxyContainer]:
+    from memplane.operate.audit_sources import find_proxy_containers
+    from memplane.pod.agent_contexts import read_pod_name
 
-    found = proxies(pod_name(folder), docker)
+    found = find_proxy_containers(read_pod_name(folder), docker)
     if not found:
         print("Docker knows no proxy of this pod; was it started here?", file=sys.stderr)
     return found
 
 
-def _print(summary: Summary) -> None:
+def _print(summary: AuditSummary) -> None:
     if not summary.agents:
         print("No telemetry events matched the current filters.")
         return
@@ -227,7 +256,7 @@ def _agent_memory_row(agent: AgentSummary) -> list[str]:
     return [agent.claw_id, *shown]
 
 
-def _counts(memory: MemoryTotals) -> tuple[int, ...]:
+def _counts(memory: AuditMemoryTotals) -> tuple[int, ...]:
     recall, retain = memory.recall, memory.retain
     return (
         recall.ok,
@@ -243,17 +272,17 @@ def _counts(memory: MemoryTotals) -> tuple[int, ...]:
 
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    shown = [list(header), *([_shown(cell) for cell in row] for row in rows)]
+    shown = [list(header), *([_clean_cell(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     for row in shown:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         print("  ".join(cells).rstrip())
 
 
-def _shown(text: str) -> str:
-    from memplane.cli.show import harmless
+def _clean_cell(text: str) -> str:
+    from memplane.cli.output import escape_text
 
-    return harmless(text).replace("\n", " ")
+    return escape_text(text).replace("\n", " ")
 
 
 # What comes
@@ -264,11 +293,11 @@ async def _follow(arguments: argparse.Namespace, settings: Settings) -> None:
     from functools import partial
 
     from memplane.operate.audit_sources import (
-        docker_here,
-        event_files,
+        find_docker,
         follow_docker,
         follow_file,
         follow_stream,
+        list_event_files,
     )
 
     show = partial(_show, wanted=_wanted(arguments), as_json=arguments.json)
@@ -276,21 +305,21 @@ async def _follow(arguments: argparse.Namespace, settings: Settings) -> None:
     if arguments.log == _STDIN:
         await follow_stream(sys.stdin.buffer, show)
     elif folder and not arguments.log:
-        docker = docker_here()
+        docker = find_docker()
         await follow_docker(_proxies(folder, docker), docker, show, arguments.since)
     else:
-        own = event_files(settings.home, settings.ledger.dir)
+        own = list_event_files(settings.home, settings.ledger.dir)
         files = [Path(arguments.log)] if arguments.log else own
         follow = partial(
             follow_file,
             show=show,
-            wait=partial(asyncio.sleep, _PAUSE),
+            wait=partial(asyncio.sleep, _POLL_INTERVAL_S),
             from_start=arguments.since is not None,
         )
         await asyncio.gather(*map(follow, files))
 
 
-def _show(event: Found, *, wanted: Wanted, as_json: bool) -> None:
+def _show(event: EventOrNone, *, wanted: EventFilter, as_json: bool) -> None:
     if event is None or not wanted.includes(event):
         return
     if as_json:
@@ -299,6 +328,6 @@ def _show(event: Found, *, wanted: Wanted, as_json: bool) -> None:
         print(msgspec.json.encode(event.body()).decode(), flush=True)
         return
     body = event.body()
-    told = (f"{name}={value}" for name, value in body.items() if name not in _NAMED_APART)
+    told = (f"{name}={value}" for name, value in body.items() if name not in _ENVELOPE_MEMBERS)
     claw = event.claw or "-"
-    print(_shown("  ".join([str(body["timestamp"]), claw, event.type, *told])), flush=True)
+    print(_clean_cell("  ".join([str(body["timestamp"]), claw, event.type, *told])), flush=True)

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
+    from pathlib import Path
 
-    from memplane.operate.backfill import AgentReport, Backfill
-    from memplane.operate.targets import Asked, Place, Target
-    from memplane.pod.contexts import Contexts
+    from memplane.operate.backfill import AgentBackfillReport, Backfill
+    from memplane.operate.service_targets import LedgerPaths, ServiceSelection, ServiceTarget
+    from memplane.pod.agent_contexts import PodContexts
     from memplane.services.client import ServiceClient
     from memplane.settings import Settings
 
-_CONCURRENCY: Final = 4
-_SHOWN_EVERY: Final = 25
+_DEFAULT_CONCURRENCY: Final = 4
+_PROGRESS_EVERY_ENTRIES: Final = 25
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +39,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--url", help="where the service answers, if not where the pod says")
     parser.add_argument("--auth-token", metavar="T", help="its token, if not the pod's")
     parser.add_argument(
-        "--concurrency", type=_positive, default=_CONCURRENCY, metavar="N", help="agents at once"
+        "--concurrency",
+        type=_positive,
+        default=_DEFAULT_CONCURRENCY,
+        metavar="N",
+        help="agents at once",
     )
     parser.add_argument(
         "--resume",
@@ -75,9 +80,9 @@ def _integer(text: str, name: str) -> int:
 
 
 def _moment(text: str) -> datetime:
-    from memplane.ledger.heads import instant
+    from memplane.ledger.entry_head import parse_rfc3339
 
-    told = instant(text)
+    told = parse_rfc3339(text)
     if told is None:
         raise argparse.ArgumentTypeError("after must be RFC3339")
     return told
@@ -90,34 +95,35 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from pathlib import Path
 
     from memplane.home import Home
-    from memplane.operate.targets import (
-        home_place,
-        home_targets,
-        pod_of,
-        pod_place,
-        pod_targets,
+    from memplane.operate.service_targets import (
+        find_home_targets,
+        find_pod_targets,
+        get_home_paths,
+        get_pod_paths,
+        resolve_pod_folder,
     )
-    from memplane.pod.contexts import read_contexts
-    from memplane.services.client import open_client
+    from memplane.pod.agent_contexts import read_contexts
+    from memplane.services.client import open_service_client
 
-    asked = asked_of(arguments)
-    folder = pod_of(arguments.file, Path.cwd())
-    async with open_client() as client:
+    asked = read_service_selection(arguments)
+    folder = resolve_pod_folder(arguments.file, Path.cwd())
+    async with open_service_client() as client:
         if folder is None:
             # What others recorded is replayed as well: memory was made of both.
             roots = (settings.ledger.dir, Home(settings.home).received)
             ledgers = [
-                (home_place(settings.home, root), home_targets(root, asked, "/retain"))
+                (get_home_paths(settings.home, root), find_home_targets(root, asked, "/retain"))
                 for root in roots
             ]
+            _expect_agents(asked.agents, roots)
         else:
             contexts = await asyncio.to_thread(read_contexts, folder)
-            place = pod_place(folder)
-            targets = await asyncio.to_thread(pod_targets, contexts, asked, "retain")
+            place = get_pod_paths(folder)
+            targets = await asyncio.to_thread(find_pod_targets, contexts, asked, "retain")
             ledgers = [(place, targets)]
             if not arguments.dry_run:
                 await _forget_first(contexts, place, client)
-        reports: dict[str, AgentReport] = {}
+        reports: dict[str, AgentBackfillReport] = {}
         for place, targets in ledgers:
             counted = {agent: one.taken for agent, one in reports.items()}
             backfill = replace(
@@ -130,22 +136,22 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 else await backfill.run(targets)
             ):
                 if one.agent in reports:
-                    reports[one.agent].and_also(one)
+                    reports[one.agent].merge_report(one)
                 else:
                     reports[one.agent] = one
-    return _tell(
+    return _print_result(
         [*reports.values()], [one for _, targets in ledgers for one in targets], arguments
     )
 
 
-def asked_of(arguments: argparse.Namespace) -> Asked:
+def read_service_selection(arguments: argparse.Namespace) -> ServiceSelection:
     """Collect what the command line says of a service and its agents."""
-    from memplane.operate.targets import Asked
+    from memplane.operate.service_targets import ServiceSelection
     from memplane.secret import Secret
 
     given = (one.strip() for text in arguments.agent for one in text.split(","))
     token = (arguments.auth_token or "").strip()
-    return Asked(
+    return ServiceSelection(
         arguments.service.strip(),
         tuple(dict.fromkeys(filter(None, given))),
         (arguments.url or "").strip() or None,
@@ -153,23 +159,38 @@ def asked_of(arguments: argparse.Namespace) -> Asked:
     )
 
 
-async def _forget_first(contexts: Contexts, place: Place, client: ServiceClient) -> None:
+def _expect_agents(named: Sequence[str], roots: Sequence[Path]) -> None:
+    """Refuse agents that have no turns here.
+
+    Raises:
+        UnknownAgent: There is one among them.
+    """
+    from memplane.cli.agent_argument import make_unknown_agent
+    from memplane.ledger.folder import list_ledger_agents
+
+    known = sorted({agent for root in roots for agent in list_ledger_agents(root)})
+    for agent in named:
+        if agent not in known:
+            raise make_unknown_agent(agent, known, "no turns here")
+
+
+async def _forget_first(contexts: PodContexts, place: LedgerPaths, client: ServiceClient) -> None:
     """Bring tombstones up to date, and tell services what they were not told yet."""
     import asyncio
 
-    from memplane.assemble.plane import open_command_telemetry
     from memplane.clock import system_clock
-    from memplane.ledger.tombstones import agents_with_tombstones, spread_tombstones
-    from memplane.operate.forgetting import Forgetting
-    from memplane.operate.targets import queued_target
+    from memplane.ledger.tombstones import list_agents_with_tombstones, replicate_tombstones
+    from memplane.operate.forget import ForgetRunner
+    from memplane.operate.service_targets import find_queued_target
+    from memplane.service.composition.home import open_command_telemetry
 
     for warning in contexts.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    for agent in {name for root in place.tombstones for name in agents_with_tombstones(root)}:
-        await asyncio.to_thread(spread_tombstones, place.tombstones, agent)
+    for agent in {name for root in place.tombstones for name in list_agents_with_tombstones(root)}:
+        await asyncio.to_thread(replicate_tombstones, place.tombstones, agent)
     emit = open_command_telemetry(place.state).emit
-    drained = await Forgetting(place, client, system_clock, emit).drain(
-        lambda item: queued_target(contexts, item.service, item.agent)
+    drained = await ForgetRunner(place, client, system_clock, emit).drain(
+        lambda item: find_queued_target(contexts, item.service, item.agent)
     )
     for item, why in drained.left:
         print(f'warning: forget "{item.agent}" still waits: {why}', file=sys.stderr)
@@ -177,28 +198,28 @@ async def _forget_first(contexts: Contexts, place: Place, client: ServiceClient)
 
 def _backfill(
     arguments: argparse.Namespace,
-    asked: Asked,
-    place: Place,
+    asked: ServiceSelection,
+    place: LedgerPaths,
     *,
     client: ServiceClient,
     settings: Settings,
 ) -> Backfill:
     from functools import partial
 
-    from memplane.assemble.redactors import open_redactor
     from memplane.clock import system_clock
-    from memplane.ledger.redacting import redact_line
-    from memplane.objects.pacing import Pacing
+    from memplane.ledger.turn_redaction import redact_entry_line
+    from memplane.objects.retry_clock import RetryClock
     from memplane.operate.backfill import Backfill
-    from memplane.operate.selecting import Selection
+    from memplane.operate.entry_filter import EntryFilter
+    from memplane.service.composition.redactors import open_redactor
 
     return Backfill(
         service=asked.identity,
         place=place,
-        selection=Selection(arguments.after, arguments.limit, arguments.include_errors),
+        selection=EntryFilter(arguments.after, arguments.limit, arguments.include_errors),
         client=client,
-        redact=partial(redact_line, open_redactor(settings)),
-        pacing=Pacing(),
+        redact=partial(redact_entry_line, open_redactor(settings)),
+        pacing=RetryClock(),
         clock=system_clock,
         concurrency=arguments.concurrency,
         resume=arguments.resume,
@@ -206,17 +227,19 @@ def _backfill(
     )
 
 
-def _watch(report: AgentReport) -> None:
-    if report.replayed % _SHOWN_EVERY == 0:
+def _watch(report: AgentBackfillReport) -> None:
+    if report.replayed % _PROGRESS_EVERY_ENTRIES == 0:
         about = f"{report.agent[:40]}: {report.replayed} entries"
         print(f"\r\x1b[K{about}", end="", file=sys.stderr, flush=True)
 
 
-def _tell(
-    reports: Sequence[AgentReport], targets: Sequence[Target], arguments: argparse.Namespace
+def _print_result(
+    reports: Sequence[AgentBackfillReport],
+    targets: Sequence[ServiceTarget],
+    arguments: argparse.Namespace,
 ) -> int:
-    from memplane.cli import FAILED, OK
-    from memplane.cli.show import print_json
+    from memplane.cli import EXIT_FAILED, EXIT_OK
+    from memplane.cli.output import print_json
 
     if sys.stderr.isatty() and not arguments.dry_run:
         print("\r\x1b[K", end="", file=sys.stderr)
@@ -233,11 +256,11 @@ def _tell(
         )
     else:
         _print_reports(reports, url, dry_run=arguments.dry_run)
-    return FAILED if any(one.complaint for one in reports) else OK
+    return EXIT_FAILED if any(one.complaint for one in reports) else EXIT_OK
 
 
-def _print_reports(reports: Sequence[AgentReport], url: str, *, dry_run: bool) -> None:
-    from memplane.cli.show import harmless
+def _print_reports(reports: Sequence[AgentBackfillReport], url: str, *, dry_run: bool) -> None:
+    from memplane.cli.output import escape_text
 
     replayed = [one for one in reports if one.replayed]
     without = [one for one in reports if not one.replayed and not one.complaint]
@@ -245,12 +268,12 @@ def _print_reports(reports: Sequence[AgentReport], url: str, *, dry_run: bool) -
     verb, verbed = ("Would replay", "Would backfill") if dry_run else ("Replayed", "Backfilled")
     for one in replayed:
         print(f"{verb} {one.replayed} entries for {one.agent}")
-    print(f"{verbed} {total} entries across {len(replayed)} agent(s) to {harmless(url)}")
+    print(f"{verbed} {total} entries across {len(replayed)} agent(s) to {escape_text(url)}")
     if without:
         print(f"Skipped {len(without)} agent(s) with no eligible history entries")
     for one in reports:
         if one.complaint:
-            print(f'backfill "{one.agent}": {harmless(one.complaint)}', file=sys.stderr)
+            print(f'backfill "{one.agent}": {escape_text(one.complaint)}', file=sys.stderr)
         if one.unreadable:
             print(f"{one.agent}: {one.unreadable} lines are no entries", file=sys.stderr)
     refused = sum(one.refused for one in reports)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from memplane.measuring.dataset import Conversation, Question
-    from memplane.measuring.figures import Change, Figures, Report
+    from memplane.measuring.dataset import DatasetConversation, DatasetQuestion
+    from memplane.measuring.metrics import MetricChange, RecallMetrics, RecallReport
     from memplane.settings import Settings
 
-_OWN: Final = ".jsonl"
+_OWN_QUESTIONS_SUFFIX: Final = ".jsonl"
 _HEADER: Final = ("", "questions", "@5", "@10", "@20", "NDCG@10", "sessions@10")
-_CHANGED_HEADER: Final = ("", "before", "now", "change", "")
+_CHANGES_HEADER: Final = ("", "before", "now", "change", "")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,15 +51,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Measure, print the figures and compare them; exit 1 when they got worse."""
-    from memplane.cli import FAILED, OK
-    from memplane.cli.show import print_json
-    from memplane.measuring.figures import changes
+    from memplane.cli import EXIT_FAILED, EXIT_OK
+    from memplane.cli.output import print_json
+    from memplane.measuring.metrics import compare_reports
 
     before = _saved(arguments.baseline) if arguments.baseline else None
     if arguments.save:
-        _be_writable(arguments.save)
+        _check_writable(arguments.save)
     report = await _measured(arguments, settings)
-    changed = changes(before, report) if before else []
+    changed = compare_reports(before, report) if before else []
     if arguments.json:
         from msgspec import to_builtins
 
@@ -74,27 +74,29 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
         print(f"memplane bench: worse than the baseline: {told}", file=sys.stderr)
     if arguments.save and not worse:
         _save(arguments.save, report)
-    return FAILED if worse else OK
+    return EXIT_FAILED if worse else EXIT_OK
 
 
-async def _measured(arguments: argparse.Namespace, settings: Settings) -> Report:
-    from memplane.assemble.plane import open_plane
-    from memplane.cli.agents import agent_of
+async def _measured(arguments: argparse.Namespace, settings: Settings) -> RecallReport:
+    from memplane.cli.agent_argument import expect_agent, resolve_agent
     from memplane.errors import InvalidRequest
-    from memplane.measuring.running import measure_conversations, measure_questions
+    from memplane.measuring.runner import measure_conversations, measure_questions
+    from memplane.service.client import Client
 
-    if arguments.dataset.suffix == _OWN:
-        agent, questions = agent_of(arguments, settings), _questions(arguments.dataset)
-        async with open_plane(settings) as plane:
-            report = await measure_questions(questions, plane, agent=agent, watch=_watch)
+    if arguments.dataset.suffix == _OWN_QUESTIONS_SUFFIX:
+        agent, questions = resolve_agent(arguments, settings), _questions(arguments.dataset)
+        async with Client(settings) as client:
+            await expect_agent(agent, client, settings)
+            report = await measure_questions(questions, client, agent=agent, watch=_watch)
     elif arguments.agent:
         raise InvalidRequest(
-            f"--agent is for your own questions, a {_OWN} file; conversations have their own"
+            f"--agent is for your own questions, a {_OWN_QUESTIONS_SUFFIX} file; "
+            "conversations have their own"
         )
     else:
         report = await measure_conversations(
             _conversations(arguments.dataset),
-            lambda home: open_plane(_apart(settings, home)),
+            lambda home: Client(_settings_of_own_home(settings, home)),
             _watch,
         )
     if sys.stderr.isatty():
@@ -102,7 +104,7 @@ async def _measured(arguments: argparse.Namespace, settings: Settings) -> Report
     return report
 
 
-def _apart(settings: Settings, home: Path) -> Settings:
+def _settings_of_own_home(settings: Settings, home: Path) -> Settings:
     """Make the settings of a home of its own; only how memory answers is the user's."""
     from memplane.settings import Settings
 
@@ -112,48 +114,48 @@ def _apart(settings: Settings, home: Path) -> Settings:
 
 
 def _watch(about: str) -> None:
-    from memplane.cli.show import harmless
+    from memplane.cli.output import escape_text
 
     if sys.stderr.isatty():
-        print(f"\r\x1b[K{harmless(about)}", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{escape_text(about)}", end="", file=sys.stderr, flush=True)
 
 
 # Files
 
 
-def _conversations(place: Path) -> tuple[Conversation, ...]:
+def _conversations(place: Path) -> tuple[DatasetConversation, ...]:
     """Read the conversations of a file, or of all files of a folder."""
     from memplane.errors import InvalidRequest
-    from memplane.measuring.dataset import conversations_of, fit_to_measure
+    from memplane.measuring.dataset import parse_conversations, select_measurable
 
     files = sorted(place.glob("*.json")) if place.is_dir() else [place]
     if not files:
         raise InvalidRequest(f"{place} has no .json file in it")
-    found: list[Conversation] = []
+    found: list[DatasetConversation] = []
     for file in files:
         body = _decoded(_read(file), str(file))
         try:
-            found += conversations_of(body)
+            found += parse_conversations(body)
         except InvalidRequest as error:
             raise InvalidRequest(f"{file}: {error}") from error
     try:
-        return fit_to_measure(found)
+        return select_measurable(found)
     except InvalidRequest as error:
         raise InvalidRequest(f"{place}: {error}") from error
 
 
-def _questions(file: Path) -> list[Question]:
+def _questions(file: Path) -> list[DatasetQuestion]:
     """Read somebody's own questions, one a line."""
     from memplane.errors import InvalidRequest
-    from memplane.measuring.dataset import question_of
+    from memplane.measuring.dataset import parse_question
 
-    found: list[Question] = []
+    found: list[DatasetQuestion] = []
     for number, line in enumerate(_read(file).split(b"\n"), 1):
         if not line.strip():
             continue
         body = _decoded(line, f"{file}, line {number}")
         try:
-            found.append(question_of(body))
+            found.append(parse_question(body))
         except InvalidRequest as error:
             raise InvalidRequest(f"{file}, line {number}: {error}") from error
     if not found:
@@ -161,14 +163,14 @@ def _questions(file: Path) -> list[Question]:
     return found
 
 
-def _saved(file: Path) -> Report:
+def _saved(file: Path) -> RecallReport:
     import msgspec
 
     from memplane.errors import InvalidRequest
-    from memplane.measuring.figures import Report
+    from memplane.measuring.metrics import RecallReport
 
     try:
-        return msgspec.json.decode(_read(file), type=Report)
+        return msgspec.json.decode(_read(file), type=RecallReport)
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"{file} has no figures that were kept: {error}") from error
 
@@ -193,7 +195,7 @@ def _decoded(body: bytes, place: str) -> object:
         raise InvalidRequest(f"{place} is not JSON: {error}") from error
 
 
-def _be_writable(file: Path) -> None:
+def _check_writable(file: Path) -> None:
     """Refuse a place where nothing can be kept before anything is measured."""
     from memplane.errors import InvalidRequest
 
@@ -201,7 +203,7 @@ def _be_writable(file: Path) -> None:
         raise InvalidRequest(f"{file} cannot be written: it is a folder, or its folder is missing")
 
 
-def _save(file: Path, report: Report) -> None:
+def _save(file: Path, report: RecallReport) -> None:
     import msgspec
 
     from memplane.errors import InvalidRequest
@@ -216,8 +218,8 @@ def _save(file: Path, report: Report) -> None:
 # For a person
 
 
-def _print(report: Report) -> None:
-    from memplane.cli.show import coloured, print_rows
+def _print(report: RecallReport) -> None:
+    from memplane.cli.output import colour_text, print_rows
 
     _print_table(_HEADER, [*_rows(report)])
     rows = [("latency", f"p50 {report.latency.p50_ms:.1f} ms, p99 {report.latency.p99_ms:.1f} ms")]
@@ -232,17 +234,17 @@ def _print(report: Report) -> None:
     print_rows(rows)
     if report.conversations:
         print()
-        print(coloured("  by conversation, so that some can be held back:", "dim"))
+        print(colour_text("  by conversation, so that some can be held back:", "dim"))
         _print_table(_HEADER, [_row(name, one) for name, one in report.conversations.items()])
 
 
-def _rows(report: Report) -> Iterator[tuple[str, ...]]:
+def _rows(report: RecallReport) -> Iterator[tuple[str, ...]]:
     for name, one in report.categories.items():
         yield _row(name, one)
     yield _row("all", report.overall)
 
 
-def _row(name: str, one: Figures) -> tuple[str, ...]:
+def _row(name: str, one: RecallMetrics) -> tuple[str, ...]:
     shares = (one.recall_at_5, one.recall_at_10, one.recall_at_20, one.ndcg_at_10)
     sessions = one.session_recall_at_10
     last = "-" if sessions is None else f"{sessions:.3f}"
@@ -253,11 +255,13 @@ def _size(count: int) -> str:
     return f"{count / (1 << 20):.1f} MiB" if count >= 1 << 20 else f"{count / (1 << 10):.1f} KiB"
 
 
-def _print_changes(before: Report, now: Report, changed: Sequence[Change]) -> None:
-    from memplane.cli.show import coloured
+def _print_changes(
+    before: RecallReport, now: RecallReport, changed: Sequence[MetricChange]
+) -> None:
+    from memplane.cli.output import colour_text
 
     print()
-    print(coloured("  compared with the baseline; latency is not judged:", "dim"))
+    print(colour_text("  compared with the baseline; latency is not judged:", "dim"))
     rows = [
         _changed_row(one.name, one.before, one.now, "worse" if one.worse else "")
         for one in changed
@@ -265,7 +269,7 @@ def _print_changes(before: Report, now: Report, changed: Sequence[Change]) -> No
     was, is_now = before.latency, now.latency
     rows.append(_changed_row("p50 ms", was.p50_ms, is_now.p50_ms, ""))
     rows.append(_changed_row("p99 ms", was.p99_ms, is_now.p99_ms, ""))
-    _print_table(_CHANGED_HEADER, rows)
+    _print_table(_CHANGES_HEADER, rows)
 
 
 def _changed_row(name: str, before: float, now: float, verdict: str) -> tuple[str, ...]:
@@ -274,9 +278,12 @@ def _changed_row(name: str, before: float, now: float, verdict: str) -> tuple[st
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows below their header: names to the left, numbers to the right."""
-    from memplane.cli.show import harmless
+    from memplane.cli.output import escape_text
 
-    shown = [list(header), *([harmless(cell).replace("\n", " ") for cell in row] for row in rows)]
+    shown = [
+        list(header),
+        *([escape_text(cell).replace("\n", " ") for cell in row] for row in rows),
+    ]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     for row in shown:
         name, *numbers = row

@@ -21,9 +21,9 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     import asyncio
     import webbrowser
 
-    from memplane.assemble.plane import dashboard_address
-    from memplane.cli import OK
-    from memplane.cli.show import print_json
+    from memplane.cli import EXIT_OK
+    from memplane.cli.output import print_json
+    from memplane.service.composition.home import dashboard_address
 
     address = await dashboard_address(settings)
     if arguments.json:
@@ -33,4 +33,4 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
         print("It lets one browser in, once, within a minute", file=sys.stderr)
     if arguments.open and not await asyncio.to_thread(webbrowser.open, address):
         print("memplane dashboard: there is no browser to open it in", file=sys.stderr)
-    return OK
+    return EXIT_OK

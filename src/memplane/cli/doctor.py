@@ -18,23 +18,27 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run every check; exit 1 when one failed."""
     import asyncio
 
-    from memplane.checks import Verdict, examine, examine_documents
-    from memplane.cli import FAILED, OK
-    from memplane.cli.persona_asking import folder_here
-    from memplane.cli.show import coloured, harmless, print_json
+    from memplane.checks import CheckVerdict, run_checks, run_document_checks
+    from memplane.cli import EXIT_FAILED, EXIT_OK
+    from memplane.cli.output import colour_text, escape_text, print_json
+    from memplane.cli.persona_request import find_persona_folder
 
-    root = folder_here(settings).root
-    documents = await asyncio.to_thread(examine_documents, settings, root)
-    findings = [*await examine(settings), *documents]
+    root = find_persona_folder(settings).root
+    documents = await asyncio.to_thread(run_document_checks, settings, root)
+    findings = [*await run_checks(settings), *documents]
     if arguments.json:
         print_json(findings)
     else:
-        colours = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAILED: "red"}
+        colours = {
+            CheckVerdict.OK: "green",
+            CheckVerdict.WARNING: "yellow",
+            CheckVerdict.FAILED: "red",
+        }
         for one in findings:
             print(
-                f"{coloured(one.verdict.ljust(7), colours[one.verdict])} {one.name}: "
-                f"{harmless(one.found)}"
+                f"{colour_text(one.verdict.ljust(7), colours[one.verdict])} {one.name}: "
+                f"{escape_text(one.found)}"
             )
             if one.remedy:
                 print(f"        → {one.remedy}")
-    return FAILED if any(one.verdict is Verdict.FAILED for one in findings) else OK
+    return EXIT_FAILED if any(one.verdict is CheckVerdict.FAILED for one in findings) else EXIT_OK

@@ -10,11 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from memplane.memory.contract import Checked, ForgetAsked, ForgetReceipt
-    from memplane.operate.forgetting import AgentForgot, Drained, Forgetting, Share
-    from memplane.operate.targets import Asked
-    from memplane.operate.verifying import Check
-    from memplane.pod.contexts import Contexts
+    from memplane.memory.api_types import ForgetCheck, ForgetReceipt, ForgetRequest
+    from memplane.operate.forget import (
+        AgentForgetPlan,
+        AgentForgetResult,
+        ForgetDrainReport,
+        ForgetRunner,
+    )
+    from memplane.operate.forget_verification import PlaceCheck
+    from memplane.operate.service_targets import ServiceSelection
+    from memplane.pod.agent_contexts import PodContexts
     from memplane.settings import Settings
 
 
@@ -69,12 +74,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Forget entries of our own memory, or of a pod's agents."""
     if arguments.service is None:
-        return await forget_here(arguments, settings)
+        return await forget_in_home(arguments, settings)
     from pathlib import Path
 
     from memplane.errors import InvalidRequest, PodError
-    from memplane.operate.targets import pod_of
-    from memplane.pod.places import COMPOSE_FILE
+    from memplane.operate.service_targets import resolve_pod_folder
+    from memplane.pod.paths import COMPOSE_FILE
 
     if arguments.purge:
         raise InvalidRequest(
@@ -82,7 +87,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
             "belongs to its proxy"
         )
     here = Path.cwd()
-    folder = pod_of(arguments.file, here)
+    folder = resolve_pod_folder(arguments.file, here)
     if folder is None:
         raise PodError(
             f"no {COMPOSE_FILE} found in {here}. Name the pod's file with -f, or compile it "
@@ -91,33 +96,31 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     return await forget_in_pod(folder, arguments, settings)
 
 
-async def forget_here(arguments: argparse.Namespace, settings: Settings) -> int:
+async def forget_in_home(arguments: argparse.Namespace, settings: Settings) -> int:
     """Forget entries of memplane's own memory.
 
     Raises:
-        InvalidRequest: No entry or no agent is named, nobody knows the entry, or a purge is not
-            confirmed.
+        InvalidRequest: No entry or no agent is named, or a purge is not confirmed.
+        UnknownAgent: Nobody has heard of the agent.
+        UnknownMemory: Nobody knows the entry.
     """
-    from memplane.assemble.plane import open_command_telemetry, open_plane
-    from memplane.cli import FAILED, OK
-    from memplane.cli.show import print_json
-    from memplane.cli.telling import telling
+    from memplane.cli import EXIT_FAILED, EXIT_OK
+    from memplane.cli.output import print_json
     from memplane.errors import InvalidRequest
-    from memplane.memory.contract import ForgetAsked
-    from memplane.operate.forgetting import wanted_ids
-    from memplane.telemetry import MemoryOperation
+    from memplane.memory.api_types import ForgetRequest
+    from memplane.operate.forget import normalise_ids
 
     if arguments.file or arguments.url or arguments.auth_token:
         raise InvalidRequest(
             "-f, --url and --auth-token are about a pod's memory service: name the service too"
         )
-    ids = wanted_ids(arguments.entry_id)
+    ids = normalise_ids(arguments.entry_id)
     agents = arguments.agent or [settings.agent]
     if len(agents) != 1 or not agents[0]:
         raise InvalidRequest("say which agent: --agent NAME, or set MEMPLANE_AGENT")
     if arguments.purge:
         _confirm(agents[0], ids, arguments.confirm)
-    asked = ForgetAsked(
+    asked = ForgetRequest(
         agent=agents[0],
         ids=tuple(ids),
         reason=arguments.reason.strip(),
@@ -126,15 +129,28 @@ async def forget_here(arguments: argparse.Namespace, settings: Settings) -> int:
         copies=arguments.copies,
         known_only=not arguments.allow_unknown,
     )
-    telemetry = open_command_telemetry(settings.home)
-    with telling(MemoryOperation.FORGET, asked.agent, telemetry.emit):
-        async with open_plane(settings) as plane:
-            receipt = await plane.forget(asked)
+    receipt = await _forget(asked, settings)
     if arguments.json:
         print_json(receipt)
     else:
-        _print_here(asked, receipt)
-    return OK if receipt.clean else FAILED
+        _print_home_receipt(asked, receipt)
+    return EXIT_OK if receipt.clean else EXIT_FAILED
+
+
+async def _forget(asked: ForgetRequest, settings: Settings) -> ForgetReceipt:
+    from memplane.cli.agent_argument import expect_agent
+    from memplane.cli.operation_telemetry import record_operation
+    from memplane.service.client import Client
+    from memplane.service.composition.home import open_command_telemetry
+    from memplane.service.operations.memory import forget
+    from memplane.telemetry import MemoryOperation
+
+    telemetry = open_command_telemetry(settings.home)
+    with record_operation(MemoryOperation.FORGET, asked.agent, telemetry.emit):
+        async with Client(settings) as client:
+            if asked.known_only:
+                await expect_agent(asked.agent, client, settings)
+            return await client.call(forget, asked)
 
 
 def _confirm(agent: str, ids: Sequence[str], given: str | None) -> None:
@@ -150,15 +166,15 @@ def _confirm(agent: str, ids: Sequence[str], given: str | None) -> None:
         )
 
 
-def _print_here(asked: ForgetAsked, receipt: ForgetReceipt) -> None:
-    from memplane.cli.show import harmless
+def _print_home_receipt(asked: ForgetRequest, receipt: ForgetReceipt) -> None:
+    from memplane.cli.output import escape_text
 
     print(f"Forgot {receipt.forgotten} entries for {asked.agent}")
     if receipt.already:
         print(f"Skipped {receipt.already} already-tombstoned entries")
     for entry_id in receipt.ids:
         if entry_id not in asked.ids:
-            print(f"  {harmless(entry_id)}")
+            print(f"  {escape_text(entry_id)}")
     if receipt.purged:
         print(f"Erased {len(receipt.purged)} from the ledgers; their chains still verify")
     if asked.purge:
@@ -168,28 +184,28 @@ def _print_here(asked: ForgetAsked, receipt: ForgetReceipt) -> None:
 
 def _print_repeats(agent: str, receipt: ForgetReceipt) -> None:
     """Say which turns still have what was erased, and what erases them."""
-    from memplane.cli.show import harmless
+    from memplane.cli.output import escape_text
 
     for entry_id in receipt.erased_before:
         print(
-            f"{harmless(entry_id)} was erased before: which later turns repeat what it said "
+            f"{escape_text(entry_id)} was erased before: which later turns repeat what it said "
             "cannot be found any more"
         )
     for entry_id in receipt.repeated:
-        print(f"{harmless(entry_id)} repeats what was said, and was left")
+        print(f"{escape_text(entry_id)} repeats what was said, and was left")
     if receipt.repeated:
-        named = " ".join(f"--entry-id {harmless(one)}" for one in receipt.repeated)
+        named = " ".join(f"--entry-id {escape_text(one)}" for one in receipt.repeated)
         print(f"This erases such turns too: memplane forget --agent {agent} {named} --purge")
 
 
-def _print_checked(checked: Sequence[Checked]) -> None:
-    from memplane.cli.show import coloured, harmless
+def _print_checked(checked: Sequence[ForgetCheck]) -> None:
+    from memplane.cli.output import colour_text, escape_text
 
     for one in checked:
-        verdict = coloured("ok    ", "green") if one.clean else coloured("failed", "red")
+        verdict = colour_text("ok    ", "green") if one.clean else colour_text("failed", "red")
         if one.unsure:
-            verdict = coloured("unsure", "yellow")
-        print(f"{verdict} {one.place}{': ' if one.note else ''}{harmless(one.note)}")
+            verdict = colour_text("unsure", "yellow")
+        print(f"{verdict} {one.place}{': ' if one.note else ''}{escape_text(one.note)}")
     if checked:
         unsure = sum(one.unsure for one in checked)
         wrong = sum(not one.clean for one in checked) - unsure
@@ -201,34 +217,39 @@ async def forget_in_pod(folder: Path, arguments: argparse.Namespace, settings: S
     """Forget entries of a pod's agents: tombstones first, then the service.
 
     Raises:
-        InvalidRequest: No entry is named, or nobody knows one.
+        InvalidRequest: No entry is named.
+        UnknownMemory: Nobody knows one.
         PodError: The pod cannot be used, or nobody has that service for a memory.
         LedgerError: A tombstone cannot be written.
     """
     import asyncio
 
-    from memplane.assemble.plane import open_command_telemetry
-    from memplane.cli.backfill import asked_of
+    from memplane.cli.backfill import read_service_selection
     from memplane.clock import system_clock
-    from memplane.operate.forgetting import Forgetting, Wish, wanted_ids
-    from memplane.operate.targets import offered_targets, pod_place, queued_target
-    from memplane.pod.contexts import read_contexts
-    from memplane.services.client import open_client
+    from memplane.operate.forget import ForgetRunner, PodForgetRequest, normalise_ids
+    from memplane.operate.service_targets import (
+        find_all_pod_targets,
+        find_queued_target,
+        get_pod_paths,
+    )
+    from memplane.pod.agent_contexts import read_contexts
+    from memplane.service.composition.home import open_command_telemetry
+    from memplane.services.client import open_service_client
 
-    ids = wanted_ids(arguments.entry_id)
-    asked = asked_of(arguments)
+    ids = normalise_ids(arguments.entry_id)
+    asked = read_service_selection(arguments)
     contexts = await asyncio.to_thread(read_contexts, folder)
     for warning in contexts.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    targets = await asyncio.to_thread(offered_targets, contexts, asked, "forget")
-    wish = Wish(asked.service, ids, arguments.reason.strip(), arguments.allow_unknown)
-    place = pod_place(folder)
-    async with open_client() as client:
+    targets = await asyncio.to_thread(find_all_pod_targets, contexts, asked, "forget")
+    wish = PodForgetRequest(asked.service, ids, arguments.reason.strip(), arguments.allow_unknown)
+    place = get_pod_paths(folder)
+    async with open_service_client() as client:
         emit = open_command_telemetry(place.state).emit
-        forgetting = Forgetting(place, client, system_clock, emit)
+        forgetting = ForgetRunner(place, client, system_clock, emit)
         shares = await forgetting.decide(targets, wish)
         drained = await forgetting.drain(
-            lambda item: queued_target(contexts, item.service, item.agent, asked)
+            lambda item: find_queued_target(contexts, item.service, item.agent, asked)
         )
         done = [
             await forgetting.forget(target, shares[target.agent], wish)
@@ -236,33 +257,33 @@ async def forget_in_pod(folder: Path, arguments: argparse.Namespace, settings: S
             if target.agent in shares
         ]
         receipt = (
-            await _verified(forgetting, contexts, asked, shares=shares, settings=settings)
+            await _verify_forgotten(forgetting, contexts, asked, shares=shares, settings=settings)
             if arguments.verify
             else []
         )
-    return _tell(done, drained, receipt, arguments)
+    return _print_result(done, drained, receipt, arguments)
 
 
-async def _verified(
-    forgetting: Forgetting,
-    contexts: Contexts,
-    asked: Asked,
+async def _verify_forgotten(
+    forgetting: ForgetRunner,
+    contexts: PodContexts,
+    asked: ServiceSelection,
     *,
-    shares: Mapping[str, Share],
+    shares: Mapping[str, AgentForgetPlan],
     settings: Settings,
-) -> list[Check]:
+) -> list[PlaceCheck]:
     import asyncio
 
-    from memplane.assemble.redactors import open_redactor
-    from memplane.operate.targets import beside, offered_targets
-    from memplane.operate.verifying import Verification
+    from memplane.operate.forget_verification import ForgetVerifier
+    from memplane.operate.service_targets import adapt_selection, find_all_pod_targets
+    from memplane.service.composition.redactors import open_redactor
 
     redactor = open_redactor(settings)
-    verification = Verification(
+    verification = ForgetVerifier(
         forgetting.place, forgetting.client, lambda text: redactor.text(text).value
     )
-    elsewhere = beside(contexts, asked, "forget")
-    targets = await asyncio.to_thread(offered_targets, contexts, elsewhere, "recall")
+    elsewhere = adapt_selection(contexts, asked, "forget")
+    targets = await asyncio.to_thread(find_all_pod_targets, contexts, elsewhere, "recall")
     return [
         check
         for target in targets
@@ -271,14 +292,14 @@ async def _verified(
     ]
 
 
-def _tell(
-    done: Sequence[AgentForgot],
-    drained: Drained,
-    receipt: Sequence[Check],
+def _print_result(
+    done: Sequence[AgentForgetResult],
+    drained: ForgetDrainReport,
+    receipt: Sequence[PlaceCheck],
     arguments: argparse.Namespace,
 ) -> int:
-    from memplane.cli import FAILED, OK
-    from memplane.cli.show import print_json
+    from memplane.cli import EXIT_FAILED, EXIT_OK
+    from memplane.cli.output import print_json
 
     waiting = [(item, why) for item, why in drained.left if item.service == arguments.service]
     if arguments.json:
@@ -295,18 +316,20 @@ def _tell(
             }
         )
     else:
-        _print_done(done, drained, arguments.service)
+        _print_pod_results(done, drained, arguments.service)
         _print_receipt(receipt)
     failed = any(one.complaint for one in done) or not all(one.ok for one in receipt)
-    return FAILED if failed or waiting else OK
+    return EXIT_FAILED if failed or waiting else EXIT_OK
 
 
-def _print_done(done: Sequence[AgentForgot], drained: Drained, service: str) -> None:
-    from memplane.cli.show import harmless
+def _print_pod_results(
+    done: Sequence[AgentForgetResult], drained: ForgetDrainReport, service: str
+) -> None:
+    from memplane.cli.output import escape_text
 
     for one in done:
         if one.complaint:
-            print(f'forget "{one.agent}": {harmless(one.complaint)}', file=sys.stderr)
+            print(f'forget "{one.agent}": {escape_text(one.complaint)}', file=sys.stderr)
             print(
                 "the tombstones stand and the service is told later: the forget is queued",
                 file=sys.stderr,
@@ -325,15 +348,15 @@ def _print_done(done: Sequence[AgentForgot], drained: Drained, service: str) -> 
     if drained.sent:
         print(f"Sent {drained.sent} forgets that were queued")
     for item, why in drained.left:
-        print(f'forget "{item.agent}" still waits: {harmless(why)}', file=sys.stderr)
+        print(f'forget "{item.agent}" still waits: {escape_text(why)}', file=sys.stderr)
 
 
-def _print_receipt(receipt: Sequence[Check]) -> None:
-    from memplane.cli.show import coloured, harmless
+def _print_receipt(receipt: Sequence[PlaceCheck]) -> None:
+    from memplane.cli.output import colour_text, escape_text
 
     for one in receipt:
-        verdict = coloured("ok    ", "green") if one.ok else coloured("failed", "red")
-        about = f"{one.agent} {harmless(one.entry_id)} {one.place}: {harmless(one.found)}"
+        verdict = colour_text("ok    ", "green") if one.ok else colour_text("failed", "red")
+        about = f"{one.agent} {escape_text(one.entry_id)} {one.place}: {escape_text(one.found)}"
         print(f"{verdict} {about}")
     if receipt:
         wrong = sum(not one.ok for one in receipt)

@@ -9,20 +9,22 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
-    from memplane.ledger.checking import LedgerReport
+    from memplane.ledger.chain_verification import LedgerReport
+    from memplane.ledger.entry_summary import EntrySummary
+    from memplane.ledger.file_verification import FileReport
     from memplane.ledger.folder import AgentFolder
-    from memplane.ledger.summary import Summary
-    from memplane.ledger.verify import FileReport
+    from memplane.memory.ledger_view import LedgerView
     from memplane.settings import Settings
 
-_SHOWN: Final = 20
-_ID_SHOWN: Final = 18
-_QUESTION: Final = 60
-_CITED: Final = 3
+_DEFAULT_LIST_TURNS: Final = 20
+_ID_CHARS: Final = 18
+_QUESTION_CHARS: Final = 60
+_MAX_CITED_ENTRIES: Final = 3
+_FORGOTTEN_HINT: Final = ", but for one that was forgotten: --include-forgotten shows it"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,11 +34,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show.add_argument("id", nargs="?", help="a turn's id, or the beginning of it")
     show.add_argument("--agent", help="whose ledger; by default MEMPLANE_AGENT, or the only one")
     _add_pod(show)
-    show.add_argument("--limit", type=_positive, default=_SHOWN, metavar="N", help="how many")
+    show.add_argument(
+        "--limit", type=_positive, default=_DEFAULT_LIST_TURNS, metavar="N", help="how many"
+    )
     show.add_argument("--json", action="store_true", help="for machines: one entry a line")
     show.add_argument(
         "--receipt", action="store_true", help="only which memories were in that turn's prompt"
     )
+    _add_include_forgotten(show)
     export = actions.add_parser("export", help="print entries, one a line, oldest first")
     export.add_argument("agent", help="whose ledger")
     _add_pod(export)
@@ -47,13 +52,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     most.add_argument("--limit", type=_positive, metavar="N", help="at most; 100, up to 1000")
     most.add_argument("--all", action="store_true", help="all there are")
     export.add_argument("--redact", action="store_true", help="take secrets out once more")
+    _add_include_forgotten(export)
     verify = actions.add_parser(
         "verify", help="check ledgers against their chains; exit 1 on any finding"
     )
     verify.add_argument("agent", nargs="*", help="whose ledgers; by default all")
     which = verify.add_mutually_exclusive_group()
     which.add_argument(
-        "--received", action="store_true", help="check what other recorders gave to memory instead"
+        "--received", action="store_true", help="check only what others gave to memory"
     )
     which.add_argument(
         "--events", action="store_true", help="check what happened to memories instead"
@@ -68,6 +74,12 @@ def _add_pod(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_include_forgotten(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--include-forgotten", action="store_true", help="forgotten turns too, each marked"
+    )
+
+
 def _positive(text: str) -> int:
     try:
         number = int(text)
@@ -79,9 +91,9 @@ def _positive(text: str) -> int:
 
 
 def _moment(text: str) -> datetime:
-    from memplane.ledger.heads import instant
+    from memplane.ledger.entry_head import parse_rfc3339
 
-    told = instant(text)
+    told = parse_rfc3339(text)
     if told is None:
         raise argparse.ArgumentTypeError("after must be RFC3339")
     return told
@@ -98,123 +110,147 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 def _show(arguments: argparse.Namespace, settings: Settings) -> int:
     import sys
 
-    from memplane.cli import OK
-    from memplane.errors import LedgerError
-    from memplane.home import Home
-    from memplane.ledger.folder import AgentFolder
-    from memplane.ledger.reader import open_entry
+    from memplane.cli import EXIT_OK
 
-    home = Home(settings.home)
-    agent = arguments.agent or settings.agent
-    folder = _folder_of(agent, _ledgers(arguments, settings), home.received)
+    view, received = _views(arguments.agent or settings.agent, arguments, settings)
     if arguments.id is None:
-        _list(folder, arguments)
-        return OK
-    start = arguments.id if arguments.id.startswith("hist1_") else f"hist1_{arguments.id}"
-    with open_entry(folder, start) as page:
-        if len(page.entries) != 1:
-            how_many = f"{len(page.entries)} turns begin" if page.entries else "no turn begins"
-            raise LedgerError(f"{how_many} with {start} in the ledger of {folder.agent}")
-        line = next(page.lines())
-    received = AgentFolder(home.received, folder.agent)
+        _list(view, arguments)
+        return EXIT_OK
+    entry_id, line, segment = _find_entry(view, arguments.id)
     if arguments.receipt:
-        _print_receipt((folder, received), line, as_json=arguments.json)
+        _print_receipt((view, received), entry_id, as_json=arguments.json)
     elif arguments.json:
-        sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.buffer.write(view.line(entry_id, line) + b"\n")
     else:
-        _print_entry(line, page.entries[0].segment)
-        _print_receipt((folder, received), line, as_json=False)
-    return OK
+        _print_entry(view, entry_id, line, segment)
+        _print_receipt((view, received), entry_id, as_json=False)
+    return EXIT_OK
 
 
-def _ledgers(arguments: argparse.Namespace, settings: Settings) -> Path:
-    """Find the ledgers that are meant: those of a pod, or else of the home."""
+def _find_entry(view: LedgerView, start: str) -> tuple[str, bytes, int]:
+    """Read the entry whose id begins so; returns its id, its line and its segment's number.
+
+    Raises:
+        LedgerError: There is none, or more than one.
+    """
+    from memplane.errors import LedgerError
+
+    begins = start if start.startswith("hist1_") else f"hist1_{start}"
+    with view.entry(begins) as page:
+        if len(page.entries) == 1:
+            entry_id, line = next(page.identified())
+            return entry_id, line, page.entries[0].segment
+        how_many = f"{len(page.entries)} turns begin" if page.entries else "no turn begins"
+    hint = "" if page.entries or not view.hides_any(begins) else _FORGOTTEN_HINT
+    raise LedgerError(f"{how_many} with {begins} in the ledger of {view.folder.agent}{hint}")
+
+
+def _views(
+    agent: str, arguments: argparse.Namespace, settings: Settings
+) -> tuple[LedgerView, LedgerView]:
+    """Open what may be shown of an agent's turns: those recorded here, and those received."""
     from pathlib import Path
 
-    from memplane.operate.targets import pod_of, pod_place
+    from memplane.home import Home
+    from memplane.ledger.folder import AgentFolder
+    from memplane.memory.ledger_view import LedgerView
+    from memplane.operate.service_targets import get_home_paths, get_pod_paths, resolve_pod_folder
 
-    pod = pod_of(arguments.file, Path.cwd())
-    return pod_place(pod).ledgers if pod is not None else settings.ledger.dir
+    pod, received = resolve_pod_folder(arguments.file, Path.cwd()), Home(settings.home).received
+    own = get_home_paths(settings.home, settings.ledger.dir)
+    place = own if pod is None else get_pod_paths(pod)
+    folder = _folder_of(agent, place.ledgers, received)
+    included: bool = arguments.include_forgotten
+    return (
+        LedgerView(folder, place.tombstones, include_forgotten=included),
+        LedgerView(
+            AgentFolder(received, folder.agent), own.tombstones, include_forgotten=included
+        ),
+    )
 
 
 def _folder_of(agent: str, ledgers: Path, received: Path) -> AgentFolder:
-    from memplane.access.agents import AGENT_RULE, is_agent_id
+    from memplane.access.agent_id import AGENT_ID_RULE, is_agent_id
+    from memplane.cli.agent_argument import list_known_agents, make_unknown_agent
     from memplane.errors import InvalidRequest, UnknownAgent
-    from memplane.ledger.folder import AgentFolder, agents_in
+    from memplane.ledger.folder import AgentFolder, list_ledger_agents
 
-    known = agents_in(ledgers)
+    known = list_ledger_agents(ledgers)
     if not agent and len(known) == 1:
         agent = known[0]
     if not agent:
-        there = f"There are: {', '.join(known)}" if known else "No agent has a ledger yet"
+        there = list_known_agents(known) if known else "No agent has a ledger yet"
         raise InvalidRequest(f"whose ledger? Name it with --agent. {there}")
     if agent not in known and not is_agent_id(agent):
-        raise InvalidRequest(f"{agent!r} is no agent's id: {AGENT_RULE}")
+        raise InvalidRequest(f"{agent!r} is no agent's id: {AGENT_ID_RULE}")
+    if agent not in known and agent in list_ledger_agents(received):
+        raise UnknownAgent(
+            f"{agent} has no ledger in {ledgers}. What it was given to remember is no turn of its "
+            "own; the dashboard's turns show it"
+        )
     if agent not in known:
-        raise UnknownAgent(f"{agent} has no ledger in {ledgers}{_instead(agent, known, received)}")
+        raise make_unknown_agent(agent, known, f"no ledger in {ledgers}")
     return AgentFolder(ledgers, agent)
 
 
-def _instead(agent: str, known: Sequence[str], received: Path) -> str:
-    from memplane.ledger.folder import agents_in
-
-    if agent in agents_in(received):
-        return (
-            ". What it was given to remember is no turn of its own; the dashboard's turns show it"
-        )
-    return f". There are: {', '.join(known)}" if known else ""
-
-
-def _list(folder: AgentFolder, arguments: argparse.Namespace) -> None:
+def _list(view: LedgerView, arguments: argparse.Namespace) -> None:
     """Print the last turns, a line each."""
     import sys
 
     from memplane.errors import InvalidRequest
-    from memplane.ledger.reader import open_last
 
     if arguments.receipt:
         raise InvalidRequest("whose receipt? Name a turn by its id; without one they are listed")
-    with open_last(folder, arguments.limit) as page:
+    with view.last(arguments.limit) as page:
         if arguments.json:
-            sys.stdout.buffer.writelines(line + b"\n" for line in page.lines())
+            lines = (view.line(*found) for found in page.identified())
+            sys.stdout.buffer.writelines(line + b"\n" for line in lines)
         else:
-            _print_list(folder, page.lines())
+            _print_list(view, page.lines())
 
 
-def _print_list(folder: AgentFolder, lines: Iterable[bytes]) -> None:
+def _print_list(view: LedgerView, lines: Iterable[bytes]) -> None:
     """List turns; those that are none of a user's say so."""
-    from memplane.ledger.notes import Notes
-    from memplane.ledger.summary import summary_of
+    from memplane.ledger.entry_summary import summarise_entry
+    from memplane.ledger.note_reader import NoteReader
 
-    turns = [summary_of(line) for line in lines]
+    turns = [summarise_entry(line) for line in lines]
     wanted = {one.id for one in turns}
-    left_out = {one.id: one.left_out for one in Notes(folder).new_lines() if one.id in wanted}
+    notes = NoteReader(view.folder).new_lines()
+    marks = {one.id: one.left_out for one in notes if one.id in wanted}
     for turn in turns:
-        print(_summary(turn, left_out.get(turn.id, "")))
+        is_forgotten = view.is_forgotten(turn.id)
+        print(_summary(turn, "forgotten" if is_forgotten else marks.get(turn.id, "")))
 
 
-def _summary(turn: Summary, left_out: str) -> str:
+def _summary(turn: EntrySummary, mark: str) -> str:
     """Put a turn into one line: when, which, what model, what was asked."""
-    from memplane.cli.show import coloured, harmless
+    from memplane.cli.output import colour_text, escape_text
+    from memplane.memory.conversation_parser import extract_last_question
 
     tokens = f"{turn.usage.prompt_tokens}→{turn.usage.completion_tokens}"
-    status = coloured(" error", "red") if turn.status == "error" else ""
-    asked = turn.question[:_QUESTION] + ("…" if len(turn.question) > _QUESTION else "")
-    when, model = harmless(turn.ts), harmless(turn.effective_model)
-    marked = coloured(f"({harmless(left_out)}) ", "dim") if left_out else ""
+    status = colour_text(" error", "red") if turn.status == "error" else ""
+    asked = _shortened(extract_last_question(turn))
+    when, model = escape_text(turn.ts), escape_text(turn.effective_model)
+    marked = colour_text(f"({escape_text(mark)}) ", "dim") if mark else ""
     return (
-        f"{when:20}  {coloured(harmless(turn.id[:_ID_SHOWN]), 'dim')}  {model:24.24}  "
-        f"{tokens:>12}{status}  {marked}{harmless(asked)}"
+        f"{when:20}  {colour_text(escape_text(turn.id[:_ID_CHARS]), 'dim')}  {model:24.24}  "
+        f"{tokens:>12}{status}  {marked}{escape_text(asked)}"
     )
 
 
-def _print_entry(line: bytes, segment: int) -> None:
+def _shortened(text: str) -> str:
+    return text[:_QUESTION_CHARS] + ("…" if len(text) > _QUESTION_CHARS else "")
+
+
+def _print_entry(view: LedgerView, entry_id: str, line: bytes, segment: int) -> None:
     import json
 
-    from memplane.cli.show import harmless, print_rows
-    from memplane.ledger.summary import summary_of
+    from memplane.cli.output import colour_text, escape_text, print_rows
+    from memplane.ledger.entry_summary import summarise_entry
+    from memplane.memory.conversation_parser import extract_last_question
 
-    turn = summary_of(line)
+    turn = summarise_entry(line)
     rows = [
         ("turn", turn.id),
         ("when", turn.ts),
@@ -222,93 +258,100 @@ def _print_entry(line: bytes, segment: int) -> None:
         ("asked for", f"{turn.requested_model} at {turn.path}"),
         ("answered by", f"{turn.effective_provider}, {turn.effective_model}"),
         ("size", f"{len(line):,} bytes, in segment {segment}"),
+        ("question", extract_last_question(turn) or "none from a user"),
     ]
-    print_rows([(name, harmless(value)) for name, value in rows])
-    entry = json.loads(line.decode("utf-8", "replace"))
-    print(harmless(json.dumps(entry, indent=2, ensure_ascii=False)))
+    if view.is_forgotten(entry_id):
+        rows.append(("forgotten", "yes; its bytes stay in the ledger until a purge"))
+    print_rows([(name, escape_text(value)) for name, value in rows])
+    print(colour_text("the entry as recorded", "bold"))
+    shown = line if view.is_forgotten(entry_id) else view.line(entry_id, line)
+    entry = json.loads(shown.decode("utf-8", "replace"))
+    print(escape_text(json.dumps(entry, indent=2, ensure_ascii=False)))
 
 
-def _print_receipt(folders: Sequence[AgentFolder], line: bytes, *, as_json: bool) -> None:
-    """Say which memories were in a turn's prompt; they come from turns of any of the folders."""
-    from memplane.cli.show import coloured, harmless, print_json
-    from memplane.ledger.note import Note
-    from memplane.ledger.notes import note_of
-    from memplane.ledger.summary import summary_of
+def _print_receipt(views: Sequence[LedgerView], entry_id: str, *, as_json: bool) -> None:
+    """Say which memories were in a turn's prompt; they come from turns of any of the ledgers."""
+    from memplane.cli.output import colour_text, escape_text, print_json
+    from memplane.ledger.note_reader import find_note
+    from memplane.ledger.turn_note import TurnNote
 
-    entry_id = summary_of(line).id
-    note = note_of(folders[0], entry_id) or Note(id=entry_id)
+    note = find_note(views[0].folder, entry_id) or TurnNote(id=entry_id)
     if as_json:
         print_json(note)
         return
-    print(coloured("memories in its prompt", "bold"))
+    print(colour_text("memories in its prompt", "bold"))
     if note.left_out:
-        print(f"  none, and nothing is remembered of it: {harmless(note.left_out)}")
+        print(f"  none, and nothing is remembered of it: {escape_text(note.left_out)}")
     elif not note.injected:
         print("  none" + (f" (recall {note.recall})" if note.recall else ""))
     for one in note.injected:
         since = ", since an earlier turn" if one.replayed else ""
         where = f"in message {one.message + 1}" if one.message >= 0 else "beside the last message"
-        print(f"  {where}, from {harmless(one.service)}, {one.bytes:,} bytes{since}")
+        print(f"  {where}, from {escape_text(one.service)}, {one.bytes:,} bytes{since}")
         for block in one.blocks:
             score = "" if block.score is None else f" {block.score:.2f}"
-            cited = ", ".join(entry[:_ID_SHOWN] for entry in block.entry_ids) or block.id
-            print(f"    {harmless(block.kind)}{score}  {coloured(harmless(cited), 'dim')}")
-            for entry in block.entry_ids[:_CITED]:
-                print(f"      {harmless(_question_of(folders, entry))}")
+            cited = ", ".join(entry[:_ID_CHARS] for entry in block.entry_ids) or block.id
+            print(
+                f"    {escape_text(block.kind)}{score}  {colour_text(escape_text(cited), 'dim')}"
+            )
+            for entry in block.entry_ids[:_MAX_CITED_ENTRIES]:
+                print(f"      {escape_text(_question_of(views, entry))}")
     for dropped in note.dropped:
-        print(f"  left out: {harmless(dropped.id)} ({harmless(dropped.why)})")
+        print(f"  left out: {escape_text(dropped.id)} ({escape_text(dropped.why)})")
 
 
-def _question_of(folders: Sequence[AgentFolder], entry_id: str) -> str:
+def _question_of(views: Sequence[LedgerView], entry_id: str) -> str:
     """Return what was asked in a turn, or answered where nobody asked anything."""
     import json
 
-    from memplane.ledger.reader import open_entry
-    from memplane.memory.episode import episode_of
+    from memplane.memory.episode import build_episode
 
-    for folder in folders:
-        with open_entry(folder, entry_id) as page:
+    for view in views:
+        if view.hides(entry_id):
+            return "(that turn was forgotten)"
+        with view.entry(entry_id) as page:
             for found, line in page.identified():
                 if found == entry_id:
-                    turn = episode_of(json.loads(line.decode("utf-8", "replace")))
-                    said = " ".join((turn.question or turn.answer).split())
-                    return said[:_QUESTION] + ("…" if len(said) > _QUESTION else "")
+                    turn = build_episode(json.loads(line.decode("utf-8", "replace")))
+                    return _shortened(" ".join((turn.question or turn.answer).split()))
     return "(that turn is in no ledger here)"
 
 
 def _export(arguments: argparse.Namespace, settings: Settings) -> int:
     import sys
 
-    from memplane.assemble.redactors import open_redactor
-    from memplane.cli import OK
-    from memplane.home import Home
+    from memplane.cli import EXIT_OK
     from memplane.ledger.cursor import BEGINNING, decode_cursor, encode_cursor
-    from memplane.ledger.reader import LARGEST_PAGE, PAGE, open_page
-    from memplane.ledger.redacting import redact_line
+    from memplane.ledger.turn_redaction import redact_entry_line
+    from memplane.memory.ledger_view import DEFAULT_PAGE_ENTRIES, MAX_PAGE_ENTRIES
+    from memplane.service.composition.redactors import open_redactor
 
-    received = Home(settings.home).received
-    folder = _folder_of(arguments.agent, _ledgers(arguments, settings), received)
+    view, _ = _views(arguments.agent, arguments, settings)
     cursor = decode_cursor(arguments.cursor) if arguments.cursor else BEGINNING
     redactor = open_redactor(settings) if arguments.redact else None
-    limit = LARGEST_PAGE if arguments.all else min(arguments.limit or PAGE, LARGEST_PAGE)
+    limit = (
+        MAX_PAGE_ENTRIES
+        if arguments.all
+        else min(arguments.limit or DEFAULT_PAGE_ENTRIES, MAX_PAGE_ENTRIES)
+    )
     more, skipped = True, 0
     while more:
-        with open_page(folder, cursor=cursor, after=arguments.after, limit=limit) as page:
-            for line in page.lines():
-                shown = redact_line(redactor, line).value if redactor else line
-                sys.stdout.buffer.write(shown + b"\n")
+        with view.page(cursor=cursor, after=arguments.after, limit=limit) as page:
+            for entry_id, line in page.identified():
+                kept = redact_entry_line(redactor, line).value if redactor else line
+                sys.stdout.buffer.write(view.line(entry_id, kept) + b"\n")
         cursor, more = page.next, page.has_more and arguments.all
         skipped += page.skipped
     if skipped:
         print(f"{skipped} lines could not be read and were left out", file=sys.stderr)
     if cursor.id:
         print(f"to go on from here: --cursor {encode_cursor(cursor)}", file=sys.stderr)
-    return OK
+    return EXIT_OK
 
 
 def _verify(arguments: argparse.Namespace, settings: Settings) -> int:
-    from memplane.cli import FAILED, OK
-    from memplane.cli.show import print_json
+    from memplane.cli import EXIT_FAILED, EXIT_OK
+    from memplane.cli.output import print_json
     from memplane.home import Home
 
     if arguments.file:
@@ -317,69 +360,97 @@ def _verify(arguments: argparse.Namespace, settings: Settings) -> int:
             print_json(report)
         else:
             _print_file_report(report)
-        return FAILED if report.findings else OK
-    home, root = Home(settings.home), settings.ledger.dir
+        return EXIT_FAILED if report.findings else EXIT_OK
+    home, turns = Home(settings.home), settings.ledger.dir
+    roots = {"turns": turns, "received": home.received}
     if arguments.received or arguments.events:
-        root = home.received if arguments.received else home.events
-    reports = _checked_ledgers(arguments.agent, root)
+        roots = {"received": home.received} if arguments.received else {"events": home.events}
+    reports = _checked_ledgers(arguments.agent, roots)
     if arguments.json:
         print_json(reports)
     else:
         _print_reports(reports)
-    return FAILED if any(report.findings for report in reports) else OK
+    return EXIT_FAILED if any(report.findings for report in reports) else EXIT_OK
 
 
 def _checked_file(name: str) -> FileReport:
     from pathlib import Path
 
     from memplane.errors import LedgerError
-    from memplane.ledger.lines import lines_of
-    from memplane.ledger.verify import verify_lines
+    from memplane.ledger.file_verification import verify_lines
+    from memplane.ledger.line_reader import read_lines
 
     try:
         with Path(name).open("rb") as file:
-            return verify_lines(lines_of(file))
+            return verify_lines(read_lines(file))
     except OSError as error:
         raise LedgerError(f"{name} cannot be read: {error.strerror}") from error
 
 
 def _print_file_report(report: FileReport) -> None:
-    from memplane.cli.show import coloured
+    from memplane.cli.output import colour_text
 
     for one in report.findings:
         place = f"line {one.line} at byte {one.offset}"
-        print(f"{coloured(one.problem, 'red')}: {place}: {one.found}")
+        print(f"{colour_text(one.problem, 'red')}: {place}: {one.found}")
     legacy = f", {report.legacy} of them without an id" if report.legacy else ""
     print(f"{report.entries} entries as recorded{legacy}; {len(report.findings)} findings")
 
 
-def _checked_ledgers(agents: Sequence[str], root: Path) -> list[LedgerReport]:
-    from memplane.errors import UnknownAgent
-    from memplane.ledger.anchors import read_anchors
-    from memplane.ledger.checking import verify_ledger
-    from memplane.ledger.folder import AgentFolder, agents_in
+def _checked_ledgers(agents: Sequence[str], roots: Mapping[str, Path]) -> list[LedgerReport]:
+    """Check the ledgers below several folders; those of some agents, or all.
 
-    anchors = read_anchors(root)
-    known = sorted({*agents_in(root), *anchors})
+    Raises:
+        UnknownAgent: An agent has no ledger in any of them.
+    """
+    from msgspec.structs import replace
+
+    from memplane.cli.agent_argument import make_unknown_agent
+    from memplane.ledger.anchors import read_anchors
+    from memplane.ledger.chain_verification import verify_ledger
+    from memplane.ledger.folder import AgentFolder, list_ledger_agents
+
+    anchors = {name: read_anchors(root) for name, root in roots.items()}
+    known = {name: {*list_ledger_agents(root), *anchors[name]} for name, root in roots.items()}
     for agent in agents:
-        if agent not in known:
-            raise UnknownAgent(f"{agent} has no ledger in {root}")
+        if not any(agent in names for names in known.values()):
+            places = " or ".join(map(str, roots.values()))
+            raise make_unknown_agent(
+                agent,
+                sorted({name for names in known.values() for name in names}),
+                f"no ledger in {places}",
+            )
     return [
-        verify_ledger(AgentFolder(root, agent), anchors.get(agent)) for agent in agents or known
+        replace(
+            verify_ledger(
+                AgentFolder(root, agent), anchors[name].get(agent), opaque_ids=name != "turns"
+            ),
+            ledger=name,
+        )
+        for name, root in roots.items()
+        for agent in sorted(known[name])
+        if agent in agents or not agents
     ]
 
 
 def _print_reports(reports: Sequence[LedgerReport]) -> None:
-    from memplane.cli.show import coloured
+    from memplane.cli.output import colour_text
 
     for report in reports:
         for one in report.findings:
-            where = f"{report.agent}/{one.file} at byte {one.offset}"
-            print(f"{coloured(one.problem, 'red')}: {where}: {one.found}")
+            where = f"{_name_ledger(report)}/{one.file} at byte {one.offset}"
+            print(f"{colour_text(one.problem, 'red')}: {where}: {one.found}")
         beside = f", {report.unchained} not in the chain yet" if report.unchained else ""
         gaps = f", {report.gaps} turns that could not be kept" if report.gaps else ""
         state = f"{len(report.findings)} findings"
-        word = coloured(state, "red" if report.findings else "green")
-        print(f"{report.agent}: {report.entries} entries as recorded{beside}{gaps}; {word}")
+        word = colour_text(state, "red" if report.findings else "green")
+        print(
+            f"{_name_ledger(report)}: {report.entries} entries as recorded{beside}{gaps}; {word}"
+        )
     if not reports:
         print("no agent has a ledger yet")
+
+
+def _name_ledger(report: LedgerReport) -> str:
+    """Name a ledger: an agent's own turns by its name alone."""
+    return report.agent if report.ledger == "turns" else f"{report.ledger}/{report.agent}"

@@ -18,17 +18,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Verify or rebuild."""
-    from memplane.assemble.storage import configured_container, open_container
-    from memplane.cli import FAILED, OK
+    from memplane.cli import EXIT_FAILED, EXIT_OK
+    from memplane.service.composition.storage import configured_container, open_container
 
     async with open_container(configured_container(settings)) as container:
         if arguments.action == "rebuild":
             entries = await container.rebuild()
             print(f"the manifest lists {len(entries)} objects")
-            return OK
+            return EXIT_OK
         found = await container.verify()
     for word, keys in (("missing", found.missing), ("extra", found.extra), ("stale", found.stale)):
         for key in keys:
             print(f"{word:<8} {key}")
     print("run `memplane manifest rebuild`" if found else "the manifest agrees with the listing")
-    return FAILED if found else OK
+    return EXIT_FAILED if found else EXIT_OK

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
-from memplane.cli.persona_asking import Answer, Asking, folder_here
-from memplane.cli.persona_options import configure
+from memplane.cli.persona_arguments import configure
+from memplane.cli.persona_request import PersonaRequest, PersonaResult, find_persona_folder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
     from memplane.errors import MemplaneError
-    from memplane.persona.engine import View
-    from memplane.persona.gate import Gate
-    from memplane.persona.plan import Action, Planned
+    from memplane.persona.engine import SyncView
+    from memplane.persona.plan import PlannedDocument, SyncAction
+    from memplane.persona.publish_gate import PublishGate
     from memplane.persona.report import PersonaReport
     from memplane.settings import Settings
 
@@ -28,9 +28,9 @@ __all__ = ["configure", "run"]
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Do what was asked, here or with the container."""
-    from memplane.cli.show import print_json
+    from memplane.cli.output import print_json
 
-    asking = Asking(arguments, settings, folder_here(settings))
+    asking = PersonaRequest(arguments, settings, find_persona_folder(settings))
     answer = await _action(arguments.action)(asking)
     if arguments.json:
         print_json(answer.body)
@@ -39,18 +39,18 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     return answer.code
 
 
-def _action(name: str) -> Callable[[Asking], Awaitable[Answer]]:
+def _action(name: str) -> Callable[[PersonaRequest], Awaitable[PersonaResult]]:
     if name in _SYNCS:
         return _SYNCS[name]
-    from memplane.cli import persona_files, persona_keeping
+    from memplane.cli import persona_documents, persona_maintenance
 
-    return (persona_files.ACTIONS | persona_keeping.ACTIONS)[name]
+    return (persona_documents.DOCUMENT_ACTIONS | persona_maintenance.MAINTENANCE_ACTIONS)[name]
 
 
 # Syncing
 
 
-async def _sync(asking: Asking) -> Answer:
+async def _sync(asking: PersonaRequest) -> PersonaResult:
     """Sync, pull or push; what could not be sent is told."""
     from memplane.errors import AuthError, BackendUnavailable
 
@@ -62,26 +62,28 @@ async def _sync(asking: Asking) -> Answer:
         report = await _pushed(asking, keys) if keys else await _synced(asking)
     except (BackendUnavailable, AuthError) as error:
         return _unavailable(asking, error)
-    return _told(report)
+    return _make_sync_result(report)
 
 
-async def _synced(asking: Asking) -> PersonaReport:
-    from memplane.assemble.persona import open_persona
+async def _synced(asking: PersonaRequest) -> PersonaReport:
+    from memplane.service.composition.persona import open_persona
 
     given = asking.arguments
     async with open_persona(
         asking.settings, asking.root, asking.project(), join=given.join, force=given.force
     ) as engine:
         progress = _progress if sys.stderr.isatty() else None
-        report = await engine.sync(_wanted(given.action), force=given.force, progress=progress)
+        report = await engine.sync(
+            _list_wanted_actions(given.action), force=given.force, progress=progress
+        )
     if progress is not None:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     return report
 
 
-async def _pushed(asking: Asking, keys: list[str]) -> PersonaReport:
-    from memplane.assemble.persona import open_persona
+async def _pushed(asking: PersonaRequest, keys: list[str]) -> PersonaReport:
     from memplane.errors import InvalidRequest
+    from memplane.service.composition.persona import open_persona
 
     given = asking.arguments
     for key in keys:
@@ -101,66 +103,84 @@ async def _pushed(asking: Asking, keys: list[str]) -> PersonaReport:
         return await engine.push(keys)
 
 
-def _wanted(action: str) -> Collection[Action]:
-    from memplane.persona.engine import BOTH
-    from memplane.persona.plan import BRINGS, SENDS
+def _list_wanted_actions(action: str) -> Collection[SyncAction]:
+    from memplane.persona.engine import ALL_ACTIONS
+    from memplane.persona.plan import PULL_ACTIONS, PUSH_ACTIONS
 
-    return {"pull": BRINGS, "push": SENDS}.get(action, BOTH)
+    return {"pull": PULL_ACTIONS, "push": PUSH_ACTIONS, "push-one": PUSH_ACTIONS}.get(
+        action, ALL_ACTIONS
+    )
 
 
 def _progress(done: int, total: int) -> None:
     print(f"\r\x1b[K{done}/{total} documents", end="", file=sys.stderr, flush=True)
 
 
-def _told(report: PersonaReport) -> Answer:
-    from memplane.cli import FAILED, OK, UNAVAILABLE
-    from memplane.cli.persona_show import print_report
+def _make_sync_result(report: PersonaReport) -> PersonaResult:
+    from memplane.cli import EXIT_FAILED, EXIT_OK, EXIT_UNAVAILABLE
+    from memplane.cli.persona_output import print_report, print_unsynced
 
+    print_unsynced(report)
     wrong = [key for key, _ in (*report.held, *report.errors) if key not in report.waiting]
-    code = FAILED if wrong else UNAVAILABLE if report.waiting else OK
-    return Answer(report, lambda: print_report(report), code)
+    code = EXIT_FAILED if wrong else EXIT_UNAVAILABLE if report.waiting else EXIT_OK
+    return PersonaResult(report, lambda: print_report(report), code)
 
 
-def _unavailable(asking: Asking, error: MemplaneError) -> Answer:
-    from memplane.cli import UNAVAILABLE
-    from memplane.cli.persona_show import print_waiting
+def _unavailable(asking: PersonaRequest, error: MemplaneError) -> PersonaResult:
+    from memplane.cli import EXIT_UNAVAILABLE
+    from memplane.cli.persona_output import print_queue
 
     print(f"memplane persona: {error}", file=sys.stderr)
     standing = asking.standing()
     waiting = standing.waiting if standing is not None else ()
     body = {"error": str(error), "waiting": [one.key for one in waiting]}
-    return Answer(body, lambda: print_waiting(waiting), UNAVAILABLE)
+    return PersonaResult(body, lambda: print_queue(waiting), EXIT_UNAVAILABLE)
 
 
 # Looking before
 
 
-async def _planned(asking: Asking, keys: list[str]) -> Answer:
+async def _planned(asking: PersonaRequest, keys: list[str]) -> PersonaResult:
     """Say what would be done, and change nothing."""
-    from memplane.cli import FAILED, OK
-    from memplane.cli.persona_show import PLANNED, print_plan
-    from memplane.persona.plan import Action
+    from memplane.cli import EXIT_FAILED, EXIT_OK
+    from memplane.cli.persona_output import PLAN_WORDS, print_plan
+    from memplane.persona.plan import PUSH_ACTIONS, SyncAction
 
     given = asking.arguments
-    view, gate, objection = await _looked(asking)
-    wanted = _wanted(given.action)
-    rows = [row for row in view.rows if row.action in wanted and row.action is not Action.NOTHING]
+    view, gate, objection = await _inspect(asking)
+    wanted = _list_wanted_actions(given.action)
+    drained = _drained(asking) if given.action == "pull" else frozenset[str]()
+    rows = [
+        row
+        for row in view.rows
+        if row.action is not SyncAction.NOTHING
+        and (row.action in wanted or (row.key in drained and row.action in PUSH_ACTIONS))
+    ]
     if keys:
         rows = [row for row in rows if row.key in keys]
     steps: list[dict[str, str]] = []
     for row in rows:
         held = _refusal(row, view, gate)
-        word, why = ("hold", held) if held else PLANNED[row.action]
+        word, why = ("hold", held) if held else PLAN_WORDS[row.action]
         moved = f"; it is now {row.moved_to}" if row.moved_to else ""
         steps.append({"key": row.key, "action": word, "why": why + moved})
     refused = {**view.refused, **view.survey.refused}
     body = {"plan": steps, "refused": refused, "objection": objection}
-    return Answer(body, lambda: print_plan(steps, refused, objection), FAILED if objection else OK)
+    return PersonaResult(
+        body, lambda: print_plan(steps, refused, objection), EXIT_FAILED if objection else EXIT_OK
+    )
 
 
-async def _looked(asking: Asking) -> tuple[View, Gate, str]:
-    from memplane.assemble.persona import look_first, open_persona
+def _drained(asking: PersonaRequest) -> frozenset[str]:
+    """Name the documents that a pull sends first, because they wait in the queue."""
+    standing = asking.standing()
+    waiting = standing.waiting if standing is not None else ()
+    return frozenset(one.key for one in waiting if not one.dead)
+
+
+async def _inspect(asking: PersonaRequest) -> tuple[SyncView, PublishGate, str]:
     from memplane.errors import PersonaError
+    from memplane.service.composition.persona import look_first, open_persona
 
     given, project = asking.arguments, asking.project()
     if asking.marker is None:
@@ -176,43 +196,52 @@ async def _looked(asking: Asking) -> tuple[View, Gate, str]:
         return view, engine.gate, ""
 
 
-def _refusal(row: Planned, view: View, gate: Gate) -> str:
-    from memplane.persona.plan import SENDS
+def _refusal(row: PlannedDocument, view: SyncView, gate: PublishGate) -> str:
+    from memplane.persona.plan import PUSH_ACTIONS
 
     text = view.files.get(row.key)
-    refusal = gate.refusal(row.key, text) if text is not None and row.action in SENDS else None
+    refusal = (
+        gate.refusal(row.key, text) if text is not None and row.action in PUSH_ACTIONS else None
+    )
     return refusal.reason if refusal is not None else ""
 
 
 # Watching
 
 
-async def _watch(asking: Asking) -> Answer:
+async def _watch(asking: PersonaRequest) -> PersonaResult:
     """Keep in step until SIGINT or SIGTERM."""
     import asyncio
     import signal
+    from functools import partial
 
-    from memplane.assemble.persona import watch_persona
-    from memplane.cli.show import harmless
+    from memplane.cli.output import escape_text
     from memplane.clock import system_clock
+    from memplane.service.composition.persona import watch_persona
 
-    def tell(sentence: str) -> None:
-        print(harmless(f"{system_clock():%H:%M:%S} {sentence}"), flush=True)
+    def tell(sentence: str, *, file: TextIO | None = None) -> None:
+        print(escape_text(f"{system_clock():%H:%M:%S} {sentence}"), file=file, flush=True)
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    tell(f"watching {asking.root}; Ctrl-C stops it")
     await watch_persona(
-        asking.settings, asking.root, asking.project(), stop=stop, tell=tell, warn=tell
+        asking.settings,
+        asking.root,
+        asking.project(),
+        stop=stop,
+        greet=lambda: tell(f"watching {asking.root}; Ctrl-C stops it"),
+        tell=tell,
+        warn=partial(tell, file=sys.stderr),
     )
-    return Answer(None, lambda: tell("stopped"))
+    return PersonaResult(None, lambda: tell("stopped"))
 
 
-_SYNCS: Final[dict[str, Callable[[Asking], Awaitable[Answer]]]] = {
+_SYNCS: Final[dict[str, Callable[[PersonaRequest], Awaitable[PersonaResult]]]] = {
     "sync": _sync,
     "pull": _sync,
     "push": _sync,
+    "push-one": _sync,
     "watch": _watch,
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memplane.pod.compile import Plan
+    from memplane.pod.compile_plan import CompilePlan
     from memplane.settings import Settings
 
 
@@ -40,20 +40,20 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 async def _compile(file: Path, *, as_json: bool) -> int:
     import asyncio
 
-    from memplane.cli import OK
-    from memplane.pod.compiling import compile_pod
-    from memplane.pod.discovery import docker_image
-    from memplane.settings import environment
+    from memplane.cli import EXIT_OK
+    from memplane.pod.compiler import compile_pod
+    from memplane.pod.descriptor_discovery import inspect_docker_image
+    from memplane.settings import get_environment
 
     plan = await asyncio.to_thread(
-        compile_pod, file, environ=environment(), image_files=docker_image
+        compile_pod, file, environ=get_environment(), image_files=inspect_docker_image
     )
-    _tell(plan, file, as_json=as_json)
-    return OK
+    _print_result(plan, file, as_json=as_json)
+    return EXIT_OK
 
 
-def _tell(plan: Plan, file: Path, *, as_json: bool) -> None:
-    from memplane.cli.show import print_json
+def _print_result(plan: CompilePlan, file: Path, *, as_json: bool) -> None:
+    from memplane.cli.output import print_json
 
     folder = file.absolute().parent
     if as_json:
@@ -75,28 +75,28 @@ def _tell(plan: Plan, file: Path, *, as_json: bool) -> None:
 
 
 def _describe() -> int:
-    from memplane.cli import OK
+    from memplane.cli import EXIT_OK
     from memplane.pod.descriptor import own_descriptor, write_descriptor
 
     print(write_descriptor(own_descriptor()).decode(), end="")
-    return OK
+    return EXIT_OK
 
 
 def _check(file: Path, *, as_json: bool) -> int:
-    from memplane.cli import OK
-    from memplane.cli.show import print_json
+    from memplane.cli import EXIT_OK
+    from memplane.cli.output import print_json
     from memplane.errors import PodError
-    from memplane.pod.descriptor import MOST_BYTES, OPERATIONS, read_descriptor
-    from memplane.pod.files import read_small
+    from memplane.pod.bounded_read import read_bounded
+    from memplane.pod.descriptor import MAX_DESCRIPTOR_BYTES, OPERATION_NAMES, read_descriptor
 
-    data = read_small(file, MOST_BYTES)
+    data = read_bounded(file, MAX_DESCRIPTOR_BYTES)
     if data is None:
         raise PodError(f"there is no descriptor at {file}")
     descriptor = read_descriptor(data)
     if as_json:
         print_json(descriptor)
-        return OK
-    offered = [name for name in OPERATIONS if getattr(descriptor.memory, name, None)]
+        return EXIT_OK
+    offered = [name for name in OPERATION_NAMES if getattr(descriptor.memory, name, None)]
     about = f"offers {', '.join(offered)}" if offered else "offers no memory"
     print(f"{file} is a descriptor of version {descriptor.version}; it {about}")
-    return OK
+    return EXIT_OK

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memplane.proxy.redriving import Redriven
+    from memplane.proxy.dead_letter_retry import DeadLetterRetryResult
     from memplane.settings import Settings
 
 
@@ -28,61 +28,70 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """List, retry or drop."""
-    cache = _cache(settings)
-    match arguments.action:
-        case "list":
-            return _list(settings, cache, as_json=arguments.json)
-        case "retry":
-            return await _retry(settings, cache, background=arguments.background)
-        case _:
-            return await _drop(settings, cache, arguments.name)
+    if arguments.action == "list":
+        return _list(settings, _cache(settings), as_json=arguments.json)
+    cache = _cache_of_queue(settings)
+    if arguments.action == "retry":
+        return await _retry(settings, cache, background=arguments.background)
+    return await _drop(settings, cache, arguments.name)
 
 
-def _cache(settings: Settings) -> Path | None:
+def _cache_of_queue(settings: Settings) -> Path | None:
     """Return the cache of the container; a pod may have none.
 
     Raises:
         BackendMisconfigured: There is neither.
     """
-    from memplane.assemble.storage import BlobStorage, choose_storage, configured_container
-    from memplane.cli.queue_forgets import pod_here
+    from memplane.cli.queue_forgets import find_pod_here
+    from memplane.service.composition.storage import (
+        configured_container,
+    )
 
-    if settings.context_root is None and pod_here() is None:
+    if settings.context_root is None and find_pod_here() is None:
         return configured_container(settings).cache
+    return _cache(settings)
+
+
+def _cache(settings: Settings) -> Path | None:
+    """Return the cache of the container; None when no container is configured."""
+    from memplane.service.composition.storage import BlobStorage, choose_storage
+
     chosen = choose_storage(settings).storage
     return chosen.cache if isinstance(chosen, BlobStorage) else None
 
 
 def _list(settings: Settings, cache: Path | None, *, as_json: bool) -> int:
-    from memplane.cli import OK
-    from memplane.cli.queue_documents import waiting_documents
-    from memplane.cli.queue_forgets import waiting_forgets
-    from memplane.cli.show import harmless, print_json
+    from memplane.cli import EXIT_OK
+    from memplane.cli.output import escape_text, print_json
+    from memplane.cli.queue_documents import list_waiting_documents
+    from memplane.cli.queue_forgets import list_waiting_forgets
 
-    writes = _writes(cache) if cache else []
-    letters = _letters(settings)
-    forgets = waiting_forgets(settings)
-    documents = waiting_documents(settings)
+    writes = _list_writes(cache) if cache else []
+    letters = _list_turns(settings)
+    forgets = list_waiting_forgets(settings)
+    documents = list_waiting_documents(settings)
     if as_json:
         print_json([*writes, *letters, *forgets, *documents])
-        return OK
+        return EXIT_OK
     for row in writes:
         print("{state:<8} {what:<6} {bytes:>8} bytes  {key}  {name}".format(**row))
     for row in letters:
         shown = "{state:<8} {what:<6} of {agent} for {service}: {reason}  {name}".format(**row)
-        print(harmless(shown))
+        print(escape_text(shown))
     for row in forgets:
         shown = "{state:<8} {what:<6} of {agent} for {service}: {entries} entries  {name}"
-        print(harmless(shown.format(**row)))
+        print(escape_text(shown.format(**row)))
     for row in documents:
-        print(harmless("{state:<8} {what:<6} {key} of {folder}: {reason}  {name}".format(**row)))
+        print(
+            escape_text("{state:<8} {what:<6} {key} of {folder}: {reason}  {name}".format(**row))
+        )
     print(f"{len(writes) + len(letters) + len(forgets) + len(documents)} in all")
-    return OK
+    return EXIT_OK
 
 
-def _writes(cache: Path) -> list[dict[str, object]]:
+def _list_writes(cache: Path) -> list[dict[str, object]]:
     """Tell what has not reached the container."""
-    from memplane.objects.outbox import all_parcels
+    from memplane.objects.outbox import read_all_items
 
     return [
         {
@@ -93,14 +102,14 @@ def _writes(cache: Path) -> list[dict[str, object]]:
             "name": one.path.name,
         }
         for state, folder in (("waiting", cache / "outbox"), ("rejected", cache / "rejected"))
-        for one in all_parcels(folder)
+        for one in read_all_items(folder)
     ]
 
 
-def _letters(settings: Settings) -> list[dict[str, object]]:
+def _list_turns(settings: Settings) -> list[dict[str, object]]:
     """Tell which turns another memory service did not take."""
-    from memplane.assemble.proxy import outbox_folder
-    from memplane.proxy.outbox import dead_letters
+    from memplane.proxy.delivery_state import read_dead_letters
+    from memplane.service.composition.proxy import outbox_folder
 
     return [
         {
@@ -112,38 +121,38 @@ def _letters(settings: Settings) -> list[dict[str, object]]:
             "since": one.ts,
             "name": one.entry_id,
         }
-        for one in dead_letters(outbox_folder(settings))
+        for one in read_dead_letters(outbox_folder(settings))
     ]
 
 
 async def _retry(settings: Settings, cache: Path | None, *, background: bool) -> int:
-    from memplane.cli import FAILED, OK
-    from memplane.cli.queue_documents import folders_that_wait, send_documents
+    from memplane.cli import EXIT_FAILED, EXIT_OK
+    from memplane.cli.queue_documents import list_waiting_folders, send_documents
     from memplane.cli.queue_forgets import send_forgets
 
     if background:
-        from memplane.worker import leave_and_wake
+        from memplane.worker import enqueue_and_wake
 
-        leave_and_wake(settings, "deliver", {})
-        for folder in folders_that_wait(settings):
-            leave_and_wake(settings, "persona", {"folder": folder})
+        enqueue_and_wake(settings, "deliver", {})
+        for folder in list_waiting_folders(settings):
+            enqueue_and_wake(settings, "persona", {"folder": folder})
         print("left to the worker; `memplane status` shows what still waits")
-        return OK
-    sent = await _sent(settings, cache) if cache else True
-    taken = await _redriven(settings) if settings.context_root else None
+        return EXIT_OK
+    sent = await _send_writes(settings, cache) if cache else True
+    taken = await _retry_turns(settings) if settings.context_root else None
     if taken is not None:
         dropped = f", {taken.dropped} were forgotten meanwhile" if taken.dropped else ""
         print(f"{taken.delivered} turns were taken, {len(taken.left)} were not{dropped}")
     told = await send_forgets(settings)
     in_step = await send_documents(settings)
-    return OK if sent and told and in_step and not (taken and taken.left) else FAILED
+    return EXIT_OK if sent and told and in_step and not (taken and taken.left) else EXIT_FAILED
 
 
-async def _sent(settings: Settings, cache: Path) -> bool:
+async def _send_writes(settings: Settings, cache: Path) -> bool:
     """Send what waits for the container; False when something is left."""
-    from memplane.assemble.storage import choose_storage, open_store
-    from memplane.objects.cached import CachedStore
+    from memplane.objects.cached_store import CachedStore
     from memplane.objects.outbox import count_waiting
+    from memplane.service.composition.storage import choose_storage, open_store
 
     before = count_waiting(cache / "outbox")
     async with open_store(choose_storage(settings).storage) as store:
@@ -155,36 +164,38 @@ async def _sent(settings: Settings, cache: Path) -> bool:
     return not left
 
 
-async def _redriven(settings: Settings) -> Redriven:
+async def _retry_turns(settings: Settings) -> DeadLetterRetryResult:
     """Offer turns again that another memory service did not take."""
     from functools import partial
 
-    from memplane.assemble.plane import open_telemetry
-    from memplane.assemble.proxy import delivering
-    from memplane.assemble.redactors import open_redactor
-    from memplane.ledger.redacting import redact_line
-    from memplane.proxy.redriving import redrive
-    from memplane.services.client import open_client
+    from memplane.ledger.turn_redaction import redact_entry_line
+    from memplane.proxy.dead_letter_retry import retry_dead_letters
+    from memplane.service.composition.home import open_telemetry
+    from memplane.service.composition.proxy import delivering
+    from memplane.service.composition.redactors import open_redactor
+    from memplane.services.client import open_service_client
 
-    redact = partial(redact_line, open_redactor(settings))
-    async with open_client() as client:
-        return await redrive(delivering(settings, client, redact, open_telemetry(settings).emit))
+    redact = partial(redact_entry_line, open_redactor(settings))
+    async with open_service_client() as client:
+        return await retry_dead_letters(
+            delivering(settings, client, redact, open_telemetry(settings).emit)
+        )
 
 
 async def _drop(settings: Settings, cache: Path | None, name: str) -> int:
-    from memplane.assemble.proxy import outbox_folder
-    from memplane.cli import FAILED, OK
+    from memplane.cli import EXIT_FAILED, EXIT_OK
     from memplane.cli.queue_documents import drop_documents
-    from memplane.proxy.outbox import dead_letters, settle_letter
+    from memplane.proxy.delivery_state import read_dead_letters, remove_dead_letter
+    from memplane.service.composition.proxy import outbox_folder
 
     writes = (cache / "rejected").glob("*") if cache else ()
     files = [path for path in writes if path.name == name]
     for path in files:
         path.unlink()
     folder = outbox_folder(settings)
-    letters = [one for one in dead_letters(folder) if one.entry_id == name]
+    letters = [one for one in read_dead_letters(folder) if one.entry_id == name]
     for letter in letters:
-        settle_letter(folder, letter)
+        remove_dead_letter(folder, letter)
     found = bool(files or letters) | await drop_documents(settings, name)
     print(f"dropped {name}" if found else f"nothing rejected is called {name}")
-    return OK if found else FAILED
+    return EXIT_OK if found else EXIT_FAILED

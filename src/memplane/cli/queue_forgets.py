@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memplane.operate.forgetting import Drained
-    from memplane.operate.targets import Place
+    from memplane.operate.forget import ForgetDrainReport
+    from memplane.operate.service_targets import LedgerPaths
     from memplane.settings import Settings
 
 
-def pod_here() -> Path | None:
+def find_pod_here() -> Path | None:
     """Return the folder that we are in, when it is a compiled pod's."""
-    from memplane.operate.targets import pod_of
+    from memplane.operate.service_targets import resolve_pod_folder
 
-    return pod_of(None, Path.cwd())
+    return resolve_pod_folder(None, Path.cwd())
 
 
-def waiting_forgets(settings: Settings) -> list[dict[str, object]]:
+def list_waiting_forgets(settings: Settings) -> list[dict[str, object]]:
     """Tell which forgets wait."""
-    from memplane.operate.queue import queued
+    from memplane.operate.forget_queue import list_queued_forgets
 
     return [
         {
@@ -36,65 +36,65 @@ def waiting_forgets(settings: Settings) -> list[dict[str, object]]:
             "name": path.name,
         }
         for place in _places(settings)
-        for path, one in queued(place.state)
+        for path, one in list_queued_forgets(place.state)
     ]
 
 
-def _places(settings: Settings) -> list[Place]:
-    from memplane.operate.targets import home_place, pod_place
+def _places(settings: Settings) -> list[LedgerPaths]:
+    from memplane.operate.service_targets import get_home_paths, get_pod_paths
 
-    folder = pod_here()
-    places = [home_place(settings.home, settings.ledger.dir)]
+    folder = find_pod_here()
+    places = [get_home_paths(settings.home, settings.ledger.dir)]
     if folder is not None:
-        places.append(pod_place(folder))
+        places.append(get_pod_paths(folder))
     return list({place.state: place for place in places}.values())
 
 
 async def send_forgets(settings: Settings) -> bool:
     """Send the forgets that wait; False when some still do."""
-    from memplane.cli.show import harmless
+    from memplane.cli.output import escape_text
 
-    done = [await _sent_from_pod(pod) for pod in [pod_here()] if pod is not None]
+    done = [await _send_from_pod(pod) for pod in [find_pod_here()] if pod is not None]
     if settings.context_root is not None:
-        done.append(await _sent_by_proxy(settings))
+        done.append(await _send_as_proxy(settings))
     for drained in done:
         if drained.sent or drained.left:
             print(f"{drained.sent} forgets were sent, {len(drained.left)} were not")
         for item, why in drained.left:
-            print(harmless(f'forget "{item.agent}" still waits: {why}'))
+            print(escape_text(f'forget "{item.agent}" still waits: {why}'))
     return not any(drained.left for drained in done)
 
 
-async def _sent_from_pod(folder: Path) -> Drained:
+async def _send_from_pod(folder: Path) -> ForgetDrainReport:
     import asyncio
 
-    from memplane.assemble.plane import open_command_telemetry
     from memplane.clock import system_clock
-    from memplane.operate.forgetting import Forgetting
-    from memplane.operate.targets import pod_place, queued_target
-    from memplane.pod.contexts import read_contexts
-    from memplane.services.client import open_client
+    from memplane.operate.forget import ForgetRunner
+    from memplane.operate.service_targets import find_queued_target, get_pod_paths
+    from memplane.pod.agent_contexts import read_contexts
+    from memplane.service.composition.home import open_command_telemetry
+    from memplane.services.client import open_service_client
 
-    place = pod_place(folder)
+    place = get_pod_paths(folder)
     contexts = await asyncio.to_thread(read_contexts, folder)
-    async with open_client() as client:
+    async with open_service_client() as client:
         emit = open_command_telemetry(place.state).emit
-        return await Forgetting(place, client, system_clock, emit).drain(
-            lambda item: queued_target(contexts, item.service, item.agent)
+        return await ForgetRunner(place, client, system_clock, emit).drain(
+            lambda item: find_queued_target(contexts, item.service, item.agent)
         )
 
 
-async def _sent_by_proxy(settings: Settings) -> Drained:
+async def _send_as_proxy(settings: Settings) -> ForgetDrainReport:
     from functools import partial
 
-    from memplane.assemble.plane import open_command_telemetry
-    from memplane.assemble.proxy import delivering, forget_target, forgetting
-    from memplane.assemble.redactors import open_redactor
-    from memplane.ledger.redacting import redact_line
-    from memplane.services.client import open_client
+    from memplane.ledger.turn_redaction import redact_entry_line
+    from memplane.service.composition.home import open_command_telemetry
+    from memplane.service.composition.proxy import delivering, forget_target, forgetting
+    from memplane.service.composition.redactors import open_redactor
+    from memplane.services.client import open_service_client
 
-    redact = partial(redact_line, open_redactor(settings))
+    redact = partial(redact_entry_line, open_redactor(settings))
     emit = open_command_telemetry(settings.home).emit
-    async with open_client() as client:
+    async with open_service_client() as client:
         needs = delivering(settings, client, redact, emit)
         return await forgetting(needs).drain(forget_target(needs))

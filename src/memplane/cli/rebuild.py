@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memplane.memory.contract import Rebuilt
+    from memplane.memory.api_types import RebuildResult
     from memplane.settings import Settings
 
 
@@ -17,25 +17,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Derive everything again from the ledgers; exit 1 when something differed."""
-    from memplane.assemble.plane import open_plane
-    from memplane.cli import FAILED, OK
-    from memplane.cli.show import print_json
+    from memplane.cli import EXIT_FAILED, EXIT_OK
+    from memplane.cli.output import print_json
+    from memplane.service.client import Client
+    from memplane.service.operations import memory
 
-    async with open_plane(settings) as plane:
-        outcome = await plane.rebuild()
+    async with Client(settings) as client:
+        outcome = await client.call(memory.rebuild)
     if arguments.json:
         print_json({"same": outcome.same, "tables": outcome.tables})
     else:
         _print(outcome)
-    return OK if outcome.same else FAILED
+    return EXIT_OK if outcome.same else EXIT_FAILED
 
 
-def _print(outcome: Rebuilt) -> None:
-    from memplane.cli.show import coloured
+def _print(outcome: RebuildResult) -> None:
+    from memplane.cli.output import colour_text
 
     for one in outcome.tables:
         verdict = "same" if one.same else f"differed ({one.before:,} rows before)"
-        shown = coloured(verdict, "green" if one.same else "red")
+        shown = colour_text(verdict, "green" if one.same else "red")
         print(f"  {one.name:<12} {one.rows:>9,} rows  {one.digest[:16]}  {shown}")
     if outcome.same:
         print("memory is what the ledgers say")

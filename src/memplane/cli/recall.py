@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from memplane.cli.number_argument import NumberRange
+
 if TYPE_CHECKING:
-    from memplane.memory.contract import Block, Recalled
+    from memplane.memory.api_types import MemoryBlock, RecallResponse
     from memplane.settings import Settings
 
 
@@ -15,10 +17,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("question", nargs="+", help="in your own words")
     parser.add_argument("--agent", help="whose memory; by default MEMPLANE_AGENT")
     parser.add_argument(
-        "--limit", type=int, metavar="N", help="only what matches, so many turns (at most 50)"
+        "--limit",
+        type=NumberRange(1, 50),
+        metavar="N",
+        help="only what matches, so many turns (at most 50)",
     )
     parser.add_argument(
-        "--max-bytes", type=int, metavar="N", help="how much text (8192, at most 65536)"
+        "--max-bytes",
+        type=NumberRange(1, 65536),
+        metavar="N",
+        help="how much text (8192, at most 65536)",
     )
     parser.add_argument("--explain", action="store_true", help="say why each was chosen")
     parser.add_argument("--json", action="store_true", help="for machines")
@@ -28,34 +36,39 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Ask, and print what is remembered; exit 1 when nothing is."""
     import msgspec
 
-    from memplane.assemble.plane import open_plane
-    from memplane.cli import FAILED, OK
-    from memplane.cli.agents import agent_of
-    from memplane.cli.show import print_json
+    from memplane.cli import EXIT_FAILED, EXIT_OK
+    from memplane.cli.agent_argument import expect_agent, resolve_agent
+    from memplane.cli.output import print_json
     from memplane.errors import InvalidRequest
-    from memplane.memory.contract import MOST_BYTES, Ask
+    from memplane.memory.api_types import DEFAULT_RECALL_BYTES, RecallRequest
+    from memplane.service.client import Client
+    from memplane.service.operations import memory
 
     asked = {
-        "agent": agent_of(arguments, settings),
+        "agent": resolve_agent(arguments, settings),
         "text": " ".join(arguments.question),
         "limit": arguments.limit,
-        "max_bytes": arguments.max_bytes if arguments.max_bytes is not None else MOST_BYTES,
+        "max_bytes": arguments.max_bytes
+        if arguments.max_bytes is not None
+        else DEFAULT_RECALL_BYTES,
         "explain": arguments.explain,
     }
     try:
-        ask = msgspec.convert(asked, Ask)
+        ask = msgspec.convert(asked, RecallRequest)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"that cannot be asked: {error}") from error
-    async with open_plane(settings) as plane:
-        found = await plane.recall(ask)
+    async with Client(settings) as client:
+        found = await client.call(memory.recall, ask)
+        if not found.memories:
+            await expect_agent(ask.agent, client, settings)
     if arguments.json:
         print_json({"memories": found.told})
     else:
         _print(found)
-    return OK if found.memories else FAILED
+    return EXIT_OK if found.memories else EXIT_FAILED
 
 
-def _print(found: Recalled) -> None:
+def _print(found: RecallResponse) -> None:
     import sys
 
     if not found.memories:
@@ -65,21 +78,21 @@ def _print(found: Recalled) -> None:
         _print_block(block)
 
 
-def _print_block(block: Block) -> None:
-    from memplane.cli.show import coloured, harmless
+def _print_block(block: MemoryBlock) -> None:
+    from memplane.cli.output import colour_text, escape_text
 
     score = f"{block.score:.2f}" if block.score is not None else ""
     head = "  ".join(part for part in (block.kind, score, block.ts, block.id[:18]) if part)
-    print(coloured(head, "dim"))
-    for line in harmless(block.text).split("\n"):
+    print(colour_text(head, "dim"))
+    for line in escape_text(block.text).split("\n"):
         print(f"  {line}")
     if block.why is not None:
         terms = sorted(block.why.terms.items(), key=lambda one: -one[1])
-        words = ", ".join(f"{harmless(term)} {value:.2f}" for term, value in terms)
+        words = ", ".join(f"{escape_text(term)} {value:.2f}" for term, value in terms)
         covered = f"covers {block.why.coverage:.0%} of the question" if terms else ""
         why = "; ".join(part for part in (block.why.part, words, covered) if part)
-        print(coloured(f"  why: {why}", "dim"))
+        print(colour_text(f"  why: {why}", "dim"))
         signals = sorted(block.why.signals.items(), key=lambda one: -abs(one[1].added))
         added = ", ".join(f"{name} {one.added:+.2f} (#{one.place})" for name, one in signals)
         if added:
-            print(coloured(f"       {added}", "dim"))
+            print(colour_text(f"       {added}", "dim"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memplane.memory.contract import RetainReceipt
+    from memplane.memory.api_types import RetainReceipt
     from memplane.settings import Settings
 
 
@@ -27,28 +27,44 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Retain each entry, and print what became of it."""
-    from memplane.assemble.plane import open_plane
-    from memplane.cli import OK
-    from memplane.cli.agents import agent_of
+    from memplane.cli import EXIT_OK
+    from memplane.cli.agent_argument import resolve_agent
     from memplane.clock import system_clock
+    from memplane.errors import EntryTooLarge, InvalidEntry, InvalidRequest
+    from memplane.service.client import Client
 
-    agent = agent_of(arguments, settings)
+    agent = resolve_agent(arguments, settings)
     if arguments.entries:
         entries = _lines(arguments.entries)
     else:
-        from memplane.memory.notes import note_entry
+        from memplane.memory.operator_notes import build_note_entry
 
-        entries = iter([note_entry(agent, _note(arguments.text), system_clock())])
+        entries = iter([("", build_note_entry(agent, _note(arguments.text), system_clock()))])
     receipts: list[RetainReceipt] = []
-    async with open_plane(settings) as plane:
-        for entry in entries:
-            receipt = await plane.retain(agent, entry)
+    async with Client(settings) as client:
+        for place, entry in entries:
+            try:
+                receipt = await client.retain(entry, agent=agent)
+            except (InvalidRequest, InvalidEntry, EntryTooLarge) as error:
+                if not place:
+                    raise
+                raise InvalidRequest(
+                    f"{place}: {error}{_describe_retained_lines(len(receipts))}"
+                ) from error
             receipts.append(receipt)
             if arguments.json:
                 _print_json(receipt)
     if not arguments.json:
         _print(agent, receipts)
-    return OK
+    return EXIT_OK
+
+
+def _describe_retained_lines(count: int) -> str:
+    """Say what became of the lines before one that cannot be kept."""
+    if not count:
+        return ". Nothing was retained"
+    were = "The entry before it was" if count == 1 else f"The {count} entries before it were"
+    return f". {were} retained, and none behind it"
 
 
 def _note(words: list[str]) -> str:
@@ -60,15 +76,19 @@ def _note(words: list[str]) -> str:
     return " ".join(words)
 
 
-def _lines(name: str) -> Iterator[bytes]:
+def _lines(name: str) -> Iterator[tuple[str, bytes]]:
+    """Yield each line that is not empty, and where it stands."""
     import sys
     from pathlib import Path
 
     from memplane.errors import InvalidRequest
 
+    shown = "standard input" if name == "-" else name
     try:
         with sys.stdin.buffer if name == "-" else Path(name).open("rb") as file:
-            yield from (line.strip() for line in file if line.strip())
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield f"{shown}, line {number}", line.strip()
     except OSError as error:
         raise InvalidRequest(f"{name} cannot be read: {error.strerror}") from error
 
@@ -82,13 +102,13 @@ def _print_json(receipt: RetainReceipt) -> None:
 def _print(agent: str, receipts: list[RetainReceipt]) -> None:
     from collections import Counter
 
-    from memplane.cli.show import harmless
+    from memplane.cli.output import escape_text
 
     counted = Counter(one.status for one in receipts)
     words = {"retained": "retained", "known": "known already", "forgotten": "forgotten before"}
     told = ", ".join(f"{counted[name]} {words[name]}" for name in words if counted[name])
     print(f"{agent}: {told or 'nothing to retain'}")
     if len(receipts) == 1:
-        print(f"  id {harmless(receipts[0].id)}")
+        print(f"  id {escape_text(receipts[0].id)}")
     if redacted := sum(one.redacted for one in receipts):
         print(f"  {redacted} secrets were taken out")

@@ -8,19 +8,22 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from memplane.cli.number_argument import TOKENS_RANGE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from memplane.claude_code.launching import Launch
-    from memplane.observations.contract import SessionBegun, SessionWanted
+    from memplane.claude_code.launch_command import LaunchCommand
+    from memplane.observations.api_types import StartedSession
+    from memplane.observations.requests import SessionWanted
     from memplane.settings import Settings
 
-NOT_EXECUTABLE: Final = 126
-NOT_FOUND: Final = 127
+EXIT_NOT_EXECUTABLE: Final = 126
+EXIT_NOT_FOUND: Final = 127
 """What a shell answers for a program that cannot be started."""
 
-_LONGEST_COMMAND: Final = 1000
-_ABOUT: Final = """\
+_MAX_COMMAND_CHARS: Final = 1000
+_EPILOG: Final = """\
 Claude Code, a program that is called claude, gets what was learned in
 --append-system-prompt. Any other program gets it in MEMPLANE_RUN_CONTEXT, and
 in the file that MEMPLANE_RUN_CONTEXT_FILE names.
@@ -36,12 +39,15 @@ The exit code is the program's own, or 128 and the number of a signal."""
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.usage = "memplane run [options] -- CMD …"
-    parser.epilog = _ABOUT
+    parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--agent", help="whose memory; by default MEMPLANE_AGENT")
     add_session_options(parser)
     parser.add_argument(
-        "--budget", type=int, metavar="N", help="tokens for memories; MEMPLANE_OPS_MEMORY_BUDGET"
+        "--budget",
+        type=TOKENS_RANGE,
+        metavar="N",
+        help="tokens for memories; MEMPLANE_OPS_MEMORY_BUDGET",
     )
     parser.add_argument(
         "--prompt", default="", metavar="TEXT", help="what it is asked; its services are in scope"
@@ -71,66 +77,89 @@ def add_session_options(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run a program with what was learned, and learn from it."""
+    import shlex
     import shutil
 
-    from memplane.cli import MISUSED
-    from memplane.cli.opening import warn
+    from memplane.claude_code.launch_command import lacks_prompt
+    from memplane.cli import EXIT_USAGE
+    from memplane.cli.memories_session import print_warning
 
     words: list[str] = arguments.words
     command = words[1:] if words[:1] == ["--"] else words
     if not command:
-        warn("say what to run: memplane run --agent NAME -- claude -p …")
-        return MISUSED
+        print_warning("say what to run: memplane run --agent NAME -- claude -p …")
+        return EXIT_USAGE
     if shutil.which(command[0], mode=os.F_OK) is None:
-        warn(f"there is no program {command[0]}")
-        return NOT_FOUND
+        print_warning(f"there is no program {command[0]}")
+        return EXIT_NOT_FOUND
+    if lacks_prompt(command) and _nothing_to_read():
+        print_warning(
+            "claude has no prompt, and here it cannot show a screen to type one in: its output "
+            "goes through a pipe, so that memories can be learned from it. Give it one:\n"
+            f'  memplane run -- {shlex.quote(command[0])} -p "Check the hosts."'
+        )
+        return EXIT_USAGE
     return await _run(arguments, settings, command)
+
+
+def _nothing_to_read() -> bool:
+    """Tell whether standard input is a terminal, nothing, or closed: no prompt comes that way."""
+    import stat
+
+    try:
+        return stat.S_ISCHR(os.fstat(0).st_mode)
+    except OSError:
+        return True
 
 
 async def _run(arguments: argparse.Namespace, settings: Settings, command: Sequence[str]) -> int:
     """Tell, run, listen. Whatever becomes of memory, the program runs."""
     from functools import partial
 
-    from memplane.claude_code.carrying import Carrier
-    from memplane.claude_code.launching import Launch, launch_of
-    from memplane.claude_code.learning import Hearing
-    from memplane.claude_code.listening import Listening, learn_from
-    from memplane.claude_code.transcript import Transcript, open_log
-    from memplane.cli import FAILED
-    from memplane.cli.agents import agent_of
-    from memplane.cli.opening import (
-        new_log_path,
-        open_memories,
-        say_it_ourselves,
-        scrubbing,
-        tell,
-        warn,
+    from memplane.claude_code.launch_command import LaunchCommand, build_launch
+    from memplane.claude_code.output_extractor import OutputExtractor
+    from memplane.claude_code.session_ingest import SessionIngest
+    from memplane.claude_code.session_listener import SessionListener, ingest_session
+    from memplane.claude_code.transcript import TranscriptWriter, create_transcript
+    from memplane.cli import EXIT_FAILED
+    from memplane.cli.agent_argument import resolve_agent
+    from memplane.cli.memories_session import (
+        make_log_path,
+        make_scrubber,
+        open_client,
+        print_session_summary,
+        print_warning,
+        silence_rejection_log,
     )
     from memplane.clock import system_clock
     from memplane.errors import MemplaneError
 
-    agent = agent_of(arguments, settings)
-    say_it_ourselves(settings)
+    agent = resolve_agent(arguments, settings)
+    silence_rejection_log(settings)
     try:
-        scrub, log = scrubbing(settings), open_log(new_log_path(settings))
+        scrub, log = make_scrubber(settings), create_transcript(make_log_path(settings))
     except MemplaneError as error:
-        warn(f"{error}. It runs without memory")
-        return await _started(Launch(tuple(command)), lambda _: None)
+        print_warning(f"{error}. It runs without memory")
+        return await _start_program(LaunchCommand(tuple(command)), lambda _: None)
     wanted = _wanted(arguments, command, agent=agent, log=str(log.path), scrub=scrub)
-    begun = await _begun(settings, wanted)
-    listening = Listening(Transcript(scrub, log.write), Hearing(arguments.mode), system_clock)
-    carrier = Carrier(partial(open_memories, settings), wanted, begun.session if begun else None)
+    begun = await _begin_session(settings, wanted)
+    listening = SessionListener(
+        TranscriptWriter(scrub, log.write), OutputExtractor(arguments.mode), system_clock
+    )
+    carrier = SessionIngest(
+        partial(open_client, settings), wanted, begun.session if begun else None
+    )
 
     async def program(heard: Callable[[bytes], None]) -> int:
-        with _told(arguments, begun) as (told, file):
+        with _provide_prompt(arguments, begun) as (told, file):
             own = _with_own_prompt(command)
-            launch = launch_of(own, told, schema=_schema(arguments), file=file)
-            return await _started(launch, heard)
+            launch = build_launch(own, told, schema=_schema(arguments), file=file)
+            return await _start_program(launch, heard)
 
     with log:
-        code = await learn_from(program, listening, carrier)
-    tell(carrier, listening, log)
-    return FAILED if code is None else code
+        code = await ingest_session(program, listening, carrier)
+    print_session_summary(carrier, listening, log)
+    return EXIT_FAILED if code is None else code
 
 
 def _wanted(
@@ -143,7 +172,7 @@ def _wanted(
 ) -> SessionWanted:
     import shlex
 
-    from memplane.observations.contract import SessionWanted
+    from memplane.observations.requests import SessionWanted
 
     # Not every argument is text; what is none is shown as such.
     shown = scrub(shlex.join(command).encode("utf-8", "backslashreplace")).decode()
@@ -152,40 +181,43 @@ def _wanted(
         tier=arguments.tier,
         services=tuple(arguments.service),
         budget=arguments.budget,
-        command=shown[:_LONGEST_COMMAND],
+        command=shown[:_MAX_COMMAND_CHARS],
         prompt=arguments.prompt or shown,
         log=log,
     )
 
 
-async def _begun(settings: Settings, wanted: SessionWanted) -> SessionBegun | None:
+async def _begin_session(settings: Settings, wanted: SessionWanted) -> StartedSession | None:
     """Begin the session; None when memory fails, for an agent without it beats no agent.
 
     Raises:
         InvalidRequest: It cannot be as it was asked for.
     """
-    from memplane.cli.opening import open_memories, warn
+    from memplane.cli.memories_session import open_client, print_warning
     from memplane.errors import InvalidRequest, MemplaneError
+    from memplane.service.operations.sessions import begin_session
 
     try:
-        async with open_memories(settings) as memories:
-            return await memories.begin(wanted)
+        async with open_client(settings) as client:
+            return await client.call(begin_session, wanted.agent, wanted)
     except InvalidRequest:
         raise
     except (MemplaneError, OSError) as error:
-        warn(f"{error}. It runs without what was learned before")
+        print_warning(f"{error}. It runs without what was learned before")
         return None
 
 
 @contextmanager
-def _told(arguments: argparse.Namespace, begun: SessionBegun | None) -> Generator[tuple[str, str]]:
+def _provide_prompt(
+    arguments: argparse.Namespace, begun: StartedSession | None
+) -> Generator[tuple[str, str]]:
     """Give what a program is told, and a file that says the same while it runs."""
     import tempfile
 
-    from memplane.observations.guide import guide
+    from memplane.observations.agent_guide import build_guide
 
     block = begun.prompt.block if begun else ""
-    told = "\n\n".join(filter(None, (block, guide(arguments.tier, arguments.mode))))
+    told = "\n\n".join(filter(None, (block, build_guide(arguments.tier, arguments.mode))))
     with tempfile.NamedTemporaryFile(
         "w", prefix="memplane-", suffix=".md", encoding="utf-8"
     ) as file:
@@ -202,14 +234,14 @@ def _with_own_prompt(command: Sequence[str]) -> Sequence[str]:
     """
     from pathlib import Path
 
-    from memplane.claude_code.launching import prompt_file_of, with_prompt_of_file
+    from memplane.claude_code.launch_command import find_prompt_file, inline_prompt_file
     from memplane.errors import InvalidRequest
 
-    file = prompt_file_of(command)
+    file = find_prompt_file(command)
     if file is None:
         return command
     try:
-        return with_prompt_of_file(command, Path(file).read_text("utf-8").strip())
+        return inline_prompt_file(command, Path(file).read_text("utf-8").strip())
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"{file} cannot be read: {error}") from error
 
@@ -217,25 +249,25 @@ def _with_own_prompt(command: Sequence[str]) -> Sequence[str]:
 def _schema(arguments: argparse.Namespace) -> str:
     import json
 
-    from memplane.observations.guide import schema
+    from memplane.observations.agent_guide import build_output_schema
 
-    return json.dumps(schema()) if arguments.mode == "structured" else ""
+    return json.dumps(build_output_schema()) if arguments.mode == "structured" else ""
 
 
-async def _started(launch: Launch, heard: Callable[[bytes], None]) -> int:
+async def _start_program(launch: LaunchCommand, heard: Callable[[bytes], None]) -> int:
     """Run a program; one that cannot be started has the exit code that a shell would give."""
-    from memplane.claude_code.running import run_program
-    from memplane.cli.opening import warn
-    from memplane.settings import environment
+    from memplane.claude_code.process_runner import run_program
+    from memplane.cli.memories_session import print_warning
+    from memplane.settings import get_environment
 
     sys.stdout.flush()
     try:
         return await run_program(
             launch.arguments,
-            {**environment(), **launch.variables},
+            {**get_environment(), **launch.variables},
             sink=sys.stdout.fileno(),
             heard=heard,
         )
     except OSError as error:
-        warn(f"{launch.arguments[0]} cannot be run: {error.strerror}")
-        return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+        print_warning(f"{launch.arguments[0]} cannot be run: {error.strerror}")
+        return EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_EXECUTABLE

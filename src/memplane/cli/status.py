@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from memplane.plane.contract import LedgerStatus, Status
+    from memplane.service.model import LedgerStatus, Status
     from memplane.settings import Settings
 
 
@@ -20,15 +20,15 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Ask the plane and print what it says."""
     import os
 
-    from memplane.assemble.plane import open_plane
-    from memplane.cli import OK
-    from memplane.cli.queue_forgets import waiting_forgets
-    from memplane.cli.show import print_json, print_rows
+    from memplane.cli import EXIT_OK
+    from memplane.cli.output import print_json, print_rows
+    from memplane.cli.queue_forgets import list_waiting_forgets
+    from memplane.service.client import Client
 
-    async with open_plane(settings) as plane:
-        status = await plane.status()
+    async with Client(settings) as client:
+        status = await client.status()
     running = status.pid != os.getpid()
-    documents, forgets = _documents(settings), len(waiting_forgets(settings))
+    documents, forgets = _documents(settings), len(list_waiting_forgets(settings))
     if arguments.json:
         import msgspec
 
@@ -40,18 +40,18 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
         if forgets:
             print_rows([("forgets", f"{forgets} wait to be sent: memplane queue list")])
         _print_documents(documents)
-    return OK
+    return EXIT_OK
 
 
 def _documents(settings: Settings) -> list[dict[str, Any]]:
     """Say how the folders of documents stand that were synced from this home."""
-    from memplane.assemble.persona import persona_post, sync_folder
-    from memplane.persona.standing import standings
-    from memplane.persona.watching import watched
+    from memplane.persona.folder_watcher import find_watcher
+    from memplane.persona.sync_status import list_sync_statuses
+    from memplane.service.composition.persona import persona_post, sync_folder
 
     told: list[dict[str, Any]] = []
-    for one in standings(sync_folder(settings)):
-        watcher = watched(persona_post(settings, Path(one.folder)))
+    for one in list_sync_statuses(sync_folder(settings)):
+        watcher = find_watcher(persona_post(settings, Path(one.folder)))
         told.append(
             {
                 "folder": one.folder,
@@ -69,23 +69,23 @@ def _documents(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _print_documents(documents: list[dict[str, Any]]) -> None:
-    from memplane.cli.show import coloured, harmless, print_rows
+    from memplane.cli.output import colour_text, escape_text, print_rows
 
     for one in documents:
         counts = [f"{one[name]} {name}" for name in ("documents", "waiting", "held", "conflicts")]
         last = one["last_sync"]
         when = f"synced {last[:10]} {last[11:16]}" if last else "never synced"
-        print_rows([("persona  ", harmless(f"{', '.join(counts)}; {when}; {one['folder']}"))])
+        print_rows([("persona  ", escape_text(f"{', '.join(counts)}; {when}; {one['folder']}"))])
         if one["trouble"]:
-            print(coloured(f"  {harmless(one['trouble'])}", "red"))
+            print(colour_text(f"  {escape_text(one['trouble'])}", "red"))
 
 
 def _print(status: Status, *, running: bool) -> None:
-    from memplane.cli.show import coloured, print_rows
+    from memplane.cli.output import colour_text, print_rows
 
     storage = status.storage
     up = f"up at {status.address} (process {status.pid})" if running else "not running"
-    print(coloured(f"memplane {status.version}: {up}", "bold"))
+    print(colour_text(f"memplane {status.version}: {up}", "bold"))
     rows = [
         ("home", status.home),
         ("state", f"{storage.kind}: {storage.where}"),
@@ -110,16 +110,22 @@ def _print(status: Status, *, running: bool) -> None:
         ]
     print_rows(rows)
     degraded = status.memory.degraded if status.memory else ""
-    for complaint in (storage.complaint, *_complaints(status.ledger), degraded):
+    complaints = (
+        storage.complaint,
+        *_list_ledger_warnings(status.ledger),
+        status.failing,
+        degraded,
+    )
+    for complaint in complaints:
         if complaint:
-            print(coloured(f"  {complaint}", "red"))
+            print(colour_text(f"  {complaint}", "red"))
 
 
 def _agents(count: int) -> str:
     return f"{count} agent" if count == 1 else f"{count} agents"
 
 
-def _complaints(ledger: LedgerStatus) -> list[str]:
+def _list_ledger_warnings(ledger: LedgerStatus) -> list[str]:
     """Say what an operator should know about the ledger."""
     verbatim = "ledger.verbatim is on: turns are written with the secrets in them"
     return [ledger.failing, ledger.degraded, verbatim if ledger.verbatim else ""]

@@ -11,11 +11,12 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from memplane.plane.contract import IssuedToken, Plane, Token
+    from memplane.service.client import Client
+    from memplane.service.model import IssuedToken, Token
     from memplane.settings import Settings
 
-_AGENTS_SCOPES: Final = ("read", "write", "proxy")
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_AGENT_SCOPES: Final = ("read", "write", "proxy")
+_SECONDS_PER_UNIT: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,54 +46,58 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Issue, list, revoke or rotate, wherever the home's owner is."""
-    from memplane.assemble.plane import open_plane
-    from memplane.cli import OK
+    from memplane.cli import EXIT_OK
+    from memplane.service.client import Client
+    from memplane.service.operations import tokens
 
-    async with open_plane(settings) as plane:
+    async with Client(settings) as client:
         match arguments.action:
             case "create":
-                _show_new(await _create(arguments, plane), as_json=arguments.json)
+                _show_new(await _create(arguments, client), as_json=arguments.json)
             case "rotate":
-                _show_new(await plane.rotate_token(arguments.id), as_json=arguments.json)
+                _show_new(
+                    await client.call(tokens.rotate_token, arguments.id), as_json=arguments.json
+                )
             case "revoke":
-                await plane.revoke_token(arguments.id)
+                await client.call(tokens.revoke_token, arguments.id)
                 print(f"token {arguments.id} is revoked", file=sys.stderr)
             case _:
-                _show_all(await plane.tokens(), as_json=arguments.json)
-    return OK
+                _show_all(await client.call(tokens.list_tokens), as_json=arguments.json)
+    return EXIT_OK
 
 
-async def _create(arguments: argparse.Namespace, plane: Plane) -> IssuedToken:
-    from memplane.access.grants import Scope, TokenWanted
+async def _create(arguments: argparse.Namespace, client: Client) -> IssuedToken:
+    from memplane.access.grants import Scope, TokenRequest
+    from memplane.service.operations import tokens
 
-    scopes = arguments.scope or (() if arguments.admin else _AGENTS_SCOPES)
-    return await plane.issue_token(
-        TokenWanted(
+    scopes = arguments.scope or (() if arguments.admin else _AGENT_SCOPES)
+    return await client.call(
+        tokens.issue_token,
+        TokenRequest(
             agent=arguments.agent,
             admin=arguments.admin,
             scopes=tuple(map(Scope, scopes)),
             name=arguments.name,
             expires_in=arguments.expires,
-        )
+        ),
     )
 
 
 def _show_new(issued: IssuedToken, *, as_json: bool) -> None:
-    from memplane.cli.show import print_json
-    from memplane.plane.contract import TokenAnswer
+    from memplane.cli.output import print_json
 
     if as_json:
-        print_json(TokenAnswer(about=issued.about, token=issued.token.reveal()))
+        print_json(issued)
         return
     about = issued.about
     until = f"until {about.expires:%Y-%m-%d %H:%M} UTC" if about.expires else "until revoked"
-    print(f"token {about.id} ({_for_whom(about)}), good {until}:", file=sys.stderr)
-    print(issued.token.reveal())
+    print(f"token {about.id} ({_describe_bearer(about)}), good {until}:", file=sys.stderr)
+    print(issued.token)
     print("Keep it now: memplane stores only its hash and cannot show it again", file=sys.stderr)
 
 
 def _show_all(tokens: tuple[Token, ...], *, as_json: bool) -> None:
-    from memplane.cli.show import coloured, print_json
+    from memplane.cli.output import colour_text, print_json
     from memplane.clock import system_clock
 
     if as_json:
@@ -101,26 +106,26 @@ def _show_all(tokens: tuple[Token, ...], *, as_json: bool) -> None:
     for one in tokens:
         until = f"until {one.expires:%Y-%m-%d %H:%M}" if one.expires else "until revoked"
         expired = one.expires is not None and one.expires <= system_clock()
-        mark = coloured("  expired", "red") if expired else ""
-        print(f"{one.id}  {one.name}  {_for_whom(one)}  {until}{mark}")
+        mark = colour_text("  expired", "red") if expired else ""
+        print(f"{one.id}  {one.name}  {_describe_bearer(one)}  {until}{mark}")
     print(f"{len(tokens)} in all, besides the home's own", file=sys.stderr)
 
 
-def _for_whom(about: Token) -> str:
+def _describe_bearer(about: Token) -> str:
     return f"{about.agent or 'every agent'}: {', '.join(about.scopes)}"
 
 
 def _agent(text: str) -> str:
-    from memplane.access.agents import AGENT_RULE, is_agent_id
+    from memplane.access.agent_id import AGENT_ID_RULE, is_agent_id
 
     if not is_agent_id(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no agent's id: {AGENT_RULE}")
+        raise argparse.ArgumentTypeError(f"{text!r} is no agent's id: {AGENT_ID_RULE}")
     return text
 
 
 def _scopes(text: str) -> tuple[str, ...]:
     given = tuple(word.strip() for word in text.split(",") if word.strip())
-    if not given or not {*given} <= {*_AGENTS_SCOPES}:
+    if not given or not {*given} <= {*_AGENT_SCOPES}:
         raise argparse.ArgumentTypeError(f"{text!r}: expected some of read,write,proxy")
     return given
 
@@ -131,4 +136,4 @@ def _seconds(text: str) -> int:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no duration: expected a number and s, m, h, d or w, such as 30d"
         )
-    return int(found[1]) * _SECONDS[found[2]]
+    return int(found[1]) * _SECONDS_PER_UNIT[found[2]]

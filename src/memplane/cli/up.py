@@ -12,16 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from memplane.home import Claim
-    from memplane.http.dashboard.browsers import Browsers
+    from memplane.http.dashboard.browser_sessions import BrowserSessions
     from memplane.http.endpoints import Endpoint
-    from memplane.persona.desk import Desk
-    from memplane.plane.local import LocalPlane
+    from memplane.http.server import ServerAddresses
+    from memplane.persona.service import PersonaService
     from memplane.proxy.turn import Proxy
+    from memplane.service.services import Services
     from memplane.settings import Settings
     from memplane.telemetry import Telemetry
 
 
-_SWITCH_SECONDS: Final = 0.0005
+_THREAD_SWITCH_INTERVAL_S: Final = 0.0005
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,89 +53,93 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve until told to stop."""
     if not arguments.demo:
         return await _serve(settings)
-    from memplane.http.demo import demo_upstream
+    from memplane.http.demo_server import serve_demo_provider
 
-    async with demo_upstream() as address:
+    async with serve_demo_provider() as address:
         return await _serve(_with_upstreams(settings, address), demo=True)
 
 
 async def _serve(settings: Settings, *, demo: bool = False) -> int:
-    from memplane.assemble.plane import filling, open_local_plane, open_telemetry, own_home
-    from memplane.assemble.proxy import open_proxy
-    from memplane.cli import OK
-    from memplane.cli.greeting import beside_events
-    from memplane.cli.persona_watching import watching
+    from memplane.cli import EXIT_OK
+    from memplane.cli.persona_watcher import watch_in_background
+    from memplane.cli.startup_message import redirect_output_from_events
     from memplane.clock import system_clock
     from memplane.home import Home
-    from memplane.http.dashboard.browsers import Browsers
+    from memplane.http.dashboard.browser_sessions import BrowserSessions
+    from memplane.service.composition.home import filling, open_services, open_telemetry, own_home
+    from memplane.service.composition.proxy import open_proxy
 
     _set_limits()
     home = Home(settings.home)
     telemetry = open_telemetry(settings)
-    with beside_events(settings):
+    with redirect_output_from_events(settings):
         async with own_home(home) as claim:
             admins = {"home": home.token(), "settings": settings.admin_token}
             async with (
-                _telling(telemetry),
-                open_local_plane(settings, admins=admins, serving=True) as plane,
-                filling(settings, plane),
-                open_proxy(settings, plane, telemetry) as proxy,
-                watching(settings),
+                _run_telemetry(telemetry),
+                open_services(settings, admins=admins, serving=True) as services,
+                filling(settings, services),
+                open_proxy(settings, services, telemetry) as proxy,
+                watch_in_background(settings),
             ):
-                _settle_down()
-                parts = _Parts(plane, proxy, telemetry, Browsers(system_clock))
+                _freeze_garbage()
+                parts = _ServerParts(services, proxy, telemetry, BrowserSessions(system_clock))
                 await _listen(settings, claim, parts, demo=demo)
         print("memplane stopped")
-    return OK
+    return EXIT_OK
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _ServerParts:
     """What a server is made of."""
 
-    plane: LocalPlane
+    services: Services
     proxy: Proxy
     telemetry: Telemetry
-    browsers: Browsers
+    browsers: BrowserSessions
 
 
-async def _listen(settings: Settings, claim: Claim, parts: _Parts, *, demo: bool) -> None:
+async def _listen(settings: Settings, claim: Claim, parts: _ServerParts, *, demo: bool) -> None:
     """Answer until told to stop, and say so at the start."""
     import asyncio
 
-    from memplane.cli.demo import play
-    from memplane.cli.greeting import Greeting
-    from memplane.cli.show import program
+    from memplane.cli.demo import play_demo
+    from memplane.cli.output import get_program_name
+    from memplane.cli.startup_message import StartupMessage, get_public_address
     from memplane.home import Home
-    from memplane.http.app import Limits
-    from memplane.http.dashboard.browsers import FIRST_CODE_LASTS
-    from memplane.http.ledger_figures import ledger_figures
-    from memplane.http.memory_figures import memory_figures
-    from memplane.http.serve import serve_until_stopped
+    from memplane.http.app import RequestLimits
+    from memplane.http.dashboard.browser_sessions import FIRST_CODE_LIFETIME
+    from memplane.http.ledger_metrics import ledger_metrics
+    from memplane.http.server import serve_until_stopped
+    from memplane.http.telemetry_metrics import telemetry_metrics
+    from memplane.service.client import local_client
 
-    plane, home = parts.plane, Home(settings.home)
-    status, name = await plane.status(), program(home.path)
+    services, home = parts.services, Home(settings.home)
+    status, name = await local_client(services).status(), get_program_name(home.path)
     playing: list[asyncio.Task[None]] = []
 
-    def ready(address: str) -> None:
+    def ready(addresses: ServerAddresses) -> None:
+        address = addresses.here
         claim.announce(address)
-        greeting = Greeting(address, name, home, status, settings)
-        greeting.say_ready(lambda: parts.browsers.new_code(FIRST_CODE_LASTS))
+        public = get_public_address(addresses, settings)
+        greeting = StartupMessage(address, name, home, status, settings, public)
+        greeting.print_ready(lambda: parts.browsers.new_code(FIRST_CODE_LIFETIME))
         if demo:
-            playing.append(asyncio.create_task(play(address, plane, parts.proxy, name)))
+            playing.append(asyncio.create_task(play_demo(address, services, parts.proxy, name)))
         else:
-            greeting.say_next()
+            greeting.print_next_steps()
 
     await serve_until_stopped(
-        plane,
+        services,
         home,
-        tokens=plane.issued,
-        limits=Limits(
+        tokens=services.issued,
+        limits=RequestLimits(
             requests_per_second=settings.http.requests_per_second,
             concurrent_requests=settings.http.concurrent_requests,
         ),
         endpoints=_endpoints(settings, parts),
-        figures=[ledger_figures(plane.recording), memory_figures(parts.telemetry)],
+        figures=[ledger_metrics(services.recording), telemetry_metrics(parts.telemetry)],
+        failing=services.failing,
         host=settings.http.host,
         trusted=settings.http.trusted_network,
         port=settings.http.port,
@@ -144,85 +149,78 @@ async def _listen(settings: Settings, claim: Claim, parts: _Parts, *, demo: bool
 
 
 @asynccontextmanager
-async def _telling(telemetry: Telemetry) -> AsyncGenerator[None]:
+async def _run_telemetry(telemetry: Telemetry) -> AsyncGenerator[None]:
     """Let telemetry be written behind those who tell, until all of it is."""
-    telemetry.write_behind()
+    telemetry.start_background_writer()
     try:
         yield
     finally:
         telemetry.close()
 
 
-def _endpoints(settings: Settings, parts: _Parts) -> list[Endpoint]:
+def _endpoints(settings: Settings, parts: _ServerParts) -> list[Endpoint]:
     """List what a server offers beside what every door has."""
     from functools import cache
 
     from memplane.clock import system_clock
     from memplane.home import Home
-    from memplane.http.changes_api import changes_endpoints
-    from memplane.http.curating_api import curating_endpoints
-    from memplane.http.dashboard.table import Dashboard, dashboard_endpoints
-    from memplane.http.dashboard.turns import Places
+    from memplane.http.dashboard.endpoints import DashboardParts, dashboard_endpoints
+    from memplane.http.dashboard.memories import OPERATOR
+    from memplane.http.dashboard.turns import TurnSources
     from memplane.http.history_api import history_endpoints
-    from memplane.http.looking_api import looking_endpoints
-    from memplane.http.memories_api import memories_endpoints
-    from memplane.http.memory_api import Telling, operator_endpoints, service_endpoints
-    from memplane.http.proxy_api import ProxyDoor, proxy_endpoints
-    from memplane.http.sessions_api import sessions_endpoints
+    from memplane.http.memory_api import OperationTelemetry, memory_service_endpoints
+    from memplane.http.proxy_api import ProxyHandler, proxy_endpoints
     from memplane.http.snapshot_api import snapshot_endpoints
-    from memplane.ledger.tombstones import mirror_of
-    from memplane.operate.audit_sources import event_files
+    from memplane.ledger.tombstones import get_mirror_root
+    from memplane.operate.audit_sources import list_event_files
+    from memplane.service.client import local_client
 
-    plane = parts.plane
+    services = parts.services
     home = Home(settings.home)
     history = history_endpoints(
-        plane.recording,
-        plane.issued,
+        services.recording,
+        services.issued,
         context_root=settings.context_root,
         tombstones=home.tombstones,
     )
-    door = ProxyDoor(
+    door = ProxyHandler(
         proxy=parts.proxy,
-        tokens=plane.issued,
+        tokens=services.issued,
         context_root=settings.context_root,
         default_agent=settings.agent or "default",
     )
-    service = service_endpoints(plane, Telling(parts.telemetry, system_clock))
+    service = memory_service_endpoints(
+        local_client(services), OperationTelemetry(parts.telemetry, system_clock)
+    )
     return [
         *history,
         *service,
-        *operator_endpoints(plane),
-        *memories_endpoints(plane),
-        *sessions_endpoints(plane),
-        *curating_endpoints(plane),
-        *looking_endpoints(plane),
-        *changes_endpoints(plane, plane.issued, system_clock),
-        *snapshot_endpoints(plane.recording.root),
+        *snapshot_endpoints(services.recording.root, home.tombstones),
         *proxy_endpoints(door),
         *dashboard_endpoints(
-            Dashboard(
-                plane=plane,
+            DashboardParts(
+                client=local_client(services, OPERATOR),
                 browsers=parts.browsers,
                 clock=system_clock,
                 logs=home.sessions,
-                turns=Places(
-                    (plane.recording.root, home.received),
-                    (home.tombstones, mirror_of(plane.recording.root)),
+                turns=TurnSources(
+                    (services.recording.root, home.received),
+                    (home.tombstones, get_mirror_root(services.recording.root)),
                 ),
-                telemetry=event_files(settings.home, settings.ledger.dir),
+                telemetry=list_event_files(settings.home, settings.ledger.dir),
                 persona=cache(lambda: _desk(settings)),
             )
         ),
     ]
 
 
-def _desk(settings: Settings) -> Desk:
+def _desk(settings: Settings) -> PersonaService:
     """Open what can be seen of folders of documents, with that of where we are first."""
-    from memplane.assemble.persona import persona_desk
-    from memplane.cli.persona_asking import folder_here
+    from memplane.cli.persona_request import find_persona_folder
+    from memplane.service.composition.persona import persona_desk
 
     try:
-        root = folder_here(settings).root
+        root = find_persona_folder(settings).root
     except OSError:  # where we are is no more
         return persona_desk(settings, None)
     is_meant = settings.persona.dir is not None or root.is_dir()
@@ -239,12 +237,12 @@ def _set_limits() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _settle_down() -> None:
+def _freeze_garbage() -> None:
     import gc
     import sys
 
     # The loop that passes streams on waits no longer for a thread that computes.
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    sys.setswitchinterval(_THREAD_SWITCH_INTERVAL_S)
 
     # What is there now stays, and need not be looked at again and again.
     gc.collect()

@@ -5,24 +5,28 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from memplane.cli.number_argument import NumberRange
+
 if TYPE_CHECKING:
     from memplane.settings import Settings
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--quiet-seconds", type=float, default=None, help="leave after so long")
+    parser.add_argument(
+        "--quiet-seconds", type=NumberRange(0, whole=False), help="leave after so long"
+    )
 
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Work until all is quiet."""
     import logging
 
-    from memplane.cli import OK
-    from memplane.objects.pacing import Pacing
-    from memplane.worker import QUIET_SECONDS, work
+    from memplane.cli import EXIT_OK
+    from memplane.objects.retry_clock import RetryClock
+    from memplane.worker import IDLE_TIMEOUT_S, run_worker
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    quiet = QUIET_SECONDS if arguments.quiet_seconds is None else arguments.quiet_seconds
-    await work(settings, pacing=Pacing(), quiet_seconds=quiet)
-    return OK
+    quiet = IDLE_TIMEOUT_S if arguments.quiet_seconds is None else arguments.quiet_seconds
+    await run_worker(settings, pacing=RetryClock(), quiet_seconds=quiet)
+    return EXIT_OK

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from memplane.embedding.extra import not_installed
+from memplane.embedding.install_hint import missing_libraries_error
 from memplane.errors import EmbeddingUnavailable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_LARGEST: Final = 127
+_MAX_COMPONENT: Final = 127
 
 
-def stored(vector: Sequence[float] | NDArray[Any]) -> bytes:
+def quantize_vector(vector: Sequence[float] | NDArray[Any]) -> bytes:
     """Write a vector as bytes, scaled so that its largest component is 127 or -127.
 
     Its length is lost, as only directions are compared. Zeros have none, and become b"".
@@ -29,18 +29,18 @@ def stored(vector: Sequence[float] | NDArray[Any]) -> bytes:
     try:
         import numpy as np
     except ImportError as error:
-        raise not_installed() from error
+        raise missing_libraries_error() from error
     components = np.asarray(vector, dtype=np.float64)
     largest = np.abs(components).max(initial=0.0)
     if not np.isfinite(largest):
         raise EmbeddingUnavailable("the model gave a vector with numbers that are not finite")
     if largest == 0.0:
         return b""
-    scaled: NDArray[Any] = np.rint(components / largest * _LARGEST)
+    scaled: NDArray[Any] = np.rint(components / largest * _MAX_COMPONENT)
     return scaled.astype(np.int8).tobytes()
 
 
-def similarities(question: bytes, others: Sequence[bytes]) -> list[float]:
+def compute_similarities(question: bytes, others: Sequence[bytes]) -> list[float]:
     """Return for each of the others how alike it is to the question, from 0 to 1.
 
     It is the cosine, and 0 where that is negative. What has another number of dimensions, or none,
@@ -52,7 +52,7 @@ def similarities(question: bytes, others: Sequence[bytes]) -> list[float]:
     try:
         import numpy as np
     except ImportError as error:
-        raise not_installed() from error
+        raise missing_libraries_error() from error
     size = len(question)
     found = [0.0] * len(others)
     places = [place for place, other in enumerate(others) if len(other) == size]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -12,20 +12,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from memplane.access.tokens import TokenStore
+from memplane.access.token_store import TokenStore
 from memplane.clock import Clock, system_clock
-from memplane.http.api import api_endpoints, door_endpoints
-from memplane.http.boundary import Boundary
-from memplane.http.dispatch import Dispatch
-from memplane.http.endpoints import AnyToken, Endpoint, Table
-from memplane.http.gate import Gate
-from memplane.http.limits import Buckets, WrongTokens
-from memplane.http.metrics import Figures, Measured, Metrics
-from memplane.http.openapi import describe
-from memplane.plane.contract import Plane
+from memplane.http.authentication import TokenAuthentication
+from memplane.http.dispatcher import Dispatcher
+from memplane.http.endpoints import AnyTokenAuth, Endpoint, EndpointTable
+from memplane.http.host_origin_check import HostOriginCheck
+from memplane.http.limits import TokenRateLimit, WrongTokenLimit
+from memplane.http.metrics import Metrics, MetricsLayer, MetricSource
+from memplane.http.openapi import build_openapi
+from memplane.http.operation_endpoints import operation_endpoints
+from memplane.http.system_api import system_endpoints
+from memplane.service.services import Services
+from memplane.service.table import OPERATIONS
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much the door takes; 0 requests a second is no limit."""
 
     requests_per_second: int = 1000
@@ -33,48 +35,51 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def create_app(
-    plane: Plane,
+    services: Services,
     *,
     hosts: Iterable[str],
     tokens: TokenStore,
-    limits: Limits | None = None,
+    limits: RequestLimits | None = None,
     endpoints: Iterable[Endpoint] = (),
-    figures: Iterable[Figures] = (),
+    figures: Iterable[MetricSource] = (),
+    failing: Callable[[], Sequence[str]] = tuple,
     clock: Clock = system_clock,
     seconds: Callable[[], float] = time.monotonic,
 ) -> ASGIApp:
-    """Serve one plane to those who may ask.
+    """Serve one client to those who may ask.
 
     `endpoints` and `figures` come from other parts, beside the ones that are always there.
+    `failing` says for `/health` what is not kept now.
     """
-    limits = limits or Limits()
+    limits = limits or RequestLimits()
     metrics = Metrics(figures)
-    table = make_table([*door_endpoints(metrics), *api_endpoints(plane), *endpoints])
-    gate = Gate(
-        app=Dispatch(table),
+    operations = operation_endpoints(OPERATIONS, services)
+    table = build_table([*system_endpoints(metrics, failing), *operations, *endpoints])
+    gate = TokenAuthentication(
+        app=Dispatcher(table),
         table=table,
         tokens=tokens,
         clock=clock,
         seconds=seconds,
-        buckets=Buckets(limits.requests_per_second),
-        wrong=WrongTokens(),
+        buckets=TokenRateLimit(limits.requests_per_second),
+        wrong=WrongTokenLimit(),
         refused=metrics.refuse,
     )
-    return Boundary(
-        Measured(gate, metrics, seconds),
+    return HostOriginCheck(
+        MetricsLayer(gate, metrics, seconds),
         hosts=hosts,
         most=limits.concurrent_requests,
         refused=metrics.refuse,
     )
 
 
-def make_table(endpoints: Iterable[Endpoint]) -> Table:
+def build_table(endpoints: Iterable[Endpoint]) -> EndpointTable:
     """Make the table, with the description of itself in it."""
 
     @cache
     def description() -> bytes:
         # It takes some forty milliseconds to make, and few ever ask.
-        return describe(table)
+        return build_openapi(table)
 
     async def get_description(_request: Request) -> Response:
         return Response(description(), media_type="application/json")
@@ -83,9 +88,9 @@ def make_table(endpoints: Iterable[Endpoint]) -> Table:
         method="GET",
         path="/openapi.json",
         handler=get_description,
-        needs=AnyToken(),
+        needs=AnyTokenAuth(),
         gives=dict[str, Any],
         summary="This description",
     )
-    table = Table([*endpoints, described])
+    table = EndpointTable([*endpoints, described])
     return table

@@ -17,17 +17,17 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from memplane.memory.injected import WHAT_FOLLOWS, without_injected, without_wrappers
+from memplane.memory.prompt_cleanup import INJECTED_BLOCK_HEADING, strip_client_text
 
-MODEL: Final = "memplane-demo"
+DEMO_MODEL: Final = "memplane-demo"
 
 _Document: TypeAlias = dict[str, object]
 
-_LONGEST_BODY: Final = 32 * 1024 * 1024
-_NO_TIME: Final = 0
+_MAX_BODY_BYTES: Final = 32 * 1024 * 1024
+_CREATED_AT: Final = 0
 """Answers say when they were made; the same request gets the same answer."""
 _DIMENSIONS: Final = 16
-_BYTES_OF_A_TOKEN: Final = 4
+_BYTES_PER_TOKEN: Final = 4
 
 _BLOCK: Final = re.compile(
     r"^--- BEGIN MEMORY[^\n]*\n(.*?)(?:^--- END MEMORY|\Z)", re.MULTILINE | re.DOTALL
@@ -35,9 +35,9 @@ _BLOCK: Final = re.compile(
 _HEADER: Final = re.compile(r"\[[^\[\]]*\]")
 _ASKED: Final = "Asked: "
 _ANSWERED: Final = "Answer: "
-_LINES_TOLD: Final = 3
+_MAX_REMEMBERED_LINES: Final = 3
 _QUESTION_MARKS: Final = ("?", "\uff1f", "\u061f")
-_ASKING: Final = re.compile(
+_QUESTION_START: Final = re.compile(
     r"(?i)\W*(?:who|whom|whose|what|when|where|which|why|how|do|does|did|is|are|was|were|can|could"
     r"|will|would|should|have|has|tell|remind|list|show)\b"
 )
@@ -48,7 +48,7 @@ _WILL_REMEMBER: Final = "I will remember that."
 _KNOWS_NOTHING: Final = "I know nothing about that yet. Tell me, and I will remember it."
 
 
-def demo_reply(request: Mapping[str, object]) -> str:
+def make_demo_reply(request: Mapping[str, object]) -> str:
     """Answer a request of any dialect, from the memories that stand with its newest prompt."""
     messages = _messages(request)
     newest = _since_the_last_answer(messages)
@@ -85,7 +85,7 @@ def _words(messages: list[Mapping[str, object]]) -> str:
     """Return what the user said last, without what programs put beside it."""
     for message in reversed(messages):
         if message.get("role") == "user":
-            words = without_wrappers(without_injected(_text(message))).strip()
+            words = strip_client_text(_text(message))
             if words:
                 return words
     return ""
@@ -100,7 +100,7 @@ def _text(message: Mapping[str, object]) -> str:
 
 
 def _is_question(words: str) -> bool:
-    return words.endswith(_QUESTION_MARKS) or _ASKING.match(words) is not None
+    return words.endswith(_QUESTION_MARKS) or _QUESTION_START.match(words) is not None
 
 
 def _remembered(text: str) -> list[str]:
@@ -109,11 +109,13 @@ def _remembered(text: str) -> list[str]:
     if block is None:
         return []
     lines = [line.strip() for line in block[1].splitlines()]
-    lines = [line for line in lines if line and line != WHAT_FOLLOWS and not _is_header(line)]
+    lines = [
+        line for line in lines if line and line != INJECTED_BLOCK_HEADING and not _is_header(line)
+    ]
     said = [line.removeprefix(_ASKED) for line in lines if not line.startswith(_ANSWERED)]
     told = [line for line in said if not _is_question(line)]
     answered = [line.removeprefix(_ANSWERED) for line in lines if line.startswith(_ANSWERED)]
-    return list(dict.fromkeys(told or answered or said))[:_LINES_TOLD]
+    return list(dict.fromkeys(told or answered or said))[:_MAX_REMEMBERED_LINES]
 
 
 def _is_header(line: str) -> bool:
@@ -121,7 +123,7 @@ def _is_header(line: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reply:
+class _DemoReply:
     """What is said to one request, and what a provider says about it."""
 
     text: str
@@ -139,11 +141,11 @@ class _Reply:
         return re.findall(r"\s*\S+\s*", self.text)
 
 
-def _reply_to(request: Mapping[str, object], body: bytes) -> _Reply:
+def _reply_to(request: Mapping[str, object], body: bytes) -> _DemoReply:
     model = request.get("model")
-    return _Reply(
-        text=demo_reply(request),
-        model=model if isinstance(model, str) else MODEL,
+    return _DemoReply(
+        text=make_demo_reply(request),
+        model=model if isinstance(model, str) else DEMO_MODEL,
         name=hashlib.blake2b(body, digest_size=12).hexdigest(),
         read=_tokens(body),
         tells_usage=any(
@@ -153,23 +155,23 @@ def _reply_to(request: Mapping[str, object], body: bytes) -> _Reply:
 
 
 def _tokens(data: bytes) -> int:
-    return len(data) // _BYTES_OF_A_TOKEN + 1
+    return len(data) // _BYTES_PER_TOKEN + 1
 
 
-def _chat(reply: _Reply) -> _Document:
+def _chat(reply: _DemoReply) -> _Document:
     message = {"role": "assistant", "content": reply.text, "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     return {
         "id": f"chatcmpl-{reply.name}",
         "object": "chat.completion",
-        "created": _NO_TIME,
+        "created": _CREATED_AT,
         "model": reply.model,
         "choices": [choice],
         "usage": _chat_usage(reply),
     }
 
 
-def _chat_usage(reply: _Reply) -> _Document:
+def _chat_usage(reply: _DemoReply) -> _Document:
     return {
         "prompt_tokens": reply.read,
         "completion_tokens": reply.written,
@@ -177,13 +179,13 @@ def _chat_usage(reply: _Reply) -> _Document:
     }
 
 
-def _chat_events(reply: _Reply) -> Iterator[bytes]:
+def _chat_events(reply: _DemoReply) -> Iterator[bytes]:
     def chunk(choices: Sequence[_Document], **more: object) -> bytes:
         return _event(
             {
                 "id": f"chatcmpl-{reply.name}",
                 "object": "chat.completion.chunk",
-                "created": _NO_TIME,
+                "created": _CREATED_AT,
                 "model": reply.model,
                 "choices": choices,
                 **more,
@@ -202,7 +204,7 @@ def _chat_events(reply: _Reply) -> Iterator[bytes]:
     yield b"data: [DONE]\n\n"
 
 
-def _message(reply: _Reply) -> _Document:
+def _message(reply: _DemoReply) -> _Document:
     return {
         "id": f"msg_{reply.name}",
         "type": "message",
@@ -215,7 +217,7 @@ def _message(reply: _Reply) -> _Document:
     }
 
 
-def _message_events(reply: _Reply) -> Iterator[bytes]:
+def _message_events(reply: _DemoReply) -> Iterator[bytes]:
     begun: _Document = {**_message(reply), "content": [], "stop_reason": None}
     begun["usage"] = {"input_tokens": reply.read, "output_tokens": 1}
     yield _named_event("message_start", message=begun)
@@ -230,11 +232,11 @@ def _message_events(reply: _Reply) -> Iterator[bytes]:
     yield _named_event("message_stop")
 
 
-def _response(reply: _Reply) -> _Document:
+def _response(reply: _DemoReply) -> _Document:
     return _response_with(reply, "completed", [_response_item(reply, "completed")])
 
 
-def _response_with(reply: _Reply, status: str, output: Sequence[_Document]) -> _Document:
+def _response_with(reply: _DemoReply, status: str, output: Sequence[_Document]) -> _Document:
     usage = {
         "input_tokens": reply.read,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -245,7 +247,7 @@ def _response_with(reply: _Reply, status: str, output: Sequence[_Document]) -> _
     return {
         "id": f"resp_{reply.name}",
         "object": "response",
-        "created_at": _NO_TIME,
+        "created_at": _CREATED_AT,
         "status": status,
         "error": None,
         "incomplete_details": None,
@@ -262,7 +264,7 @@ def _response_with(reply: _Reply, status: str, output: Sequence[_Document]) -> _
     }
 
 
-def _response_item(reply: _Reply, status: str) -> _Document:
+def _response_item(reply: _DemoReply, status: str) -> _Document:
     return {
         "id": f"msg_{reply.name}",
         "type": "message",
@@ -276,7 +278,7 @@ def _output_text(text: str) -> _Document:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def _response_events(reply: _Reply) -> Iterator[bytes]:
+def _response_events(reply: _DemoReply) -> Iterator[bytes]:
     begun = _response_with(reply, "in_progress", [])
     item = {"output_index": 0, "item_id": f"msg_{reply.name}"}
     part = {**item, "content_index": 0}
@@ -322,7 +324,12 @@ def _embeddings(request: Mapping[str, object], body: bytes) -> _Document:
     ]
     read = _tokens(body)
     usage = {"prompt_tokens": read, "total_tokens": read}
-    return {"object": "list", "data": data, "model": request.get("model", MODEL), "usage": usage}
+    return {
+        "object": "list",
+        "data": data,
+        "model": request.get("model", DEMO_MODEL),
+        "usage": usage,
+    }
 
 
 def _vector(text: object, *, compact: bool) -> str | list[float]:
@@ -335,25 +342,25 @@ _MODELS: Final[_Document] = {
     "object": "list",
     "data": [
         {
-            "id": MODEL,
+            "id": DEMO_MODEL,
             "object": "model",
             "type": "model",
             "display_name": "memplane's demo",
             "lifecycle": "active",
-            "created": _NO_TIME,
+            "created": _CREATED_AT,
             "created_at": "1970-01-01T00:00:00Z",
             "owned_by": "memplane",
         }
     ],
     "has_more": False,
-    "first_id": MODEL,
-    "last_id": MODEL,
+    "first_id": DEMO_MODEL,
+    "last_id": DEMO_MODEL,
 }
 """In the forms of OpenAI and of Anthropic at once, since either client may ask here."""
 
 
 _CONVERSATIONS: Final[
-    Mapping[str, tuple[Callable[[_Reply], _Document], Callable[[_Reply], Iterator[bytes]]]]
+    Mapping[str, tuple[Callable[[_DemoReply], _Document], Callable[[_DemoReply], Iterator[bytes]]]]
 ] = {
     "/v1/chat/completions": (_chat, _chat_events),
     "/v1/messages": (_message, _message_events),
@@ -407,11 +414,11 @@ async def _body(receive: Receive) -> bytes | None:
     """Read the body; None when it is too long."""
     read = bytearray()
     more = True
-    while more and len(read) <= _LONGEST_BODY:
+    while more and len(read) <= _MAX_BODY_BYTES:
         message = await receive()
         read += message.get("body", b"")
         more = message.get("more_body", False)
-    return bytes(read) if len(read) <= _LONGEST_BODY else None
+    return bytes(read) if len(read) <= _MAX_BODY_BYTES else None
 
 
 async def _send_error(send: Send, status: int, kind: str, message: str) -> None:

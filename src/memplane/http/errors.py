@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from http import HTTPStatus
 from types import MappingProxyType
 from typing import Final
 
@@ -14,19 +13,12 @@ from starlette.types import Scope
 
 from memplane import errors
 
-PLAIN: Final = "memplane.plain"
+PLAIN_TEXT_KEY: Final = "memplane.plain"
 """Set on a request whose endpoint is refused in plain text."""
 
 _log = logging.getLogger(__name__)
 
-_FAILED: Final = "internal server error"
-_CODES: Final = {
-    413: "too_large",
-    422: "invalid_request",
-    500: "internal_error",
-}
-"""What standards call otherwise, or have called otherwise in the past."""
-
+_INTERNAL_ERROR: Final = "internal server error"
 STATUS_OF: Final[Mapping[type[errors.MemplaneError], int]] = {
     errors.SettingsError: 500,
     errors.HomeError: 500,
@@ -36,6 +28,8 @@ STATUS_OF: Final[Mapping[type[errors.MemplaneError], int]] = {
     errors.UnknownMemory: 404,
     errors.PersonaError: 409,
     errors.NotPublished: 409,
+    errors.NotBrought: 409,
+    errors.UnknownProject: 409,
     errors.PodError: 422,
     errors.LedgerError: 500,
     errors.UnknownAgent: 404,
@@ -64,6 +58,7 @@ STATUS_OF: Final[Mapping[type[errors.MemplaneError], int]] = {
     errors.BackendMisconfigured: 500,
     errors.AuthError: 502,
     errors.TokenExpiredError: 502,
+    errors.SignatureRefused: 502,
 }
 
 
@@ -73,7 +68,7 @@ def status_of(error: errors.MemplaneError) -> int:
     return next(STATUS_OF[kind] for kind in kinds if kind in STATUS_OF)
 
 
-class Refused(HTTPException):
+class InvalidFieldsError(HTTPException):
     """A request that is wrong in itself, and in which of its fields.
 
     It is an InvalidRequest for those who ask from Python; a contract fixes its status.
@@ -86,66 +81,67 @@ class Refused(HTTPException):
         self.fields = dict(fields)
 
 
-def code_of(status: int) -> str:
-    """Name a status for programs."""
-    return _CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
-
-
-def refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+def error_response(
+    status: int, message: str, headers: Mapping[str, str] | None = None
+) -> Response:
     """Answer that it is not done, and why."""
-    body = {"error": {"code": code_of(status), "message": message}}
+    body = {"error": {"code": errors.code_of_status(status), "message": message}}
     return JSONResponse(body, status, headers)
 
 
-def _answer_invalid(status: int, message: str, fields: Mapping[str, str]) -> Response:
+def _render_invalid(status: int, message: str, fields: Mapping[str, str]) -> Response:
     kind = errors.InvalidRequest.__name__
-    told = {"code": code_of(status), "type": kind, "message": message}
+    told = {"code": errors.code_of_status(status), "type": kind, "message": message}
     return JSONResponse({"error": {**told, "fields": dict(fields)} if fields else told}, status)
 
 
-def unauthorised() -> HTTPException:
+def unauthorised_error() -> HTTPException:
     """Make the one answer for a token that is missing, wrong or expired."""
     message = "a valid bearer token is needed; this machine's is in the home's token file"
     return HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
 
 
-def absent() -> HTTPException:
+def not_found_error() -> HTTPException:
     """Make the one answer for what is not there, or not there for whoever asks."""
     return HTTPException(404, "there is nothing at that address")
 
 
-def out_of_scope(scope: str) -> HTTPException:
+def missing_scope_error(scope: str) -> HTTPException:
     """Make the answer for a token that is good for something else."""
     return HTTPException(403, f"this token does not have the scope {scope}")
 
 
-def too_many(message: str, seconds: float) -> HTTPException:
+def too_many_requests_error(message: str, seconds: float) -> HTTPException:
     """Make the answer for too much at once."""
     return HTTPException(429, message, {"Retry-After": str(int(seconds) + 1)})
 
 
-def answer_to(error: HTTPException, scope: Scope) -> Response:
+def render_http_error(error: HTTPException, scope: Scope) -> Response:
     """Turn a refusal that was raised into an answer, in the words that the endpoint uses."""
-    if scope.get(PLAIN):
+    if scope.get(PLAIN_TEXT_KEY):
         return PlainTextResponse(error.detail, error.status_code, error.headers)
-    if isinstance(error, Refused):
-        return _answer_invalid(error.status_code, error.detail, error.fields)
-    return refusal(error.status_code, error.detail, error.headers)
+    if isinstance(error, InvalidFieldsError):
+        return _render_invalid(error.status_code, error.detail, error.fields)
+    return error_response(error.status_code, error.detail, error.headers)
 
 
-def answer_error(error: errors.MemplaneError) -> Response:
+def render_memplane_error(error: errors.MemplaneError) -> Response:
     """Answer an error of ours."""
     status = status_of(error)
     if status >= 500:  # noqa: PLR2004
         _log.error("%s: %s", type(error).__name__, error)
     if isinstance(error, errors.InvalidRequest):
-        return _answer_invalid(status, str(error), error.fields)
+        return _render_invalid(status, str(error), error.fields)
     # What a database says of itself is for the log alone.
-    message = _FAILED if isinstance(error, errors.RecordsError) else str(error)
-    told = {"code": code_of(status), "type": type(error).__name__, "message": message}
+    message = _INTERNAL_ERROR if isinstance(error, errors.RecordsError) else str(error)
+    told = {
+        "code": errors.code_of_status(status),
+        "type": type(error).__name__,
+        "message": message,
+    }
     return JSONResponse({"error": told}, status)
 
 
-def answer_surprise() -> Response:
+def render_internal_error() -> Response:
     """Answer what nobody foresaw; the server logs it, the client learns nothing of it."""
-    return refusal(500, _FAILED)
+    return error_response(500, _INTERNAL_ERROR)

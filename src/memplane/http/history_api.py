@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from starlette.requests import Request
@@ -19,36 +20,43 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Send
 from starlette.types import Scope as Asgi
 
-from memplane.access.agents import is_agent_id
-from memplane.access.history import (
-    Known,
-    Reader,
-    Refused,
-    claimed_agent,
-    may_read_history_of,
-    may_read_own_history,
+from memplane.access.agent_id import is_agent_id
+from memplane.access.history_access import (
+    HistoryCredentials,
+    HistoryReader,
+    HistoryRefusal,
+    ReaderRole,
+    authorise_agent_history,
+    authorise_own_history,
+    parse_claimed_agent,
 )
-from memplane.access.pods import read_pod_context
-from memplane.access.tokens import TokenStore
+from memplane.access.pod_files import read_pod_context
+from memplane.access.token_store import TokenStore
 from memplane.errors import InvalidCursor
-from memplane.http.endpoints import Endpoint, OwnRules
-from memplane.http.principals import grant_if_any, token_given
+from memplane.http.endpoints import Endpoint, HandlerAuth
+from memplane.http.request_auth import find_grant, read_token
 from memplane.ledger.cursor import BEGINNING, Cursor, decode_cursor, encode_cursor
+from memplane.ledger.entry_head import parse_rfc3339
 from memplane.ledger.folder import AgentFolder
-from memplane.ledger.heads import instant
-from memplane.ledger.notes import Notes
-from memplane.ledger.reader import LARGEST_PAGE, PAGE, Page, open_page
-from memplane.ledger.redacting import redact_line
-from memplane.ledger.tombstones import Forgotten, mirror_of
-from memplane.memory.withheld import without_memory
-from memplane.plane.recording import Recording
+from memplane.ledger.note_reader import NoteReader
+from memplane.ledger.tombstones import get_mirror_root
+from memplane.ledger.turn_redaction import redact_entry_line
+from memplane.memory.ledger_view import (
+    DEFAULT_PAGE_ENTRIES,
+    MAX_PAGE_ENTRIES,
+    Citations,
+    EntryPage,
+    LedgerView,
+)
+from memplane.service.ledger_service import LedgerService
 
-_DIGITS: Final = 9
-_CHUNK: Final = 256 * 1024
+_MAX_LIMIT_DIGITS: Final = 9
+_CHUNK_BYTES: Final = 256 * 1024
 _MEDIA_TYPE: Final = "application/x-ndjson"
-_Shown: TypeAlias = Callable[[str, bytes], bytes | None]
-"""How an entry is shown; None is not at all."""
-_RULES: Final = OwnRules("the read API's contract fixes its tokens and its answers")
+_EntryRenderer: TypeAlias = Callable[[str, bytes], bytes]
+"""How an entry is shown, given its id and its line."""
+_ADMINS_ONLY: Final = "only an admin may see what was forgotten: leave out forgotten=include"
+_HISTORY_AUTH: Final = HandlerAuth("the read API's contract fixes its tokens and its answers")
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,16 +67,20 @@ class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     limit: Annotated[
         int, msgspec.Meta(ge=1, description="How many entries at most; never more than 1000.")
-    ] = PAGE
+    ] = DEFAULT_PAGE_ENTRIES
     cursor: Annotated[
         str,
         msgspec.Meta(
             description="Go on behind an earlier page; X-Memplane-Next-Cursor of its answer."
         ),
     ] = ""
+    forgotten: Annotated[
+        Literal["include"] | None,
+        msgspec.Meta(description="`include` shows forgotten entries too, marked; for an admin."),
+    ] = None
 
 
-class _Places(msgspec.Struct, frozen=True):
+class _HistorySources(msgspec.Struct, frozen=True):
     """Where histories lie, who may read them, what was forgotten, and how a replay is redacted."""
 
     ledger: Path
@@ -76,42 +88,48 @@ class _Places(msgspec.Struct, frozen=True):
     tokens: TokenStore
     redact: Callable[[bytes], bytes]
     tombstones: tuple[Path, ...]
-    notes: dict[str, Notes] = msgspec.field(default_factory=dict[str, Notes])
+    notes: dict[str, NoteReader] = msgspec.field(default_factory=dict[str, NoteReader])
+    citations: dict[str, Citations] = msgspec.field(default_factory=dict[str, Citations])
 
-    def notes_of(self, folder: AgentFolder) -> Notes:
+    def notes_of(self, folder: AgentFolder) -> NoteReader:
         """Return what the recorder says about an agent's turns, read as far as before."""
-        return self.notes.setdefault(folder.agent, Notes(folder))
+        return self.notes.setdefault(folder.agent, NoteReader(folder))
+
+    def citations_of(self, folder: AgentFolder) -> Citations:
+        """Return which of an agent's turns were told of forgotten ones, as far as was read."""
+        return self.citations.setdefault(folder.agent, Citations(folder))
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _HistoryPageQuery(msgspec.Struct, frozen=True):
     cursor: Cursor
     after: datetime | None
     limit: int
+    include_forgotten: bool
 
 
 def history_endpoints(
-    recording: Recording, tokens: TokenStore, *, context_root: Path | None, tombstones: Path
+    recording: LedgerService, tokens: TokenStore, *, context_root: Path | None, tombstones: Path
 ) -> list[Endpoint]:
     """Return the two endpoints."""
-    places = _Places(
+    places = _HistorySources(
         recording.root,
         context_root,
         tokens,
-        lambda line: redact_line(recording.redactor(), line).value,
-        (tombstones, mirror_of(recording.root)),
+        lambda line: redact_entry_line(recording.redactor(), line).value,
+        (tombstones, get_mirror_root(recording.root)),
     )
 
     async def get_own(request: Request) -> Response:
-        agent = claimed_agent(token_given(request.scope))
-        known = await asyncio.to_thread(_known, places, agent, request)
+        agent = parse_claimed_agent(read_token(request.scope))
+        known = await asyncio.to_thread(_collect_known, places, agent, request)
         return await _answer(
-            places, may_read_own_history(token_given(request.scope), known), request
+            places, authorise_own_history(read_token(request.scope), known), request
         )
 
     async def get_of_agent(request: Request) -> Response:
         agent = request.path_params["agent"]
-        known = await asyncio.to_thread(_known, places, agent, request)
-        decision = may_read_history_of(agent, token_given(request.scope), known)
+        known = await asyncio.to_thread(_collect_known, places, agent, request)
+        decision = authorise_agent_history(agent, read_token(request.scope), known)
         return await _answer(places, decision, request)
 
     return [
@@ -119,7 +137,7 @@ def history_endpoints(
             method="GET",
             path="/history",
             handler=get_own,
-            needs=_RULES,
+            needs=_HISTORY_AUTH,
             media_type=_MEDIA_TYPE,
             query=HistoryQuery,
             plain_refusals=True,
@@ -129,7 +147,7 @@ def history_endpoints(
             method="GET",
             path="/history/{agent}",
             handler=get_of_agent,
-            needs=_RULES,
+            needs=_HISTORY_AUTH,
             media_type=_MEDIA_TYPE,
             query=HistoryQuery,
             plain_refusals=True,
@@ -138,100 +156,101 @@ def history_endpoints(
     ]
 
 
-def _known(places: _Places, agent: str, request: Request) -> Known:
+def _collect_known(places: _HistorySources, agent: str, request: Request) -> HistoryCredentials:
     """Collect what is known about an agent and the token that was given."""
-    grant = grant_if_any(request)
+    grant = find_grant(request)
     if not is_agent_id(agent):
-        return Known(grant=grant, context=None)
+        return HistoryCredentials(grant=grant, context=None)
     context = read_pod_context(places.context_root, agent)
     has_token = places.tokens.knows_agent(agent)
     has_ledger = bool(AgentFolder(places.ledger, agent).segments())
-    return Known(grant=grant, context=context, elsewhere=has_token or has_ledger)
+    return HistoryCredentials(grant=grant, context=context, elsewhere=has_token or has_ledger)
 
 
-async def _answer(places: _Places, decision: Reader | Refused, request: Request) -> Response:
-    if isinstance(decision, Refused):
+async def _answer(
+    places: _HistorySources, decision: HistoryReader | HistoryRefusal, request: Request
+) -> Response:
+    if isinstance(decision, HistoryRefusal):
         return PlainTextResponse(decision.text, decision.status)
-    asked = _asked(request)
+    asked = _parse_query(request)
     if isinstance(asked, str):
         return PlainTextResponse(asked, 400)
-    stack = ExitStack()
-    folder = AgentFolder(places.ledger, decision.agent)
+    if asked.include_forgotten and decision.role is not ReaderRole.ADMIN:
+        return PlainTextResponse(_ADMINS_ONLY, 403)
+    folder, stack = AgentFolder(places.ledger, decision.agent), ExitStack()
+    replay = places.notes_of(folder) if decision.role is ReaderRole.REPLAY else None
+    open_view = partial(
+        LedgerView,
+        folder,
+        places.tombstones,
+        include_forgotten=asked.include_forgotten,
+        replay=replay,
+        citations=places.citations_of(folder),
+    )
+    view = await asyncio.to_thread(open_view)
     try:
         page = await asyncio.to_thread(
             stack.enter_context,
-            open_page(folder, cursor=asked.cursor, after=asked.after, limit=asked.limit),
+            view.page(cursor=asked.cursor, after=asked.after, limit=asked.limit),
         )
     except InvalidCursor as error:
         return PlainTextResponse(str(error), 400)
-    if not decision.redacted:
-        return _PageResponse(stack, page, _as_recorded)
-    shown = await asyncio.to_thread(_replayed, places, folder)
-    removed = await asyncio.to_thread(_removed, page, places.notes_of(folder))
-    return _PageResponse(stack, page, shown, removed)
+    if replay is None:
+        return _PageResponse(stack, page, view.line)
+    removed = await asyncio.to_thread(_count_removed, page, replay)
+    return _PageResponse(stack, page, _make_redacting_renderer(places, view), removed)
 
 
-def _as_recorded(_identifier: str, line: bytes) -> bytes:
-    return line
+def _make_redacting_renderer(places: _HistorySources, view: LedgerView) -> _EntryRenderer:
+    """Return how entries are shown to a memory service."""
+    return lambda identifier, line: places.redact(view.line(identifier, line))
 
 
-def _replayed(places: _Places, folder: AgentFolder) -> _Shown:
-    """Return how entries are shown to a memory service: redacted, and only what is to be known.
-
-    What was forgotten is not, nor are requests that clients made for themselves. The memory in
-    the prompts of others may cite what was.
-    """
-    forgotten, notes = Forgotten(places.tombstones, folder.agent), places.notes_of(folder)
-    forgotten.refresh()
-
-    def shown(identifier: str, line: bytes) -> bytes | None:
-        left_out = identifier in forgotten or notes.leaves_out(identifier)
-        if left_out:
-            return None
-        return places.redact(line if forgotten.is_empty else without_memory(line))
-
-    return shown
-
-
-def _removed(page: Page, notes: Notes) -> int:
+def _count_removed(page: EntryPage, notes: NoteReader) -> int:
     """Count the secrets that were taken out of a page's entries before they were written."""
     return sum(notes.removed(found.cursor.id) for found in page.entries)
 
 
-def _asked(request: Request) -> _Asked | str:
+def _parse_query(request: Request) -> _HistoryPageQuery | str:
     """Read the query; what is wrong with it comes back as words."""
     query = request.query_params
     if "cursor" in query and "after" in query:
         return "cursor and after are mutually exclusive"
-    after = instant(query["after"]) if query.get("after") else None
+    after = parse_rfc3339(query["after"]) if query.get("after") else None
     if after is None and query.get("after"):
         return "after must be RFC3339"
-    limit = _limit(query.get("limit", ""))
+    if query.get("forgotten", "") not in {"", "include"}:
+        return "forgotten must be include"
+    limit = _parse_limit(query.get("limit", ""))
     if isinstance(limit, str):
         return limit
     try:
         cursor = decode_cursor(query["cursor"]) if "cursor" in query else BEGINNING
     except InvalidCursor as error:
         return str(error)
-    return _Asked(cursor, after, limit)
+    return _HistoryPageQuery(cursor, after, limit, query.get("forgotten") == "include")
 
 
-def _limit(text: str) -> int | str:
+def _parse_limit(text: str) -> int | str:
     if not text:
-        return PAGE
+        return DEFAULT_PAGE_ENTRIES
     digits = text.removeprefix("-").removeprefix("+")
     if not (digits.isascii() and digits.isdigit()):
         return "limit must be an integer"
     number = digits.lstrip("0")
     if text.startswith("-") or not number:
         return "limit must be > 0"
-    return LARGEST_PAGE if len(number) > _DIGITS else min(int(number), LARGEST_PAGE)
+    return (
+        MAX_PAGE_ENTRIES if len(number) > _MAX_LIMIT_DIGITS else min(int(number), MAX_PAGE_ENTRIES)
+    )
 
 
 class _PageResponse(StreamingResponse):
     """A page as it is read; its files are closed however it ends."""
 
-    def __init__(self, stack: ExitStack, page: Page, shown: _Shown, removed: int = 0) -> None:
+    def __init__(
+        self, stack: ExitStack, page: EntryPage, shown: _EntryRenderer, removed: int = 0
+    ) -> None:
         headers = {
             "X-Memplane-Next-Cursor": encode_cursor(page.next),
             "X-Memplane-Has-More": "true" if page.has_more else "false",
@@ -240,7 +259,7 @@ class _PageResponse(StreamingResponse):
             headers["X-Memplane-Skipped-Lines"] = str(page.skipped)
         if removed:
             headers["X-Memplane-Policy-Removed"] = str(removed)
-        super().__init__(_chunks(page, shown), headers=headers, media_type=_MEDIA_TYPE)
+        super().__init__(_join_lines(page, shown), headers=headers, media_type=_MEDIA_TYPE)
         self._stack = stack
 
     async def __call__(self, scope: Asgi, receive: Receive, send: Send) -> None:
@@ -250,16 +269,15 @@ class _PageResponse(StreamingResponse):
             self._stack.close()
 
 
-def _chunks(page: Page, shown: _Shown) -> Iterator[bytes]:
+def _join_lines(page: EntryPage, shown: _EntryRenderer) -> Iterator[bytes]:
     """Join lines until there is enough to send."""
     waiting: list[bytes] = []
     size = 0
     for identifier, line in page.identified():
-        if (kept := shown(identifier, line)) is None:
-            continue
-        waiting += (kept, b"\n")
-        size += len(kept)
-        if size >= _CHUNK:
+        told = shown(identifier, line)
+        waiting += (told, b"\n")
+        size += len(told)
+        if size >= _CHUNK_BYTES:
             yield b"".join(waiting)
             waiting, size = [], 0
     yield b"".join(waiting)

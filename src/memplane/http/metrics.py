@@ -14,20 +14,36 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 from starlette.types import Receive, Scope, Send
 
-from memplane.http.gate import path_in_table
-from memplane.http.sending import STATUS, Answering, send_answer
+from memplane.http.authentication import endpoint_path
+from memplane.http.responses import STATUS_KEY, AppLayer, send_response
 from memplane.version import VERSION
 
-MEDIA_TYPE: Final = CONTENT_TYPE_LATEST
+METRICS_MEDIA_TYPE: Final = CONTENT_TYPE_LATEST
 
-_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_LEFT: Final = 499
-_REMEMBERED: Final = 512
+_LATENCY_BUCKETS_S: Final = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1,
+    2.5,
+    5,
+    10,
+    30,
+    60,
+)
+_CLIENT_CLOSED_STATUS: Final = 499
+_LABEL_CACHE_SIZE: Final = 512
 """Counted where the client left before an answer began, as other servers do."""
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class Figure(msgspec.Struct, frozen=True, kw_only=True):
+class MetricSample(msgspec.Struct, frozen=True, kw_only=True):
     """One number that another part wants shown; figures of one name have the same labels."""
 
     name: str
@@ -37,14 +53,14 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
-Figures: TypeAlias = Callable[[], Iterable[Figure]]
+MetricSource: TypeAlias = Callable[[], Iterable[MetricSample]]
 """Called in a thread each time somebody looks."""
 
 
 class Metrics:
     """What the door counts, and the figures of other parts."""
 
-    def __init__(self, figures: Iterable[Figures] = ()) -> None:
+    def __init__(self, figures: Iterable[MetricSource] = ()) -> None:
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "memplane_http_requests",
@@ -56,7 +72,7 @@ class Metrics:
             "memplane_http_request_seconds",
             "Time from a request's head to the end of its answer.",
             ("endpoint",),
-            buckets=_BUCKETS,
+            buckets=_LATENCY_BUCKETS_S,
             registry=self._registry,
         )
         self._refused = Counter(
@@ -70,10 +86,10 @@ class Metrics:
         )
         build = Gauge("memplane_build_info", "The version.", ("version",), registry=self._registry)
         build.labels(VERSION).set(1)
-        self._registry.register(_Others(tuple(figures)))
+        self._registry.register(_SampleCollector(tuple(figures)))
         # The library finds the counter of some labels in ten times as long.
-        self._count_of = lru_cache(_REMEMBERED)(self._requests.labels)
-        self._seconds_of = lru_cache(_REMEMBERED)(self._seconds.labels)
+        self._count_of = lru_cache(_LABEL_CACHE_SIZE)(self._requests.labels)
+        self._seconds_of = lru_cache(_LABEL_CACHE_SIZE)(self._seconds.labels)
 
     def refuse(self, reason: str) -> None:
         """Count a refusal; a wrong token is one."""
@@ -93,10 +109,10 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True)
-class _Others(Collector):
+class _SampleCollector(Collector):
     """Asks the other parts for their figures."""
 
-    figures: tuple[Figures, ...]
+    figures: tuple[MetricSource, ...]
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
@@ -108,22 +124,22 @@ class _Others(Collector):
         yield from families.values()
 
 
-class Measured(msgspec.Struct, frozen=True):
+class MetricsLayer(msgspec.Struct, frozen=True):
     """Counts and times what passes, by the endpoint that was asked."""
 
-    app: Answering
+    app: AppLayer
     metrics: Metrics
     seconds: Callable[[], float]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        unsent = _LEFT
+        unsent = _CLIENT_CLOSED_STATUS
         began = self.seconds()
         try:
-            await send_answer(await self.app(scope, receive), scope, receive, send)
+            await send_response(await self.app(scope, receive), scope, receive, send)
         except Exception:
             unsent = 500
             raise
         finally:
             took = self.seconds() - began
-            status = scope.get(STATUS, unsent)
-            self.metrics.answer(path_in_table(scope), scope["method"], status, took)
+            status = scope.get(STATUS_KEY, unsent)
+            self.metrics.answer(endpoint_path(scope), scope["method"], status, took)

@@ -8,15 +8,23 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from memplane.http.bodies import LINES
-from memplane.http.endpoints import Access, AnyToken, Endpoint, Needs, Open, OwnRules, Table
+from memplane.http.endpoints import (
+    AnyTokenAuth,
+    AuthRule,
+    Endpoint,
+    EndpointTable,
+    HandlerAuth,
+    NoAuth,
+    ScopeAuth,
+)
+from memplane.http.request_body import NDJSON_TYPE
 from memplane.version import VERSION
 
 _Json: TypeAlias = dict[str, Any]
 
 _JSON_TYPE: Final = "application/json"
 _PARAMETER: Final = re.compile(r"{(\w+)(?::(\w+))?}")
-_FAILURES: Final = 400
+_FIRST_ERROR_STATUS: Final = 400
 _REFERENCE: Final = "#/components/schemas/"
 _SCHEMES: Final = {
     "bearer": {"type": "http", "scheme": "bearer"},
@@ -47,9 +55,9 @@ _PATH_TYPES: Final[Mapping[str, _Json]] = {
 }
 
 
-def describe(table: Table) -> bytes:
+def build_openapi(table: EndpointTable) -> bytes:
     """Describe every endpoint as OpenAPI 3.1."""
-    endpoints = [one for place in table.places.values() for one in _own(place.items())]
+    endpoints = [one for place in table.places.values() for one in _own_methods(place.items())]
     kinds = [
         kind for one in endpoints for kind in (one.takes, one.gives, one.query) if kind is not None
     ]
@@ -60,14 +68,19 @@ def describe(table: Table) -> bytes:
     paths: dict[str, _Json] = {}
     for one in endpoints:
         path = _PARAMETER.sub(r"{\1}", one.path)
-        operation = _operation(one, schema_of)
-        parameters = [*_in_path(one), *_in_query(one, schema_of, components), *_in_headers(one)]
+        operation = _describe_operation(one, schema_of)
+        parameters = [
+            *_path_parameters(one),
+            *_agents(one),
+            *_query_parameters(one, schema_of, components),
+            *_header_parameters(one),
+        ]
         if parameters:
             operation["parameters"] = parameters
         paths.setdefault(path, {})[one.method.lower()] = operation
     for one in endpoints:
         if one.query is not None:
-            components.pop(_referred(schema_of[repr(one.query)]), None)
+            components.pop(_schema_name(schema_of[repr(one.query)]), None)
     return msgspec.json.encode(
         {
             "openapi": "3.1.0",
@@ -81,11 +94,11 @@ def describe(table: Table) -> bytes:
     )
 
 
-def _own(place: Iterable[tuple[str, Endpoint]]) -> Iterable[Endpoint]:
+def _own_methods(place: Iterable[tuple[str, Endpoint]]) -> Iterable[Endpoint]:
     return (endpoint for method, endpoint in place if method == endpoint.method)
 
 
-def _operation(one: Endpoint, schema_of: Mapping[str, _Json]) -> _Json:
+def _describe_operation(one: Endpoint, schema_of: Mapping[str, _Json]) -> _Json:
     good: _Json = {"description": "Done."}
     if one.gives is not None:
         good["content"] = {one.media_type: {"schema": schema_of[repr(one.gives)]}}
@@ -96,35 +109,36 @@ def _operation(one: Endpoint, schema_of: Mapping[str, _Json]) -> _Json:
     if one.plain_refusals:
         wrong = {"text/plain": {"schema": {"type": "string"}}}
     refused = {
-        str(status): {"description": why} | ({"content": wrong} if status >= _FAILURES else {})
-        for status, why in sorted(_refusals(one).items())
+        str(status): {"description": why}
+        | ({"content": wrong} if status >= _FIRST_ERROR_STATUS else {})
+        for status, why in sorted(_describe_refusals(one).items())
     }
     operation: _Json = {
         "summary": one.summary,
-        "operationId": _name(one),
-        "security": _security(one.needs),
+        "operationId": _operation_id(one),
+        "security": _describe_security(one.needs),
         "responses": {
             str(one.status): good,
             **refused,
             "default": {"description": "Not done, and why.", "content": wrong},
         },
     }
-    if isinstance(one.needs, OwnRules):
+    if isinstance(one.needs, HandlerAuth):
         operation["description"] = one.needs.why
     if one.takes is not None:
         body = {_JSON_TYPE: {"schema": schema_of[repr(one.takes)]}}
         if one.takes_lines:
-            body[LINES] = {"schema": {"type": "string"}}
+            body[NDJSON_TYPE] = {"schema": {"type": "string"}}
         operation["requestBody"] = {"required": not one.body_optional, "content": body}
     return operation
 
 
-def _refusals(one: Endpoint) -> dict[int, str]:
+def _describe_refusals(one: Endpoint) -> dict[int, str]:
     """Say how an endpoint refuses: what follows from what it needs and takes, and its own."""
     found: dict[int, str] = {}
-    if isinstance(one.needs, AnyToken | Needs):
+    if isinstance(one.needs, AnyTokenAuth | ScopeAuth):
         found[401] = "There is no token, or it is good for nothing."
-    if isinstance(one.needs, Needs):
+    if isinstance(one.needs, ScopeAuth):
         found[403] = f"The token does not have the scope {one.needs.scope}."
     if one.takes is not None:
         found |= {
@@ -133,12 +147,12 @@ def _refusals(one: Endpoint) -> dict[int, str]:
             415: "The body is of another kind.",
             422: "A value is not possible; the fields say which.",
         }
-    if one.query is not None and not one.plain_refusals:
+    if (one.query is not None or one.names_agent) and not one.plain_refusals:
         found[422] = "A value is not possible; the fields say which."
     return {**found, **one.refuses}
 
 
-def _in_path(one: Endpoint) -> list[_Json]:
+def _path_parameters(one: Endpoint) -> list[_Json]:
     return [
         {
             "name": name,
@@ -150,12 +164,19 @@ def _in_path(one: Endpoint) -> list[_Json]:
     ]
 
 
-def _in_query(
+def _agents(one: Endpoint) -> list[_Json]:
+    if not one.names_agent:
+        return []
+    words = "The agent, where the token is not one agent's."
+    return [{"name": "agent", "in": "query", "schema": {"type": "string"}, "description": words}]
+
+
+def _query_parameters(
     one: Endpoint, schema_of: Mapping[str, _Json], components: Mapping[str, _Json]
 ) -> list[_Json]:
     if one.query is None:
         return []
-    described = components[_referred(schema_of[repr(one.query)])]
+    described = components[_schema_name(schema_of[repr(one.query)])]
     parameters: list[_Json] = []
     for name, given in described["properties"].items():
         schema = _without_null(given)
@@ -176,27 +197,27 @@ def _without_null(schema: _Json) -> _Json:
     return kept
 
 
-def _referred(schema: _Json) -> str:
+def _schema_name(schema: _Json) -> str:
     return str(schema["$ref"]).removeprefix(_REFERENCE)
 
 
-def _in_headers(one: Endpoint) -> list[_Json]:
+def _header_parameters(one: Endpoint) -> list[_Json]:
     return [
         {"name": name, "in": "header", "description": words, "schema": {"type": "string"}}
         for name, words in one.headers.items()
     ]
 
 
-def _name(one: Endpoint) -> str:
+def _operation_id(one: Endpoint) -> str:
     words = re.findall(r"\w+", _PARAMETER.sub(r"\1", one.path))
     return "_".join([one.method.lower(), *words])
 
 
-def _security(needs: Access) -> list[dict[str, list[str]]]:
+def _describe_security(needs: AuthRule) -> list[dict[str, list[str]]]:
     match needs:
-        case Open():
+        case NoAuth():
             return []
-        case AnyToken() | OwnRules():
+        case AnyTokenAuth() | HandlerAuth():
             return [{scheme: []} for scheme in _SCHEMES]
-        case Needs(scope):
+        case ScopeAuth(scope):
             return [{scheme: [scope.value]} for scheme in _SCHEMES]

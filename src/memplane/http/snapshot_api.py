@@ -15,18 +15,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from memplane.access.agents import is_agent_id
+from memplane.access.agent_id import is_agent_id
 from memplane.access.grants import Scope
-from memplane.http.api import answer_json
-from memplane.http.endpoints import Endpoint, Needs
+from memplane.http.endpoints import Endpoint, ScopeAuth
+from memplane.http.system_api import json_response
 from memplane.ledger.folder import AgentFolder
-from memplane.ledger.note import Injected, Note
-from memplane.ledger.notes import Notes
-from memplane.ledger.reader import open_entry
-from memplane.memory.injected import injected_in
+from memplane.ledger.note_reader import NoteReader
+from memplane.ledger.tombstones import get_mirror_root
+from memplane.ledger.turn_note import MessageInjection, TurnNote
+from memplane.memory.ledger_view import LedgerView
+from memplane.memory.prompt_cleanup import find_injected_blocks
 
 
-class Placed(msgspec.Struct, frozen=True, kw_only=True):
+class InjectedText(msgspec.Struct, frozen=True, kw_only=True):
     """A text in a prompt, and where it stood; message -1 is one of its own, beside the last."""
 
     message: int
@@ -36,63 +37,69 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class PromptSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What was put into a prompt."""
 
     agent: str
     entry_id: str
     session: str
-    injected: tuple[Placed, ...]
+    injected: tuple[InjectedText, ...]
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _RecordedRequest(msgspec.Struct, frozen=True):
     request_effective: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def snapshot_endpoints(ledgers: Path) -> list[Endpoint]:
+def snapshot_endpoints(ledgers: Path, tombstones: Path) -> list[Endpoint]:
     """Return the endpoint."""
+    places = (tombstones, get_mirror_root(ledgers))
 
     async def get_snapshot(request: Request) -> Response:
         agent = request.path_params["agent"]
         found = None
         if is_agent_id(agent):
-            found = await asyncio.to_thread(_newest, AgentFolder(ledgers, agent))
+            folder = AgentFolder(ledgers, agent)
+            found = await asyncio.to_thread(lambda: _read_newest(LedgerView(folder, places)))
         if found is None:
             raise HTTPException(404, "no prompt of that agent has had any memory yet")
-        return answer_json(found)
+        return json_response(found)
 
     return [
         Endpoint(
             method="GET",
             path="/internal/context/{agent}/snapshot",
             handler=get_snapshot,
-            needs=Needs(Scope.ADMIN),
-            gives=Snapshot,
+            needs=ScopeAuth(Scope.ADMIN),
+            gives=PromptSnapshot,
             summary="The memory in an agent's newest prompt that had some, and its place",
         )
     ]
 
 
-def _newest(folder: AgentFolder) -> Snapshot | None:
-    newest: Note | None = None
-    for note in Notes(folder).new_lines():
-        newest = note if note.injected else newest
+def _read_newest(view: LedgerView) -> PromptSnapshot | None:
+    newest: TurnNote | None = None
+    for note in NoteReader(view.folder).new_lines():
+        newest = note if note.injected and not view.hides(note.id) else newest
     if newest is None:
         return None
-    with open_entry(folder, newest.id) as page:
-        line = next(page.lines(), b"{}")
-    sent: object = msgspec.json.decode(msgspec.json.decode(line, type=_Entry).request_effective)
-    texts = [block for text in _strings(sent) for block in injected_in(text)]
-    return Snapshot(
-        agent=folder.agent,
+    with view.entry(newest.id) as page:
+        line = next((view.line(*found) for found in page.identified()), b"{}")
+    sent: object = msgspec.json.decode(
+        msgspec.json.decode(line, type=_RecordedRequest).request_effective
+    )
+    texts = [block for text in _strings(sent) for block in find_injected_blocks(text)]
+    return PromptSnapshot(
+        agent=view.folder.agent,
         entry_id=newest.id,
         session=newest.session,
-        injected=tuple(_placed(one, texts, at) for at, one in enumerate(newest.injected)),
+        injected=tuple(
+            _make_injected_text(one, texts, at) for at, one in enumerate(newest.injected)
+        ),
     )
 
 
-def _placed(one: Injected, texts: list[str], at: int) -> Placed:
-    return Placed(
+def _make_injected_text(one: MessageInjection, texts: list[str], at: int) -> InjectedText:
+    return InjectedText(
         message=one.message,
         service=one.service,
         bytes=one.bytes,

@@ -14,14 +14,14 @@ from typing import Final
 
 import msgspec
 
-from memplane.home import make_private
-from memplane.ledger.chain import Link, Place
-from memplane.ledger.folder import STATE
-from memplane.ledger.sealing import Modes
-from memplane.objects.files import append_to_file, locked, open_folder, replace_file
+from memplane.home import make_private_folder
+from memplane.ledger.chain import ChainEnd, LedgerPosition
+from memplane.ledger.folder import STATE_FOLDER_NAME
+from memplane.ledger.segments import FileModes
+from memplane.objects.durable_files import append_to_file, hold_lock, open_folder, replace_file
 
-NAME: Final = "anchors.jsonl"
-_COMPACT_AT: Final = 1 << 18
+ANCHORS_FILE_NAME: Final = "anchors.jsonl"
+_COMPACT_AT_BYTES: Final = 1 << 18
 
 
 class _Anchor(msgspec.Struct, frozen=True):
@@ -32,18 +32,18 @@ class _Anchor(msgspec.Struct, frozen=True):
     offset: int
 
 
-def read_anchors(root: Path) -> dict[str, Link]:
+def read_anchors(root: Path) -> dict[str, ChainEnd]:
     """Read the last anchor of each agent; a line that cannot be read is passed over."""
     try:
-        lines = (root / STATE / NAME).read_bytes().split(b"\n")
+        lines = (root / STATE_FOLDER_NAME / ANCHORS_FILE_NAME).read_bytes().split(b"\n")
     except FileNotFoundError:
         return {}
-    found: dict[str, Link] = {}
+    found: dict[str, ChainEnd] = {}
     for line in lines:
         try:
             one = msgspec.json.decode(line, type=_Anchor)
-            found[one.agent] = Link(
-                one.seq, bytes.fromhex(one.hash), Place(one.segment, one.offset)
+            found[one.agent] = ChainEnd(
+                one.seq, bytes.fromhex(one.hash), LedgerPosition(one.segment, one.offset)
             )
         except (msgspec.DecodeError, ValueError):
             continue
@@ -51,37 +51,37 @@ def read_anchors(root: Path) -> dict[str, Link]:
 
 
 def write_anchors(
-    root: Path, ends: Mapping[str, Link], *, modes: Modes | None = None, anew: bool = False
+    root: Path, ends: Mapping[str, ChainEnd], *, modes: FileModes | None = None, anew: bool = False
 ) -> None:
     """Add anchors, durably; a long file is written anew with the last of each agent.
 
     Another process may have told a later end of the same chain already, and that stays. `anew`
     is for a chain that has lost what its anchor names.
     """
-    make_private(root / STATE)
-    folder = open_folder(root / STATE, (), create=False)
+    make_private_folder(root / STATE_FOLDER_NAME)
+    folder = open_folder(root / STATE_FOLDER_NAME, (), create=False)
     try:
         if modes is not None:
             _share(folder, modes)
-        with locked(folder, "anchors.lock"):
+        with hold_lock(folder, "anchors.lock"):
             known = read_anchors(root)
             news = {
                 agent: end
                 for agent, end in ends.items()
                 if anew or agent not in known or end.seq > known[agent].seq
             }
-            append_to_file(folder, NAME, b"\n" + _encoded(news))
-            if (root / STATE / NAME).stat().st_size > _COMPACT_AT:
-                replace_file(folder, NAME, _encoded({**known, **news}))
+            append_to_file(folder, ANCHORS_FILE_NAME, b"\n" + _encoded(news))
+            if (root / STATE_FOLDER_NAME / ANCHORS_FILE_NAME).stat().st_size > _COMPACT_AT_BYTES:
+                replace_file(folder, ANCHORS_FILE_NAME, _encoded({**known, **news}))
     finally:
         os.close(folder)
 
 
-def _share(folder: int, modes: Modes) -> None:
+def _share(folder: int, modes: FileModes) -> None:
     """Give our files the permissions that the ledger's have, where they are ours to give."""
     with suppress(PermissionError):
         os.fchmod(folder, modes.folder)
-    for name in (NAME, "anchors.lock"):
+    for name in (ANCHORS_FILE_NAME, "anchors.lock"):
         descriptor = os.open(
             name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, modes.file, dir_fd=folder
         )
@@ -90,7 +90,7 @@ def _share(folder: int, modes: Modes) -> None:
         os.close(descriptor)
 
 
-def _encoded(ends: Mapping[str, Link]) -> bytes:
+def _encoded(ends: Mapping[str, ChainEnd]) -> bytes:
     return b"".join(
         msgspec.json.encode(
             _Anchor(agent, end.seq, end.hash.hex(), end.place.segment, end.place.offset)

@@ -20,12 +20,12 @@ SALT_BYTES: Final = 16
 ERASED_SALT: Final = bytes(SALT_BYTES)
 """What is left of the salt of a line that was erased."""
 _HASH_BYTES: Final = 16
-_Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
-_HEADER: Final = b'{"kind":"%s","seq":%d,"segment":%d,"offset":%d,"size":%d'
-_COMMITTED: Final = b',"salt":"%s","commitment":"%s","hash":"%s"}\n'
+_NonNegativeInt = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+_HEADER_FORMAT: Final = b'{"kind":"%s","seq":%d,"segment":%d,"offset":%d,"size":%d'
+_COMMITMENT_FORMAT: Final = b',"salt":"%s","commitment":"%s","hash":"%s"}\n'
 
 
-class Kind(StrEnum):
+class RecordKind(StrEnum):
     """What a record tells."""
 
     ENTRY = "entry"
@@ -50,7 +50,7 @@ class Kind(StrEnum):
     """A line is to be erased for good, or was: an `Erasure`."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class LedgerPosition(msgspec.Struct, frozen=True):
     """A position in the ledger: a segment's number and a byte in it."""
 
     segment: int
@@ -58,24 +58,24 @@ class Place(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChainEnd:
     """The end of a chain: the last sequence number, its hash, and the place that follows."""
 
     seq: int
     hash: bytes
-    place: Place
+    place: LedgerPosition
 
 
-GENESIS: Final = Link(0, bytes(_HASH_BYTES), Place(1, 0))
+GENESIS: Final = ChainEnd(0, bytes(_HASH_BYTES), LedgerPosition(1, 0))
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ChainRecord:
     """One line of the chain. A kind that this version does not know is a note."""
 
     kind: str
     seq: int
-    place: Place
+    place: LedgerPosition
     size: int
     salt: bytes = b""
     commitment: bytes = b""
@@ -83,16 +83,16 @@ class Record:
     hash: bytes = b""
 
     @property
-    def after(self) -> Place:
+    def after(self) -> LedgerPosition:
         """The place that follows."""
-        if self.kind == Kind.SEALED:
-            return Place(self.place.segment + 1, 0)
-        return Place(self.place.segment, self.place.offset + self.size)
+        if self.kind == RecordKind.SEALED:
+            return LedgerPosition(self.place.segment + 1, 0)
+        return LedgerPosition(self.place.segment, self.place.offset + self.size)
 
     @property
-    def link(self) -> Link:
+    def link(self) -> ChainEnd:
         """The chain's end, as long as nothing follows."""
-        return Link(self.seq, self.hash, self.after)
+        return ChainEnd(self.seq, self.hash, self.after)
 
 
 class Erasure(msgspec.Struct, frozen=True):
@@ -102,7 +102,7 @@ class Erasure(msgspec.Struct, frozen=True):
     """
 
     record: int
-    place: Place
+    place: LedgerPosition
     id: str = ""
     ts: str = ""
     sha256: str = ""
@@ -114,24 +114,24 @@ class Erasure(msgspec.Struct, frozen=True):
         return {"record": self.record, **place, **{k: v for k, v in left.items() if v}}
 
 
-def commitment_of(salt: bytes, line: bytes) -> bytes:
+def compute_commitment(salt: bytes, line: bytes) -> bytes:
     """Commit to a line without saying what it is."""
     return hashlib.sha256(salt + line).digest()
 
 
-def line_record(before: Link, kind: Kind, line: bytes, salt: bytes) -> Record:
+def make_line_record(before: ChainEnd, kind: RecordKind, line: bytes, salt: bytes) -> ChainRecord:
     """Chain a line of the ledger, given without its newline."""
-    size, commitment = len(line) + 1, commitment_of(salt, line)
-    record = Record(kind, before.seq + 1, before.place, size, salt, commitment)
-    return replace(record, hash=hash_of(before.hash, record))
+    size, commitment = len(line) + 1, compute_commitment(salt, line)
+    record = ChainRecord(kind, before.seq + 1, before.place, size, salt, commitment)
+    return replace(record, hash=compute_record_hash(before.hash, record))
 
 
-def chained_lines(
-    before: Link, kind: Kind, lines: Sequence[bytes], salts: bytes
-) -> tuple[bytes, Link]:
+def chain_lines(
+    before: ChainEnd, kind: RecordKind, lines: Sequence[bytes], salts: bytes
+) -> tuple[bytes, ChainEnd]:
     """Chain lines one after the other; returns their records as bytes, and the new end.
 
-    It writes what `line_record` and `encode` would, without making what nobody keeps.
+    It writes what `make_line_record` and `encode` would, without making what nobody keeps.
     """
     seq, digest, place = before.seq, before.hash, before.place
     offset, name = place.offset, kind.encode()
@@ -140,29 +140,31 @@ def chained_lines(
         seq += 1
         salt = salts[at * SALT_BYTES : (at + 1) * SALT_BYTES]
         commitment = hashlib.sha256(salt + line)
-        header = _HEADER % (name, seq, place.segment, offset, len(line) + 1)
+        header = _HEADER_FORMAT % (name, seq, place.segment, offset, len(line) + 1)
         digest = hashlib.sha256(digest + header + b"}" + commitment.digest()).digest()
         digest = digest[:_HASH_BYTES]
         committed = salt.hex(), commitment.hexdigest(), digest.hex()
-        written.append(header + _COMMITTED % tuple(map(str.encode, committed)))
+        written.append(header + _COMMITMENT_FORMAT % tuple(map(str.encode, committed)))
         offset += len(line) + 1
-    return b"".join(written), Link(seq, digest, Place(place.segment, offset))
+    return b"".join(written), ChainEnd(seq, digest, LedgerPosition(place.segment, offset))
 
 
-def note_record(before: Link, kind: Kind, more: Mapping[str, object], *, size: int = 0) -> Record:
+def make_note_record(
+    before: ChainEnd, kind: RecordKind, more: Mapping[str, object], *, size: int = 0
+) -> ChainRecord:
     """Chain something that is not a line; `size` is how many bytes of the ledger it is about."""
-    record = Record(kind, before.seq + 1, before.place, size, more=dict(more))
-    return replace(record, hash=hash_of(before.hash, record))
+    record = ChainRecord(kind, before.seq + 1, before.place, size, more=dict(more))
+    return replace(record, hash=compute_record_hash(before.hash, record))
 
 
-def hash_of(previous: bytes, record: Record) -> bytes:
+def compute_record_hash(previous: bytes, record: ChainRecord) -> bytes:
     """Return the hash that a record must have after the one with the previous hash."""
     return hashlib.sha256(previous + _header(record) + record.commitment).digest()[:_HASH_BYTES]
 
 
-def _header(record: Record) -> bytes:
+def _header(record: ChainRecord) -> bytes:
     place = record.place
-    start = _HEADER % (
+    start = _HEADER_FORMAT % (
         record.kind.encode(),
         record.seq,
         place.segment,
@@ -175,35 +177,35 @@ def _header(record: Record) -> bytes:
     return start + b',"more":' + more.encode() + b"}"
 
 
-def encode(record: Record) -> bytes:
+def encode_record(record: ChainRecord) -> bytes:
     """Write a record as its line, with the newline."""
     header, digest = _header(record), record.hash.hex().encode()
     if not record.commitment:
         return b'%s,"hash":"%s"}\n' % (header[:-1], digest)
     salt, commitment = record.salt.hex().encode(), record.commitment.hex().encode()
-    return header[:-1] + _COMMITTED % (salt, commitment, digest)
+    return header[:-1] + _COMMITMENT_FORMAT % (salt, commitment, digest)
 
 
-class _Written(msgspec.Struct):
+class _RecordLine(msgspec.Struct):
     kind: Annotated[str, msgspec.Meta(max_length=64)]
-    seq: _Number
-    segment: _Number
-    offset: _Number
-    size: _Number
+    seq: _NonNegativeInt
+    segment: _NonNegativeInt
+    offset: _NonNegativeInt
+    size: _NonNegativeInt
     hash: str
     salt: str = ""
     commitment: str = ""
     more: dict[str, Any] = {}
 
 
-def decode(line: bytes) -> Record | None:
+def decode_record(line: bytes) -> ChainRecord | None:
     """Read a record's line; None when it is none."""
     try:
-        body = msgspec.json.decode(line, type=_Written)
-        return Record(
+        body = msgspec.json.decode(line, type=_RecordLine)
+        return ChainRecord(
             body.kind,
             body.seq,
-            Place(body.segment, body.offset),
+            LedgerPosition(body.segment, body.offset),
             body.size,
             bytes.fromhex(body.salt),
             bytes.fromhex(body.commitment),
@@ -214,36 +216,36 @@ def decode(line: bytes) -> Record | None:
         return None
 
 
-class _Erased(msgspec.Struct):
-    record: _Number
-    segment: _Number
-    offset: _Number
+class _ErasureFields(msgspec.Struct):
+    record: _NonNegativeInt
+    segment: _NonNegativeInt
+    offset: _NonNegativeInt
     id: str = ""
     ts: str = ""
     sha256: str = ""
 
 
-def erasure_in(record: Record) -> Erasure | None:
+def read_erasure(record: ChainRecord) -> Erasure | None:
     """Read which line a record says was erased; None when it says nothing of the kind."""
-    if record.kind != Kind.ERASED:
+    if record.kind != RecordKind.ERASED:
         return None
     try:
-        said = msgspec.convert(record.more, _Erased)
+        said = msgspec.convert(record.more, _ErasureFields)
     except msgspec.ValidationError:
         return None
     if said.record >= record.seq:
         return None  # nobody can know what will be recorded
-    place = Place(said.segment, said.offset)
+    place = LedgerPosition(said.segment, said.offset)
     return Erasure(said.record, place, said.id, said.ts, said.sha256)
 
 
-def last_link(tail: bytes) -> tuple[Link, int] | None:
+def find_chain_end(tail: bytes) -> tuple[ChainEnd, int] | None:
     """Find the last whole record in the end of a chain file.
 
     Returns it as a link, and how many bytes of the tail come after it; None without any record.
     """
     for end, line in _lines_backwards(tail):
-        if (record := decode(line)) is not None:
+        if (record := decode_record(line)) is not None:
             return record.link, len(tail) - end
     return None
 

@@ -10,20 +10,20 @@ from typing import Final
 from memplane.ledger.chain import (
     GENESIS,
     SALT_BYTES,
-    Kind,
-    Link,
-    Place,
-    Record,
-    chained_lines,
-    decode,
-    encode,
-    last_link,
-    note_record,
+    ChainEnd,
+    ChainRecord,
+    LedgerPosition,
+    RecordKind,
+    chain_lines,
+    decode_record,
+    encode_record,
+    find_chain_end,
+    make_note_record,
 )
-from memplane.objects.files import sync_data, write_all
+from memplane.objects.durable_files import sync_data, write_all
 
-_PIECE: Final = 1 << 20
-_LONGEST_RECORD: Final = 4096
+_CHUNK_BYTES: Final = 1 << 20
+_MAX_RECORD_BYTES: Final = 4096
 
 
 class ChainFile:
@@ -32,16 +32,16 @@ class ChainFile:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._size = 0
-        self.end: Link = GENESIS
+        self.end: ChainEnd = GENESIS
 
     def load(self) -> bytes:
         """Find the end again; returns the bytes after the last whole record."""
         size = os.fstat(self._descriptor).st_size
-        window = _LONGEST_RECORD
+        window = _MAX_RECORD_BYTES
         while True:
             start = max(0, size - window)
             tail = os.pread(self._descriptor, size - start, start)
-            found = last_link(tail)
+            found = find_chain_end(tail)
             if found is not None or start == 0:
                 break
             window *= 16
@@ -58,30 +58,30 @@ class ChainFile:
         """Say whether nobody else has written since."""
         return os.fstat(self._descriptor).st_size == self._size
 
-    def add_lines(self, kind: Kind, lines: Sequence[bytes]) -> None:
+    def add_lines(self, kind: RecordKind, lines: Sequence[bytes]) -> None:
         """Chain lines of the ledger, given without their newlines."""
-        data, end = chained_lines(self.end, kind, lines, os.urandom(SALT_BYTES * len(lines)))
+        data, end = chain_lines(self.end, kind, lines, os.urandom(SALT_BYTES * len(lines)))
         self._append(data, end)
 
-    def add_note(self, kind: Kind, more: Mapping[str, object], *, size: int = 0) -> None:
+    def add_note(self, kind: RecordKind, more: Mapping[str, object], *, size: int = 0) -> None:
         """Chain something that is not a line."""
-        record = note_record(self.end, kind, more, size=size)
-        self._append(encode(record), record.link)
+        record = make_note_record(self.end, kind, more, size=size)
+        self._append(encode_record(record), record.link)
 
-    def add_notes(self, kind: Kind, notes: Iterable[Mapping[str, object]]) -> None:
+    def add_notes(self, kind: RecordKind, notes: Iterable[Mapping[str, object]]) -> None:
         """Chain things that are not lines, all of them or none."""
         written, end = list[bytes](), self.end
         for more in notes:
-            record = note_record(end, kind, more)
-            written.append(encode(record))
+            record = make_note_record(end, kind, more)
+            written.append(encode_record(record))
             end = record.link
         self._append(b"".join(written), end)
 
     def skip_to(self, segment: int) -> None:
         """Go on with a later segment."""
-        self.end = replace(self.end, place=Place(segment, 0))
+        self.end = replace(self.end, place=LedgerPosition(segment, 0))
 
-    def _append(self, data: bytes, end: Link) -> None:
+    def _append(self, data: bytes, end: ChainEnd) -> None:
         try:
             write_all(self._descriptor, data)
         except OSError:
@@ -98,26 +98,26 @@ class ChainFile:
         """Let go of the file."""
         os.close(self._descriptor)
 
-    def find_last(self, kind: Kind) -> Record | None:
+    def find_last(self, kind: RecordKind) -> ChainRecord | None:
         """Return the last record of a kind."""
         return self._find_back(b'{"kind":"%s",' % kind.encode())
 
-    def find(self, seq: int) -> Record | None:
+    def find(self, seq: int) -> ChainRecord | None:
         """Return the record with a sequence number."""
         return self._find_back(b'","seq":%d,' % seq)
 
-    def _find_back(self, mark: bytes) -> Record | None:
+    def _find_back(self, mark: bytes) -> ChainRecord | None:
         """Find the last record whose line has the mark; pieces overlap by the longest record."""
         end = self._size
         while end > 0:
-            start = max(0, end - _PIECE)
+            start = max(0, end - _CHUNK_BYTES)
             piece = os.pread(
-                self._descriptor, min(self._size, end + _LONGEST_RECORD) - start, start
+                self._descriptor, min(self._size, end + _MAX_RECORD_BYTES) - start, start
             )
             at = piece.rfind(mark)
             while at >= 0:
                 begin = piece.rfind(b"\n", 0, at) + 1
-                record = decode(piece[begin : piece.find(b"\n", at)])
+                record = decode_record(piece[begin : piece.find(b"\n", at)])
                 if record is not None:
                     return record
                 at = piece.rfind(mark, 0, at)

@@ -15,11 +15,11 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from memplane.clock import moment, stamp
+from memplane.clock import format_timestamp, parse_timestamp
 from memplane.errors import InvalidCursor
 
-_LONGEST: Final = 16_384
-_LARGEST: Final = 1 << 62
+_MAX_CURSOR_CHARS: Final = 16_384
+_NUMBER_LIMIT: Final = 1 << 62
 
 
 class Cursor(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ def encode_cursor(cursor: Cursor) -> str:
     """Write a cursor as opaque text."""
     body: list[object] = [cursor.segment, cursor.offset, cursor.id]
     if cursor.after is not None:
-        body.append(stamp(cursor.after))
+        body.append(format_timestamp(cursor.after))
     text = json.dumps(body, separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
@@ -50,10 +50,10 @@ def decode_cursor(text: str) -> Cursor:
         InvalidCursor: The text was not made by `encode_cursor`.
     """
     try:
-        padded = text[:_LONGEST] + "=" * (-len(text) % 4)
+        padded = text[:_MAX_CURSOR_CHARS] + "=" * (-len(text) % 4)
         body = cast("list[Any]", json.loads(base64.b64decode(padded, b"-_", validate=True)))
         segment, offset, identifier, *rest = body
-        after = moment(rest[0]) if rest else None
+        after = parse_timestamp(rest[0]) if rest else None
         if _is_number(segment) and _is_number(offset) and type(identifier) is str:
             return Cursor(segment, offset, identifier, after)
     except (ValueError, TypeError, binascii.Error, RecursionError):
@@ -62,4 +62,4 @@ def decode_cursor(text: str) -> Cursor:
 
 
 def _is_number(value: object) -> bool:
-    return type(value) is int and 0 <= value < _LARGEST
+    return type(value) is int and 0 <= value < _NUMBER_LIMIT

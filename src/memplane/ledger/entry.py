@@ -11,17 +11,22 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from memplane.ledger.canonical import compacted, escaped, quoted, reencoded
+from memplane.ledger.canonical_json import (
+    compact_json,
+    escape_characters,
+    quote_text,
+    reencode_json,
+)
 
-_VERSION: Final = 1
-_ID: Final = "hist1_"
-_ALWAYS_THERE: Final = (
+_FORMAT_VERSION: Final = 1
+_ID_PREFIX: Final = "hist1_"
+_REQUIRED_MEMBERS_FORMAT: Final = (
     b',"ts":"%sZ","claw_id":%s,"path":%s,"requested_model":%s,"effective_provider":%s,'
     b'"effective_model":%s,"status_code":%d,"stream":%s'
 )
-_EMPTY_JSON: Final = b'{"format":"json"}'
-_EMPTY_STREAM: Final = b'{"format":"sse"}'
-_ID_MEMBER: Final = re.compile(rb'\{"version":\d+,("id":"hist1_[0-9a-f]{64}",)')
+_EMPTY_JSON_REPLY: Final = b'{"format":"json"}'
+_EMPTY_STREAM_REPLY: Final = b'{"format":"sse"}'
+_ID_MEMBER_PATTERN: Final = re.compile(rb'\{"version":\d+,("id":"hist1_[0-9a-f]{64}",)')
 
 
 class JsonReply(msgspec.Struct, frozen=True):
@@ -69,7 +74,7 @@ class Turn:
     tool_trace: bytes = b""
     occurrence: int = 1
     note: bytes = b""
-    """What is said about it beside the ledger; see `memplane.ledger.note`."""
+    """What is said about it beside the ledger; see `memplane.ledger.turn_note`."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -79,54 +84,54 @@ class Entry(msgspec.Struct, frozen=True):
     line: bytes
 
 
-class Received(msgspec.Struct, frozen=True):
+class ReceivedEntry(msgspec.Struct, frozen=True):
     """An entry that another recorder made: its id is opaque, and its line is kept as it is."""
 
     agent: str
     entry: Entry
 
 
-def entry_of(turn: Turn) -> Entry:
+def make_entry(turn: Turn) -> Entry:
     """Write a turn as it stands in the ledger.
 
     Raises:
         ValueError: A body that must be JSON is not.
     """
     hashed = _members(turn)
-    identifier = id_of(hashed)
-    version = b'{"version":%d,' % _VERSION
+    identifier = compute_entry_id(hashed)
+    version = b'{"version":%d,' % _FORMAT_VERSION
     line = b"".join((version, b'"id":"', identifier.encode(), b'",', hashed[len(version) :]))
     return Entry(identifier, line)
 
 
-def again(turn: Turn, occurrence: int) -> Turn:
+def with_occurrence(turn: Turn, occurrence: int) -> Turn:
     """Tell a turn apart from equal ones in the same second; the first occurrence is 1."""
     return replace(turn, occurrence=occurrence)
 
 
-def id_of(hashed: bytes) -> str:
+def compute_entry_id(hashed: bytes) -> str:
     """Return the id of an entry's bytes without their id."""
-    return _ID + hashlib.sha256(hashed).hexdigest()
+    return _ID_PREFIX + hashlib.sha256(hashed).hexdigest()
 
 
-def recomputed_id(line: bytes) -> str:
+def recompute_entry_id(line: bytes) -> str:
     """Return the id that a recorded line should have; a legacy line without one hashes whole."""
-    return id_of(without_id(line.strip()))
+    return compute_entry_id(strip_entry_id(line.strip()))
 
 
-def without_id(line: bytes) -> bytes:
+def strip_entry_id(line: bytes) -> bytes:
     """Return a line's bytes without their id member, which stands second when there is one."""
-    found = _ID_MEMBER.match(line)
+    found = _ID_MEMBER_PATTERN.match(line)
     return line if found is None else line[: found.start(1)] + line[found.end(1) :]
 
 
 def _members(turn: Turn) -> bytes:
     """Write the members in the format's order; those that are empty are left out."""
-    parts = [b'{"version":%d' % _VERSION]
+    parts = [b'{"version":%d' % _FORMAT_VERSION]
     if turn.status:
         parts.append(b',"status":%s' % _text(turn.status))
     parts.append(
-        _ALWAYS_THERE
+        _REQUIRED_MEMBERS_FORMAT
         % (
             turn.ts.astimezone(UTC).isoformat()[:19].encode(),
             _text(turn.agent),
@@ -139,24 +144,28 @@ def _members(turn: Turn) -> bytes:
         )
     )
     if turn.request_original:
-        parts += b',"request_original":', compacted(turn.request_original)
+        parts += b',"request_original":', compact_json(turn.request_original)
     if turn.request_effective:
-        parts += b',"request_effective":', reencoded(turn.request_effective)
+        parts += b',"request_effective":', reencode_json(turn.request_effective)
     parts += b',"response":', _reply(turn.reply), b',"usage":', _usage(turn.usage)
     if turn.tool_trace:
-        parts += b',"tool_trace":', compacted(turn.tool_trace)
+        parts += b',"tool_trace":', compact_json(turn.tool_trace)
     if turn.occurrence > 1:
         parts.append(b',"occurrence":%d' % turn.occurrence)
     parts.append(b"}")
-    return escaped(b"".join(parts))
+    return escape_characters(b"".join(parts))
 
 
 def _reply(reply: Reply) -> bytes:
     match reply:
         case JsonReply(body):
-            return b'{"format":"json","json":%s}' % compacted(body) if body else _EMPTY_JSON
+            return (
+                b'{"format":"json","json":%s}' % compact_json(body) if body else _EMPTY_JSON_REPLY
+            )
         case StreamReply(body):
-            return b'{"format":"sse","text":%s}' % quoted(body) if body else _EMPTY_STREAM
+            return (
+                b'{"format":"sse","text":%s}' % quote_text(body) if body else _EMPTY_STREAM_REPLY
+            )
 
 
 @lru_cache(1024)
@@ -165,7 +174,7 @@ def _usage(usage: Usage) -> bytes:
     members = (
         b'"prompt_tokens":%d' % usage.prompt_tokens if usage.prompt_tokens else b"",
         b'"completion_tokens":%d' % usage.completion_tokens if usage.completion_tokens else b"",
-        b"" if cost is None else b'"reported_cost_usd":%s' % reencoded(repr(cost).encode()),
+        b"" if cost is None else b'"reported_cost_usd":%s' % reencode_json(repr(cost).encode()),
         b'"total_rounds":%d' % usage.total_rounds if usage.total_rounds else b"",
     )
     return b"{%s}" % b",".join(filter(None, members))
@@ -176,4 +185,4 @@ def _text(text: str) -> bytes:
     try:
         return msgspec.json.encode(text)
     except UnicodeEncodeError:
-        return quoted(text.encode("utf-8", "surrogatepass"))
+        return quote_text(text.encode("utf-8", "surrogatepass"))

@@ -22,18 +22,18 @@ from typing import Final
 
 import msgspec
 
-from memplane.access.agents import is_agent_id
+from memplane.access.agent_id import is_agent_id
 from memplane.errors import UnknownAgent
 
-OPEN: Final = "history.jsonl"
-ROTATED: Final = "history.jsonl.1"
-FOREIGN_INDEX: Final = "history.index.json"
-SEGMENTS: Final = "segments"
-CHAIN: Final = "chain.jsonl"
-NOTES: Final = "notes.jsonl"
-STATE: Final = ".memplane"
+OPEN_SEGMENT_NAME: Final = "history.jsonl"
+ROTATED_SEGMENT_NAME: Final = "history.jsonl.1"
+FOREIGN_INDEX_NAME: Final = "history.index.json"
+SEGMENTS_FOLDER_NAME: Final = "segments"
+CHAIN_FILE_NAME: Final = "chain.jsonl"
+NOTES_FILE_NAME: Final = "notes.jsonl"
+STATE_FOLDER_NAME: Final = ".memplane"
 
-_DIGITS: Final = 8
+_SEGMENT_NUMBER_DIGITS: Final = 8
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class AgentFolder:
             UnknownAgent: It is no agent's name.
         """
         if not is_agent_id(self.agent):
-            raise no_agent(self.agent)
+            raise make_invalid_agent(self.agent)
 
     @property
     def path(self) -> Path:
@@ -71,7 +71,7 @@ class AgentFolder:
     @property
     def chain(self) -> Path:
         """The side file with sequence, offsets and commitments."""
-        return self.path / CHAIN
+        return self.path / CHAIN_FILE_NAME
 
     @property
     def index(self) -> Path:
@@ -81,23 +81,25 @@ class AgentFolder:
     @property
     def notes(self) -> Path:
         """What is said about turns beside them."""
-        return self.path / NOTES
+        return self.path / NOTES_FILE_NAME
 
     @property
     def quarantine(self) -> Path:
         """Where damaged bytes are kept."""
-        return self.root / STATE / "quarantine" / self.agent
+        return self.root / STATE_FOLDER_NAME / "quarantine" / self.agent
 
     def sealed(self) -> list[Segment]:
         """Return the sealed segments, oldest first; what is no ordinary file is none."""
-        folder = self.path / SEGMENTS
+        folder = self.path / SEGMENTS_FOLDER_NAME
         if self.path.is_symlink() or folder.is_symlink() or not folder.is_dir():
             return []
         return sorted(
             (
                 Segment(int(path.stem), path, _read_end(path.with_suffix(".end")))
                 for path in folder.glob("*.jsonl")
-                if path.stem.isdecimal() and len(path.stem) == _DIGITS and _is_ordinary(path)
+                if path.stem.isdecimal()
+                and len(path.stem) == _SEGMENT_NUMBER_DIGITS
+                and _is_regular_file(path)
             ),
             key=lambda one: one.number,
         )
@@ -108,27 +110,27 @@ class AgentFolder:
         following = found[-1].number + 1 if found else 1
         if self.path.is_symlink():
             return found
-        for name in (ROTATED, OPEN):
-            if _is_ordinary(self.path / name):
+        for name in (ROTATED_SEGMENT_NAME, OPEN_SEGMENT_NAME):
+            if _is_regular_file(self.path / name):
                 found.append(Segment(following, self.path / name))
                 following += 1
         return found
 
     def sealed_path(self, number: int) -> Path:
         """Return where a segment lies once it is sealed."""
-        return self.path / SEGMENTS / f"{number:0{_DIGITS}}.jsonl"
+        return self.path / SEGMENTS_FOLDER_NAME / f"{number:0{_SEGMENT_NUMBER_DIGITS}}.jsonl"
 
     def end_path(self, number: int) -> Path:
         """Return the file that says where a segment ends whose last sync failed."""
         return self.sealed_path(number).with_suffix(".end")
 
 
-def no_agent(name: str) -> UnknownAgent:
+def make_invalid_agent(name: str) -> UnknownAgent:
     """Make the error for a name that no agent can have."""
     return UnknownAgent(f"{name[:80]!r} is not an agent's name")
 
 
-def open_ordinary(path: Path) -> BufferedReader:
+def open_regular_file(path: Path) -> BufferedReader:
     """Open a file to read it; a link, a pipe or a folder is refused as a link is (ELOOP)."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags)
@@ -139,7 +141,7 @@ def open_ordinary(path: Path) -> BufferedReader:
     return file
 
 
-def _is_ordinary(path: Path) -> bool:
+def _is_regular_file(path: Path) -> bool:
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -161,7 +163,7 @@ def _read_end(path: Path) -> int | None:
     return offset if hmac.compare_digest(said, encode_end(offset)) else None
 
 
-def agents_in(root: Path) -> list[str]:
+def list_ledger_agents(root: Path) -> list[str]:
     """Name the agents that have a ledger below the root, sorted."""
     if not root.is_dir():
         return []

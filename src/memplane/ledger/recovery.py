@@ -20,27 +20,34 @@ from typing import Final
 
 import msgspec
 
-from memplane.ledger.chain import Kind, Link
+from memplane.ledger.chain import ChainEnd, RecordKind
 from memplane.ledger.chain_file import ChainFile
-from memplane.ledger.folder import OPEN, ROTATED, SEGMENTS, AgentFolder, Segment, open_ordinary
-from memplane.ledger.heads import head_of
-from memplane.ledger.lines import Line, lines_of
-from memplane.ledger.sealing import (
-    Modes,
+from memplane.ledger.entry_head import read_entry_head
+from memplane.ledger.folder import (
+    OPEN_SEGMENT_NAME,
+    ROTATED_SEGMENT_NAME,
+    SEGMENTS_FOLDER_NAME,
+    AgentFolder,
+    Segment,
+    open_regular_file,
+)
+from memplane.ledger.line_reader import LedgerLine, read_lines
+from memplane.ledger.segments import (
+    FileModes,
     create_file,
     move_to_segments,
-    note_sealed,
-    quarantine,
-    seal,
+    quarantine_bytes,
+    record_seal,
+    seal_open_segment,
 )
-from memplane.objects.files import sync_data, sync_file, sync_folder
+from memplane.objects.durable_files import sync_data, sync_file, sync_folder
 
 _log = logging.getLogger(__name__)
-_AT_ONCE: Final = 512
-_PIECE: Final = 1 << 20
+_BATCH_LINES: Final = 512
+_CHUNK_BYTES: Final = 1 << 20
 
 
-class Recovered(msgspec.Struct):
+class RecoveryReport(msgspec.Struct):
     """What opening found; all zero for a ledger that was closed in order."""
 
     found: int = 0
@@ -49,12 +56,14 @@ class Recovered(msgspec.Struct):
     broken: int = 0
 
 
-def recover(folder: AgentFolder, chain: ChainFile, anchor: Link | None, modes: Modes) -> Recovered:
+def recover(
+    folder: AgentFolder, chain: ChainFile, anchor: ChainEnd | None, modes: FileModes
+) -> RecoveryReport:
     """Bring the chain up to date with the files; afterwards its end is the open file's end.
 
     The caller holds the agent's lock.
     """
-    result = Recovered()
+    result = RecoveryReport()
     _sync_names(folder)
     _mend_chain(folder, chain, result)
     _compare_with_anchor(folder, chain, anchor, result)
@@ -65,29 +74,29 @@ def recover(folder: AgentFolder, chain: ChainFile, anchor: Link | None, modes: M
             if segment.number > chain.end.place.segment:
                 _skip_to(chain, segment.number, result)
             _catch_up(folder, chain, segment.path, result)
-            note_sealed(folder, chain, segment.number)
+            record_seal(folder, chain, segment.number)
     _open_end(folder, chain, modes, result)
     return result
 
 
 def _sync_names(folder: AgentFolder) -> None:
     """Make the names of the files durable: whoever made them may have died before they were."""
-    for one in (folder.path, folder.path / SEGMENTS):
+    for one in (folder.path, folder.path / SEGMENTS_FOLDER_NAME):
         if one.is_dir():
             sync_folder(one)
 
 
-def _mend_chain(folder: AgentFolder, chain: ChainFile, result: Recovered) -> None:
+def _mend_chain(folder: AgentFolder, chain: ChainFile, result: RecoveryReport) -> None:
     """Find the chain's end; what is torn behind it is cut off once it is in quarantine."""
     torn = chain.load()
     if torn:
-        quarantine(folder, torn, "chain")
+        quarantine_bytes(folder, torn, "chain")
         chain.cut()
         result.torn += 1
 
 
 def _compare_with_anchor(
-    folder: AgentFolder, chain: ChainFile, anchor: Link | None, result: Recovered
+    folder: AgentFolder, chain: ChainFile, anchor: ChainEnd | None, result: RecoveryReport
 ) -> None:
     if anchor is None:
         return
@@ -97,35 +106,35 @@ def _compare_with_anchor(
         _note_broken(chain, result, f"record {anchor.seq} of {folder.chain.name} {what}")
 
 
-def _skip_to(chain: ChainFile, number: int, result: Recovered) -> None:
+def _skip_to(chain: ChainFile, number: int, result: RecoveryReport) -> None:
     if chain.end.place.offset:
         _note_broken(chain, result, f"segment {chain.end.place.segment} is missing")
     chain.skip_to(number)
 
 
-def _note_broken(chain: ChainFile, result: Recovered, why: str) -> None:
+def _note_broken(chain: ChainFile, result: RecoveryReport, why: str) -> None:
     result.broken += 1
     _log.warning("the ledger has lost something that was recorded: %s", why)
-    chain.add_note(Kind.BROKEN, {"why": why})
+    chain.add_note(RecordKind.BROKEN, {"why": why})
 
 
-def adopt_rotated(folder: AgentFolder, modes: Modes) -> None:
+def adopt_rotated(folder: AgentFolder, modes: FileModes) -> None:
     """Make another recorder's rotated file the next sealed segment."""
-    rotated = folder.path / ROTATED
+    rotated = folder.path / ROTATED_SEGMENT_NAME
     if not rotated.is_file() or rotated.is_symlink():
         return
     sealed = folder.sealed()
     move_to_segments(folder, rotated, sealed[-1].number + 1 if sealed else 1, modes)
 
 
-def _drop_doubtful_end(folder: AgentFolder, segment: Segment, result: Recovered) -> None:
+def _drop_doubtful_end(folder: AgentFolder, segment: Segment, result: RecoveryReport) -> None:
     """Cut off what a failed sync left at the end of a segment; it was written again elsewhere."""
     if segment.end is None or segment.path.stat().st_size <= segment.end:
         return
     result.torn += 1
-    with writable(segment.path) as file:
+    with open_writable(segment.path) as file:
         file.seek(segment.end)
-        quarantine(folder, file.read(), "doubtful")
+        quarantine_bytes(folder, file.read(), "doubtful")
         try:
             file.truncate(segment.end)
             sync_file(file.fileno())
@@ -134,9 +143,11 @@ def _drop_doubtful_end(folder: AgentFolder, segment: Segment, result: Recovered)
             _log.warning("%s could not be cut at %d: %s", segment.path, segment.end, error)
 
 
-def _open_end(folder: AgentFolder, chain: ChainFile, modes: Modes, result: Recovered) -> None:
+def _open_end(
+    folder: AgentFolder, chain: ChainFile, modes: FileModes, result: RecoveryReport
+) -> None:
     """Make the open segment end where the chain does; one that has lost its end is sealed."""
-    path, place = folder.path / OPEN, chain.end.place
+    path, place = folder.path / OPEN_SEGMENT_NAME, chain.end.place
     create_file(path, modes)
     # Left by whoever meant to seal this segment after a failed sync, and did not get to it.
     folder.end_path(place.segment).unlink(missing_ok=True)
@@ -145,7 +156,7 @@ def _open_end(folder: AgentFolder, chain: ChainFile, modes: Modes, result: Recov
         _note_broken(chain, result, f"segment {place.segment} ends otherwise, at byte {size}")
         _give_newline(path)
         if not _reaches(path, place.offset):
-            seal(folder, chain, modes)
+            seal_open_segment(folder, chain, modes)
     _catch_up(folder, chain, path, result)
 
 
@@ -153,63 +164,65 @@ def _reaches(path: Path, offset: int) -> bool:
     """Say whether a file is that long, with the end of a line there."""
     if offset == 0:
         return True
-    with open_ordinary(path) as file:
+    with open_regular_file(path) as file:
         file.seek(offset - 1)
         return file.read(1) == b"\n"
 
 
 def _give_newline(path: Path) -> None:
     """End a last line that is whole but for its newline."""
-    with open_ordinary(path) as file:
-        last = deque(lines_of(file), maxlen=1)
-    if last and not last[0].ended and last[0].data is not None and head_of(last[0].data):
-        with writable(path) as file:
+    with open_regular_file(path) as file:
+        last = deque(read_lines(file), maxlen=1)
+    if last and not last[0].ended and last[0].data is not None and read_entry_head(last[0].data):
+        with open_writable(path) as file:
             file.seek(0, os.SEEK_END)
             file.write(b"\n")
             file.flush()
             sync_file(file.fileno())
 
 
-def _catch_up(folder: AgentFolder, chain: ChainFile, path: Path, result: Recovered) -> None:
+def _catch_up(folder: AgentFolder, chain: ChainFile, path: Path, result: RecoveryReport) -> None:
     """Chain the lines of a file that the chain does not know yet; mend its last line."""
     whole: list[bytes] = []
-    with open_ordinary(path) as file:
+    with open_regular_file(path) as file:
         file.seek(chain.end.place.offset)
-        for line in lines_of(file):
+        for line in read_lines(file):
             if not line.ended:
                 result.torn += 1
-                whole += _mended(folder, path, line)
+                whole += _mend_last_line(folder, path, line)
                 break  # the newline that was just added is not another line
-            if line.data is not None and (head_of(line.data) or not line.data.strip()):
+            if line.data is not None and (read_entry_head(line.data) or not line.data.strip()):
                 whole.append(line.data)
             else:
                 _flush(chain, whole, file, result)
                 _note_damaged(folder, chain, path, line)
                 result.damaged += 1
-            if len(whole) >= _AT_ONCE:
+            if len(whole) >= _BATCH_LINES:
                 _flush(chain, whole, file, result)
         _flush(chain, whole, file, result)
 
 
-def _flush(chain: ChainFile, whole: list[bytes], file: BufferedReader, result: Recovered) -> None:
+def _flush(
+    chain: ChainFile, whole: list[bytes], file: BufferedReader, result: RecoveryReport
+) -> None:
     if whole:
         # Whoever wrote them may have died before they were durable, and a record says they are.
         sync_data(file.fileno())
-        chain.add_lines(Kind.FOUND, whole)
+        chain.add_lines(RecordKind.FOUND, whole)
         result.found += len(whole)
         whole.clear()
 
 
-def _mended(folder: AgentFolder, path: Path, line: Line) -> list[bytes]:
+def _mend_last_line(folder: AgentFolder, path: Path, line: LedgerLine) -> list[bytes]:
     """Give a whole last line its newline and return it; one that was cut off is moved away."""
-    whole = [line.data] if line.data is not None and head_of(line.data) is not None else []
-    with writable(path) as file:
+    whole = [line.data] if line.data is not None and read_entry_head(line.data) is not None else []
+    with open_writable(path) as file:
         if whole:
             file.seek(line.offset + line.size)
             file.write(b"\n")
         else:
             file.seek(line.offset)
-            quarantine(folder, file.read(), "torn")
+            quarantine_bytes(folder, file.read(), "torn")
             file.truncate(line.offset)
         file.flush()
         sync_file(file.fileno())
@@ -217,9 +230,9 @@ def _mended(folder: AgentFolder, path: Path, line: Line) -> list[bytes]:
 
 
 @contextmanager
-def writable(path: Path) -> Generator[BufferedRandom]:
+def open_writable(path: Path) -> Generator[BufferedRandom]:
     """Open a file for mending, also a sealed one, and never through a link."""
-    with open_ordinary(path) as before:
+    with open_regular_file(path) as before:
         mode = os.fstat(before.fileno()).st_mode & 0o777
         os.fchmod(before.fileno(), mode | 0o200)
         try:
@@ -230,21 +243,21 @@ def writable(path: Path) -> Generator[BufferedRandom]:
             os.fchmod(before.fileno(), mode)
 
 
-def _note_damaged(folder: AgentFolder, chain: ChainFile, path: Path, line: Line) -> None:
+def _note_damaged(folder: AgentFolder, chain: ChainFile, path: Path, line: LedgerLine) -> None:
     _log.warning("%s has a line at byte %d that cannot be read", path, line.offset)
     if line.data is None:
         why = "longer than any reader takes"
     else:
-        quarantine(folder, line.data, "damaged")
+        quarantine_bytes(folder, line.data, "damaged")
         why = "not an entry"
-    chain.add_note(Kind.DAMAGED, {"why": why, "sha256": _sha256(path, line)}, size=line.size)
+    chain.add_note(RecordKind.DAMAGED, {"why": why, "sha256": _sha256(path, line)}, size=line.size)
 
 
-def _sha256(path: Path, line: Line) -> str:
+def _sha256(path: Path, line: LedgerLine) -> str:
     digest, left = hashlib.sha256(), line.size
-    with open_ordinary(path) as file:
+    with open_regular_file(path) as file:
         file.seek(line.offset)
-        while left and (piece := file.read(min(left, _PIECE))):
+        while left and (piece := file.read(min(left, _CHUNK_BYTES))):
             digest.update(piece)
             left -= len(piece)
     return digest.hexdigest()

@@ -24,16 +24,22 @@ from typing import Final
 
 import msgspec
 
-from memplane.access.agents import is_agent_id
+from memplane.access.agent_id import is_agent_id
 from memplane.errors import LedgerError
 from memplane.ids import new_id
-from memplane.ledger.folder import STATE, no_agent, open_ordinary
-from memplane.ledger.lines import Line, lines_of
-from memplane.objects.files import open_folder, replace_file, sync_file, sync_folder, write_all
+from memplane.ledger.folder import STATE_FOLDER_NAME, make_invalid_agent, open_regular_file
+from memplane.ledger.line_reader import LedgerLine, read_lines
+from memplane.objects.durable_files import (
+    open_folder,
+    replace_file,
+    sync_file,
+    sync_folder,
+    write_all,
+)
 
-NAME: Final = "tombstones.jsonl"
-_VERSION: Final = 1
-_LONGEST: Final = 1 << 20
+TOMBSTONES_FILE_NAME: Final = "tombstones.jsonl"
+_FORMAT_VERSION: Final = 1
+_MAX_LINE_BYTES: Final = 1 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +54,7 @@ class Tombstone(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Added(msgspec.Struct, frozen=True):
+class TombstoneBatch(msgspec.Struct, frozen=True):
     """Tombstones behind an offset, the offset to go on from, and how many lines were no use."""
 
     tombstones: tuple[Tombstone, ...]
@@ -56,7 +62,7 @@ class Added(msgspec.Struct, frozen=True):
     malformed: int = 0
 
 
-class _Line(msgspec.Struct):
+class _TombstoneLine(msgspec.Struct):
     entry_id: str
     ts: str = ""
     agent_id: str = ""
@@ -64,17 +70,19 @@ class _Line(msgspec.Struct):
     reason: str = ""
 
 
-def mirror_of(ledgers: Path) -> Path:
+def get_mirror_root(ledgers: Path) -> Path:
     """Return where tombstones are kept once more, for who sees nothing but the ledgers."""
-    return ledgers / STATE / "tombstones"
+    return ledgers / STATE_FOLDER_NAME / "tombstones"
 
 
-def agents_with_tombstones(root: Path) -> list[str]:
+def list_agents_with_tombstones(root: Path) -> list[str]:
     """Name the agents for which something was forgotten, sorted."""
     if not root.is_dir():
         return []
     return sorted(
-        one.name for one in root.iterdir() if is_agent_id(one.name) and (one / NAME).is_file()
+        one.name
+        for one in root.iterdir()
+        if is_agent_id(one.name) and (one / TOMBSTONES_FILE_NAME).is_file()
     )
 
 
@@ -85,7 +93,7 @@ def read_tombstones(root: Path, agent: str) -> dict[str, Tombstone]:
         UnknownAgent: That is no agent's name.
         LedgerError: The file is there and cannot be read.
     """
-    added = tombstones_since(root, agent)
+    added = read_tombstones_since(root, agent)
     if added.malformed:
         _log.warning("%d tombstones of %s cannot be read", added.malformed, agent)
     found: dict[str, Tombstone] = {}
@@ -94,7 +102,7 @@ def read_tombstones(root: Path, agent: str) -> dict[str, Tombstone]:
     return found
 
 
-def tombstones_since(root: Path, agent: str, offset: int = 0) -> Added:
+def read_tombstones_since(root: Path, agent: str, offset: int = 0) -> TombstoneBatch:
     """Read what was added behind an offset that an earlier call returned.
 
     A file that was put in the place of the earlier one is read from its beginning. A whole last
@@ -108,11 +116,11 @@ def tombstones_since(root: Path, agent: str, offset: int = 0) -> Added:
     try:
         if path.parent.is_symlink():
             raise LedgerError(f"{path.parent} is a link; tombstones are not looked for behind it")
-        with open_ordinary(path) as file:
+        with open_regular_file(path) as file:
             file.seek(_start(file, offset))
             return _read(file, agent)
     except FileNotFoundError:
-        return Added((), 0)
+        return TombstoneBatch((), 0)
     except OSError as error:
         raise LedgerError(f"the tombstones in {path} cannot be read: {error.strerror}") from error
 
@@ -129,7 +137,7 @@ def append_tombstones(root: Path, agent: str, tombstones: Iterable[Tombstone]) -
     try:
         folder = open_folder(root, (agent,), create=True)
         try:
-            with _locked(folder, path) as descriptor:
+            with _open_locked(folder, path) as descriptor:
                 _mend(folder, descriptor)
                 _add(descriptor, data)
             sync_file(folder)
@@ -143,21 +151,21 @@ def append_tombstones(root: Path, agent: str, tombstones: Iterable[Tombstone]) -
         raise LedgerError(f"tombstones were not written to {path}: {error.strerror}") from error
 
 
-def spread_tombstones(places: Sequence[Path], agent: str) -> None:
+def replicate_tombstones(places: Sequence[Path], agent: str) -> None:
     """Give each of several roots the tombstones that the others have.
 
     Raises:
         UnknownAgent: That is no agent's name.
         LedgerError: A file cannot be read or written.
     """
-    there = [dict.fromkeys(tombstones_since(root, agent).tombstones) for root in places]
+    there = [dict.fromkeys(read_tombstones_since(root, agent).tombstones) for root in places]
     for root, own in zip(places, there, strict=True):
         missing = dict.fromkeys(one for other in there for one in other if one not in own)
         if missing:
             append_tombstones(root, agent, missing)
 
 
-class Forgotten:
+class ForgottenIds:
     """The ids that were forgotten for one agent, in any of several roots.
 
     `refresh` reads only what was added since, so it may be called before every entry.
@@ -173,10 +181,17 @@ class Forgotten:
     def __contains__(self, entry_id: object) -> bool:
         return entry_id in self._ids
 
+    def __len__(self) -> int:
+        return len(self._ids)
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing was forgotten, as far as was read."""
         return not self._ids
+
+    def has_prefix(self, start_of_id: str) -> bool:
+        """Say whether an entry whose id begins so was forgotten, as far as was read."""
+        return any(one.startswith(start_of_id) for one in self._ids)
 
     def refresh(self) -> None:
         """Take in what was added meanwhile; what was forgotten once stays forgotten.
@@ -186,10 +201,10 @@ class Forgotten:
             LedgerError: A file is there and cannot be read.
         """
         for root, offset in self._offsets.items():
-            now = _stamp(_path(root, self._agent))
+            now = _read_file_identity(_path(root, self._agent))
             if now is not None and self._seen.get(root) == now:
                 continue
-            added = tombstones_since(root, self._agent, offset)
+            added = read_tombstones_since(root, self._agent, offset)
             self._ids.update(one.entry_id for one in added.tombstones)
             self._offsets[root] = added.offset
             self.malformed += added.malformed
@@ -197,7 +212,7 @@ class Forgotten:
                 self._seen[root] = now
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _read_file_identity(path: Path) -> tuple[int, int, int] | None:
     try:
         status = path.lstat()
     except OSError:
@@ -207,8 +222,8 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 def _path(root: Path, agent: str) -> Path:
     if not is_agent_id(agent):
-        raise no_agent(agent)
-    return root / agent / NAME
+        raise make_invalid_agent(agent)
+    return root / agent / TOMBSTONES_FILE_NAME
 
 
 def _start(file: BufferedReader, offset: int) -> int:
@@ -219,20 +234,20 @@ def _start(file: BufferedReader, offset: int) -> int:
     return offset if file.read(1) == b"\n" else 0
 
 
-def _read(file: BufferedReader, agent: str) -> Added:
+def _read(file: BufferedReader, agent: str) -> TombstoneBatch:
     found: list[Tombstone] = []
     offset, malformed = file.tell(), 0
-    for line in lines_of(file, longest=_LONGEST):
+    for line in read_lines(file, longest=_MAX_LINE_BYTES):
         one = _tombstone_in(line, agent)
         if one is not None:
             found.append(one)
         if line.ended:
             malformed += one is None and (line.data is None or bool(line.data.strip()))
             offset = line.offset + line.size
-    return Added(tuple(found), offset, malformed)
+    return TombstoneBatch(tuple(found), offset, malformed)
 
 
-def _tombstone_in(line: Line, agent: str) -> Tombstone | None:
+def _tombstone_in(line: LedgerLine, agent: str) -> Tombstone | None:
     """Read a line; it is about the agent whose file it stands in, whatever it says."""
     wire = _decoded(line.data or b"")
     if wire is None or not wire.entry_id.strip():
@@ -240,18 +255,18 @@ def _tombstone_in(line: Line, agent: str) -> Tombstone | None:
     return Tombstone(wire.ts, agent, wire.memory_service, wire.entry_id, wire.reason)
 
 
-def _decoded(line: bytes) -> _Line | None:
+def _decoded(line: bytes) -> _TombstoneLine | None:
     # The strict decoder refuses half a surrogate pair, and an id may hold one.
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return msgspec.json.decode(line, type=_Line)
+        return msgspec.json.decode(line, type=_TombstoneLine)
     with suppress(ValueError, RecursionError):
-        return msgspec.convert(json.loads(line.decode("utf-8", "replace")), _Line)
+        return msgspec.convert(json.loads(line.decode("utf-8", "replace")), _TombstoneLine)
     return None
 
 
 def _line(tombstone: Tombstone) -> bytes:
     body = {
-        "version": _VERSION,
+        "version": _FORMAT_VERSION,
         "ts": tombstone.ts,
         "agent_id": tombstone.agent_id,
         "memory_service": tombstone.memory_service,
@@ -263,11 +278,11 @@ def _line(tombstone: Tombstone) -> bytes:
 
 
 @contextmanager
-def _locked(folder: int, path: Path) -> Generator[int]:
+def _open_locked(folder: int, path: Path) -> Generator[int]:
     """Open the file for adding and keep other writers of ours out of it."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     while True:
-        descriptor = os.open(NAME, flags, 0o600, dir_fd=folder)
+        descriptor = os.open(TOMBSTONES_FILE_NAME, flags, 0o600, dir_fd=folder)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
@@ -294,7 +309,7 @@ def _mend(folder: int, descriptor: int) -> None:
         return
     with os.fdopen(os.dup(descriptor), "rb") as file:
         file.seek(0)
-        last = next(line for line in lines_of(file, longest=_LONGEST) if not line.ended)
+        last = next(line for line in read_lines(file, longest=_MAX_LINE_BYTES) if not line.ended)
         if _tombstone_in(last, "") is not None:
             write_all(descriptor, b"\n")
             return

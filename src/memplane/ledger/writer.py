@@ -24,29 +24,29 @@ from typing import Final
 
 import msgspec
 
-from memplane.access.agents import is_agent_id
+from memplane.access.agent_id import is_agent_id
 from memplane.clock import Clock
 from memplane.errors import EntryTooLarge, InvalidEntry, LedgerFull, NotRecorded
-from memplane.ledger.agent_log import AgentLog
+from memplane.ledger.agent_writer import AgentWriter
 from memplane.ledger.anchors import read_anchors, write_anchors
-from memplane.ledger.chain import Link
-from memplane.ledger.entry import Entry, Received, Turn
-from memplane.ledger.folder import AgentFolder, no_agent
-from memplane.ledger.lines import LONGEST
-from memplane.ledger.note import line_of
-from memplane.ledger.recovery import Recovered
-from memplane.ledger.sealing import Modes
+from memplane.ledger.chain import ChainEnd
+from memplane.ledger.entry import Entry, ReceivedEntry, Turn
+from memplane.ledger.folder import AgentFolder, make_invalid_agent
+from memplane.ledger.line_reader import MAX_LINE_BYTES
+from memplane.ledger.recovery import RecoveryReport
+from memplane.ledger.segments import FileModes
+from memplane.ledger.turn_note import make_note_line
 
 _log = logging.getLogger(__name__)
 
-_BATCH_TURNS: Final = 1024
-_SYNCS_AT_ONCE: Final = 16
-_AGENTS_AT_ONCE: Final = 64
-_MOST_OPEN: Final = 128
-_BESIDES_BODIES: Final = 512
+_MAX_BATCH_TURNS: Final = 1024
+_MAX_PARALLEL_SYNCS: Final = 16
+_MAX_PARALLEL_AGENTS: Final = 64
+_MAX_OPEN_AGENTS: Final = 128
+_TURN_OVERHEAD_BYTES: Final = 512
 
 
-class Syncing(StrEnum):
+class SyncPolicy(StrEnum):
     """When lines are made durable."""
 
     GROUP = "group"
@@ -62,20 +62,20 @@ class Syncing(StrEnum):
 class LedgerOptions(msgspec.Struct, frozen=True):
     """What an operator can choose about a ledger."""
 
-    syncing: Syncing = Syncing.GROUP
+    syncing: SyncPolicy = SyncPolicy.GROUP
     max_bytes: int = 256 << 20
     queue_bytes: int = 64 << 20
-    modes: Modes = msgspec.field(default_factory=Modes)
+    modes: FileModes = msgspec.field(default_factory=FileModes)
 
 
-_CHECKPOINT_SECONDS: Final[Mapping[Syncing, float | None]] = {
-    Syncing.GROUP: 1.0,
-    Syncing.INTERVAL: 0.1,
-    Syncing.NEVER: None,
+_CHECKPOINT_INTERVAL_S: Final[Mapping[SyncPolicy, float | None]] = {
+    SyncPolicy.GROUP: 1.0,
+    SyncPolicy.INTERVAL: 0.1,
+    SyncPolicy.NEVER: None,
 }
 
 
-class LedgerFigures(msgspec.Struct):
+class LedgerCounters(msgspec.Struct):
     """What a ledger has done since it was opened.
 
     `failing` says, for each agent whose last turns were not recorded, why; `degraded` is what an
@@ -104,8 +104,8 @@ Scrub = Callable[[Turn], Turn]
 _NO_ENTRY: Final = Entry("", b"")
 
 
-class _Waiting(msgspec.Struct):
-    turn: Turn | Received
+class _PendingTurn(msgspec.Struct):
+    turn: Turn | ReceivedEntry
     size: int
     future: asyncio.Future[Entry]
     entry: Entry = _NO_ENTRY
@@ -120,23 +120,23 @@ class Ledger:
     def __init__(
         self, root: Path, *, scrub: Scrub, clock: Clock, options: LedgerOptions | None = None
     ) -> None:
-        self.figures = LedgerFigures()
+        self.figures = LedgerCounters()
         self._root = root
         self._scrub = scrub
         self._clock = clock
         self._options = options or LedgerOptions()
-        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_PendingTurn | None] = queue.SimpleQueue()
         self._counting = threading.Lock()
         self._gaps: Counter[str] = Counter()
         self._thread: threading.Thread | None = None
         self._closed = False
-        self._logs: dict[str, AgentLog] = {}
+        self._logs: dict[str, AgentWriter] = {}
         self._unsynced: set[str] = set()
-        self._untold: dict[str, Link] = {}
+        self._untold: dict[str, ChainEnd] = {}
         self._checked = time.monotonic()
-        self._pool = ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="ledger-sync")
+        self._pool = ThreadPoolExecutor(_MAX_PARALLEL_SYNCS, thread_name_prefix="ledger-sync")
 
-    async def append(self, turn: Turn | Received) -> Entry:
+    async def append(self, turn: Turn | ReceivedEntry) -> Entry:
         """Record a turn; returns its entry, as written, once it is durable.
 
         What another recorder made is kept as it is given, secrets and all: scrub it before.
@@ -147,7 +147,7 @@ class Ledger:
         """
         return await self.submit(turn)
 
-    def submit(self, turn: Turn | Received) -> asyncio.Future[Entry]:
+    def submit(self, turn: Turn | ReceivedEntry) -> asyncio.Future[Entry]:
         """Begin to record a turn, as `append` does; the future is its entry, once it is durable.
 
         Raises:
@@ -157,8 +157,8 @@ class Ledger:
         if self._closed:
             raise NotRecorded(f"a turn of {turn.agent} came after the ledger was closed")
         if not is_agent_id(turn.agent):
-            raise no_agent(turn.agent)
-        waiting = _Waiting(turn, _size_of(turn), asyncio.get_running_loop().create_future())
+            raise make_invalid_agent(turn.agent)
+        waiting = _PendingTurn(turn, _size_of(turn), asyncio.get_running_loop().create_future())
         self._reserve(waiting)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
@@ -166,7 +166,7 @@ class Ledger:
         self._queue.put(waiting)
         return waiting.future
 
-    def _reserve(self, waiting: _Waiting) -> None:
+    def _reserve(self, waiting: _PendingTurn) -> None:
         with self._counting:
             queued = self.figures.queued_bytes
             if queued and queued + waiting.size > self._options.queue_bytes:
@@ -199,13 +199,13 @@ class Ledger:
         for log in self._logs.values():
             log.close()
 
-    def _take(self) -> tuple[list[_Waiting], bool]:
+    def _take(self) -> tuple[list[_PendingTurn], bool]:
         """Wait for turns and take all there are; False when no more will come."""
-        batch: list[_Waiting] = []
-        timeout = _CHECKPOINT_SECONDS[self._options.syncing] if self._unsynced else None
+        batch: list[_PendingTurn] = []
+        timeout = _CHECKPOINT_INTERVAL_S[self._options.syncing] if self._unsynced else None
         try:
             one = self._queue.get(timeout=timeout)
-            while one is not None and len(batch) < _BATCH_TURNS:
+            while one is not None and len(batch) < _MAX_BATCH_TURNS:
                 batch.append(one)
                 one = self._queue.get_nowait()
         except queue.Empty:
@@ -214,18 +214,18 @@ class Ledger:
             batch.append(one)
         return batch, one is not None
 
-    def _commit(self, batch: list[_Waiting]) -> None:
+    def _commit(self, batch: list[_PendingTurn]) -> None:
         """Write a batch, make it durable, acknowledge it, chain it."""
         self.figures.batches += 1
         by_agent = _by_agent(batch)
-        for first in range(0, len(by_agent), _AGENTS_AT_ONCE):
-            self._commit_agents(by_agent[first : first + _AGENTS_AT_ONCE])
+        for first in range(0, len(by_agent), _MAX_PARALLEL_AGENTS):
+            self._commit_agents(by_agent[first : first + _MAX_PARALLEL_AGENTS])
             self._let_go_of_some()
         with self._counting:
             self.figures.queued_bytes -= sum(one.size for one in batch)
 
-    def _commit_agents(self, by_agent: Sequence[tuple[str, list[_Waiting]]]) -> None:
-        staged: list[tuple[AgentLog, list[_Waiting]]] = []
+    def _commit_agents(self, by_agent: Sequence[tuple[str, list[_PendingTurn]]]) -> None:
+        staged: list[tuple[AgentWriter, list[_PendingTurn]]] = []
         with ExitStack() as locks:
             # Every process takes the locks in the same order, so none waits for another in turn.
             for agent, waiting in by_agent:
@@ -237,13 +237,13 @@ class Ledger:
 
     def _let_go_of_some(self) -> None:
         """Close the files of agents that were quiet for longest; a process may not open many."""
-        if len(self._logs) > _MOST_OPEN:
+        if len(self._logs) > _MAX_OPEN_AGENTS:
             self._checkpoint()
-            for agent in list(self._logs)[:-_AGENTS_AT_ONCE]:
+            for agent in list(self._logs)[:-_MAX_PARALLEL_AGENTS]:
                 self._logs.pop(agent).close()
 
     @contextmanager
-    def _failing(self, agent: str, waiting: Sequence[_Waiting]) -> Generator[None]:
+    def _failing(self, agent: str, waiting: Sequence[_PendingTurn]) -> Generator[None]:
         """Tell those who wait when it fails, and open the agent's files anew next time."""
         try:
             yield
@@ -261,19 +261,19 @@ class Ledger:
             else:
                 self.figures.degraded = f"the chain of {agent} is behind its ledger: {reason}"
 
-    def _lose(self, waiting: Sequence[_Waiting], error: NotRecorded) -> None:
+    def _lose(self, waiting: Sequence[_PendingTurn], error: NotRecorded) -> None:
         """Tell those who wait that their turns were not recorded; the chain will note the gap."""
         with self._counting:
             self._gaps.update(one.turn.agent for one in waiting)
         self.figures.failed += len(waiting)
-        _tell(waiting, error)
+        _notify_waiters(waiting, error)
 
-    def _held(self, agent: str, locks: ExitStack) -> AgentLog:
+    def _held(self, agent: str, locks: ExitStack) -> AgentWriter:
         log = self._logs.pop(agent, None)
         if log is None:
             folder = AgentFolder(self._root, agent)
             modes, most = self._options.modes, self._options.max_bytes
-            log = AgentLog(folder, modes=modes, max_bytes=most)
+            log = AgentWriter(folder, modes=modes, max_bytes=most)
         self._logs[agent] = log  # the last one in it is the last one that was used
         recovered = locks.enter_context(
             log.held(lambda: read_anchors(self._root).get(agent), self._clock)
@@ -286,7 +286,7 @@ class Ledger:
                 write_anchors(self._root, {agent: log.end}, modes=modes, anew=True)
         return log
 
-    def _report(self, agent: str, recovered: Recovered) -> None:
+    def _report(self, agent: str, recovered: RecoveryReport) -> None:
         figures = self.figures
         figures.found += recovered.found
         figures.torn += recovered.torn
@@ -295,9 +295,9 @@ class Ledger:
         if recovered.broken:
             figures.degraded = f"the ledger of {agent} has lost something that was recorded"
 
-    def _prepared(self, log: AgentLog, waiting: Sequence[_Waiting]) -> list[_Waiting]:
+    def _prepared(self, log: AgentWriter, waiting: Sequence[_PendingTurn]) -> list[_PendingTurn]:
         """Make the entries; a turn that cannot be one fails alone."""
-        ready: list[_Waiting] = []
+        ready: list[_PendingTurn] = []
         for one in waiting:
             try:
                 self._make_entry(log, one)
@@ -305,7 +305,7 @@ class Ledger:
                 why = f"a turn of {one.turn.agent} was not recorded: {error}"
                 self._lose([one], InvalidEntry(why))
                 continue
-            if len(one.entry.line) >= LONGEST:
+            if len(one.entry.line) >= MAX_LINE_BYTES:
                 size = f"{len(one.entry.line):,} bytes"
                 why = f"a turn of {one.turn.agent} has {size}, too many"
                 self._lose([one], EntryTooLarge(why))
@@ -313,15 +313,15 @@ class Ledger:
             ready.append(one)
         return ready
 
-    def _make_entry(self, log: AgentLog, waiting: _Waiting) -> None:
+    def _make_entry(self, log: AgentWriter, waiting: _PendingTurn) -> None:
         match waiting.turn:
             case Turn():
                 scrubbed = self._scrub(waiting.turn)
                 waiting.entry, waiting.note = log.recent.entry_for(scrubbed), scrubbed.note
-            case Received(_, entry):
+            case ReceivedEntry(_, entry):
                 waiting.entry = entry
 
-    def _write(self, log: AgentLog, ready: list[_Waiting]) -> list[_Waiting]:
+    def _write(self, log: AgentWriter, ready: list[_PendingTurn]) -> list[_PendingTurn]:
         """Write turns, sealing segments that are full; returns those still to be made durable."""
         while (fitting := log.fitting([one.entry.line for one in ready])) < len(ready):
             now, ready = ready[:fitting], ready[fitting:]
@@ -335,17 +335,17 @@ class Ledger:
             self._write_lines(log, ready)
         return ready
 
-    def _write_lines(self, log: AgentLog, ready: Sequence[_Waiting]) -> None:
+    def _write_lines(self, log: AgentWriter, ready: Sequence[_PendingTurn]) -> None:
         """Write turns, and before them what is said about them."""
-        notes = [line_of(one.entry.id, one.note) for one in ready if one.note]
+        notes = [make_note_line(one.entry.id, one.note) for one in ready if one.note]
         if notes:
-            log.write_notes(notes, durably=self._options.syncing is Syncing.GROUP)
+            log.write_notes(notes, durably=self._options.syncing is SyncPolicy.GROUP)
         log.write([one.entry.line for one in ready])
 
-    def _settle(self, staged: Sequence[tuple[AgentLog, list[_Waiting]]]) -> None:
+    def _settle(self, staged: Sequence[tuple[AgentWriter, list[_PendingTurn]]]) -> None:
         """Make written turns durable, acknowledge them, and chain them."""
         written = [(log, waiting) for log, waiting in staged if waiting]
-        durable: list[tuple[AgentLog, list[_Waiting]]] = []
+        durable: list[tuple[AgentWriter, list[_PendingTurn]]] = []
         for (log, waiting), error in zip(written, self._synced(written), strict=True):
             agent = log.folder.agent
             with self._failing(agent, waiting):
@@ -356,16 +356,16 @@ class Ledger:
                 self.figures.entries += len(lines)
                 self.figures.bytes += sum(map(len, lines))
                 durable.append((log, waiting))
-        _tell([one for _, waiting in durable for one in waiting])
+        _notify_waiters([one for _, waiting in durable for one in waiting])
         for log, waiting in durable:
             with self._failing(log.folder.agent, waiting):
                 log.chain([one.entry.line for one in waiting])
                 self._unsynced.add(log.folder.agent)
 
     def _synced(
-        self, written: Sequence[tuple[AgentLog, list[_Waiting]]]
+        self, written: Sequence[tuple[AgentWriter, list[_PendingTurn]]]
     ) -> Sequence[OSError | None]:
-        if self._options.syncing is not Syncing.GROUP:
+        if self._options.syncing is not SyncPolicy.GROUP:
             return [None] * len(written)
         started = time.perf_counter()
         logs = [log for log, _ in written]
@@ -373,17 +373,17 @@ class Ledger:
         self.figures.sync_seconds += time.perf_counter() - started
         return outcomes
 
-    def _rescue(self, log: AgentLog, lines: Sequence[bytes], error: OSError) -> None:
+    def _rescue(self, log: AgentWriter, lines: Sequence[bytes], error: OSError) -> None:
         """Write turns again into a new segment, since nobody knows what a failed sync kept."""
         agent = log.folder.agent
         self.figures.degraded = f"the disk failed under the ledger of {agent}: {error.strerror}"
         _log.error("%s; going on in a new segment", self.figures.degraded)
-        log.start_segment_anew()
+        log.replace_segment()
         log.write(lines)
         log.sync()
 
     def _due(self) -> bool:
-        interval = _CHECKPOINT_SECONDS[self._options.syncing]
+        interval = _CHECKPOINT_INTERVAL_S[self._options.syncing]
         if interval is None or not (self._unsynced or self._gaps):
             return False
         return time.monotonic() - self._checked >= interval
@@ -395,7 +395,7 @@ class Ledger:
         for agent in sorted(self._unsynced):
             with self._failing(agent, ()):
                 log = self._logs[agent]
-                if self._options.syncing is Syncing.INTERVAL:
+                if self._options.syncing is SyncPolicy.INTERVAL:
                     self._sync_late(log)
                 end = log.sync_chain()
                 if end is not None:
@@ -409,7 +409,7 @@ class Ledger:
             self.figures.degraded = f"the anchors cannot be written: {error.strerror}"
             _log.warning("%s", self.figures.degraded)
 
-    def _sync_late(self, log: AgentLog) -> None:
+    def _sync_late(self, log: AgentWriter) -> None:
         """Sync what was acknowledged already; when that fails, some of it may be lost."""
         try:
             log.sync()
@@ -421,7 +421,7 @@ class Ledger:
             )
             _log.error("%s", self.figures.degraded)
             with log.held(lambda: None, self._clock):
-                log.start_segment_anew()
+                log.replace_segment()
 
     def _note_gaps(self) -> None:
         with self._counting:
@@ -448,20 +448,20 @@ async def open_ledger(
         await ledger.close()
 
 
-def _size_of(turn: Turn | Received) -> int:
-    if isinstance(turn, Received):
+def _size_of(turn: Turn | ReceivedEntry) -> int:
+    if isinstance(turn, ReceivedEntry):
         return len(turn.entry.line)
     bodies = turn.request_original, turn.request_effective, turn.reply.body, turn.tool_trace
-    return sum(map(len, bodies)) + _BESIDES_BODIES
+    return sum(map(len, bodies)) + _TURN_OVERHEAD_BYTES
 
 
-def _by_agent(batch: Sequence[_Waiting]) -> list[tuple[str, list[_Waiting]]]:
+def _by_agent(batch: Sequence[_PendingTurn]) -> list[tuple[str, list[_PendingTurn]]]:
     """Group turns by agent, sorted, each agent's turns in the order they came."""
     ordered = sorted(batch, key=lambda one: one.turn.agent)
     return [(agent, list(group)) for agent, group in groupby(ordered, lambda one: one.turn.agent)]
 
 
-def _sync(log: AgentLog) -> OSError | None:
+def _sync(log: AgentWriter) -> OSError | None:
     try:
         log.sync()
     except OSError as error:
@@ -469,7 +469,7 @@ def _sync(log: AgentLog) -> OSError | None:
     return None
 
 
-def _tell(waiting: Sequence[_Waiting], error: NotRecorded | None = None) -> None:
+def _notify_waiters(waiting: Sequence[_PendingTurn], error: NotRecorded | None = None) -> None:
     """Resolve the futures of those who wait, in their own loops."""
     unsettled = [one for one in waiting if not one.settled]
     for one in unsettled:
@@ -480,7 +480,7 @@ def _tell(waiting: Sequence[_Waiting], error: NotRecorded | None = None) -> None
             loop.call_soon_threadsafe(_resolve, list(group), error)
 
 
-def _resolve(waiting: Sequence[_Waiting], error: NotRecorded | None) -> None:
+def _resolve(waiting: Sequence[_PendingTurn], error: NotRecorded | None) -> None:
     for one in waiting:
         if one.future.done():
             continue

@@ -17,11 +17,11 @@ from memplane.errors import InvalidRequest
 CATEGORIES: Final = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
 """The categories that are asked; others have no answer to find."""
 
-_BETWEEN_TURNS: Final = timedelta(minutes=1)
+_TURN_INTERVAL: Final = timedelta(minutes=1)
 _NOON: Final = 12
-_SESSION: Final = re.compile(r"session_(\d+)", re.ASCII)
-_SEVERAL: Final = re.compile(r"[\s;,]+")
-_SAID_AT: Final = re.compile(
+_SESSION_KEY: Final = re.compile(r"session_(\d+)", re.ASCII)
+_EVIDENCE_SEPARATOR: Final = re.compile(r"[\s;,]+")
+_SESSION_TIME: Final = re.compile(
     r"(\d{1,2}):(\d{2})\s*([ap])m on (\d{1,2}) ([a-z]{3})[a-z]*,? (\d{4})",
     re.ASCII | re.IGNORECASE,
 )
@@ -31,7 +31,7 @@ _MONTHS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class DatasetTurn:
     """What one speaker said at once; `id` is that of the entry it becomes."""
 
     id: str
@@ -41,7 +41,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DatasetQuestion:
     """A question, and the entries where its answer stands; the category may be empty."""
 
     text: str
@@ -50,15 +50,15 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class DatasetConversation:
     """A conversation over many sessions, and the questions about it that can be asked."""
 
     name: str
-    turns: tuple[Turn, ...]
-    questions: tuple[Question, ...]
+    turns: tuple[DatasetTurn, ...]
+    questions: tuple[DatasetQuestion, ...]
 
 
-def conversations_of(value: object) -> tuple[Conversation, ...]:
+def parse_conversations(value: object) -> tuple[DatasetConversation, ...]:
     """Read the conversations of a file: a list of them, or one.
 
     Raises:
@@ -71,13 +71,15 @@ def conversations_of(value: object) -> tuple[Conversation, ...]:
     return tuple(_conversation(one, number) for number, one in enumerate(found, 1))
 
 
-def fit_to_measure(conversations: Iterable[Conversation]) -> tuple[Conversation, ...]:
+def select_measurable(
+    conversations: Iterable[DatasetConversation],
+) -> tuple[DatasetConversation, ...]:
     """Return the conversations when something can be measured with them.
 
     Raises:
         InvalidRequest: Two have the same name, or no question names a turn that there is.
     """
-    known: dict[str, Conversation] = {}
+    known: dict[str, DatasetConversation] = {}
     for one in conversations:
         if one.name in known:
             raise InvalidRequest(f"two conversations have the sample_id {one.name!r}")
@@ -89,7 +91,7 @@ def fit_to_measure(conversations: Iterable[Conversation]) -> tuple[Conversation,
     return tuple(known.values())
 
 
-def question_of(value: object) -> Question:
+def parse_question(value: object) -> DatasetQuestion:
     """Read one question of somebody's own, with the ids of the entries that answer it.
 
     Raises:
@@ -108,19 +110,21 @@ def question_of(value: object) -> Question:
     category = members.get("category")
     if isinstance(category, bool) or not isinstance(category, str | int | None):
         raise InvalidRequest("category must be text or a whole number")
-    return Question(text, "" if category is None else _text(str(category)), frozenset(named))
+    return DatasetQuestion(
+        text, "" if category is None else _text(str(category)), frozenset(named)
+    )
 
 
-def entries_of(conversation: Conversation, agent: str) -> Iterator[dict[str, Any]]:
+def build_entries(conversation: DatasetConversation, agent: str) -> Iterator[dict[str, Any]]:
     """Yield each turn as another recorder sends it: the turn before is asked, this one answers."""
-    before: Turn | None = None
+    before: DatasetTurn | None = None
     for turn in conversation.turns:
         follows = before is not None and before.session == turn.session
         yield _entry(turn, before.said if before is not None and follows else "", agent)
         before = turn
 
 
-def _entry(turn: Turn, asked: str, agent: str) -> dict[str, Any]:
+def _entry(turn: DatasetTurn, asked: str, agent: str) -> dict[str, Any]:
     answer = {"message": {"role": "assistant", "content": turn.said}}
     return {
         "id": turn.id,
@@ -139,7 +143,7 @@ def _entry(turn: Turn, asked: str, agent: str) -> dict[str, Any]:
     }
 
 
-def _conversation(members: Mapping[str, Any], number: int) -> Conversation:
+def _conversation(members: Mapping[str, Any], number: int) -> DatasetConversation:
     name = _text(members.get("sample_id"))
     if not name:
         raise InvalidRequest(f"conversation {number} has no sample_id")
@@ -148,10 +152,10 @@ def _conversation(members: Mapping[str, Any], number: int) -> Conversation:
     except InvalidRequest as error:
         raise InvalidRequest(f"conversation {name}: {error}") from error
     known = {turn.id for turn in turns}
-    return Conversation(name, turns, tuple(_questions(name, members.get("qa"), known)))
+    return DatasetConversation(name, turns, tuple(_questions(name, members.get("qa"), known)))
 
 
-def _all_turns(name: str, sessions: Mapping[str, Any]) -> tuple[Turn, ...]:
+def _all_turns(name: str, sessions: Mapping[str, Any]) -> tuple[DatasetTurn, ...]:
     turns = tuple(_turns(name, sessions))
     if not turns:
         raise InvalidRequest("no session has a turn in it")
@@ -160,8 +164,8 @@ def _all_turns(name: str, sessions: Mapping[str, Any]) -> tuple[Turn, ...]:
     return turns
 
 
-def _turns(name: str, sessions: Mapping[str, Any]) -> Iterator[Turn]:
-    numbers = (match[1] for key in sessions if (match := _SESSION.fullmatch(key)))
+def _turns(name: str, sessions: Mapping[str, Any]) -> Iterator[DatasetTurn]:
+    numbers = (match[1] for key in sessions if (match := _SESSION_KEY.fullmatch(key)))
     for number in sorted(numbers, key=int):
         turns = _items(sessions[f"session_{number}"])
         if not turns:
@@ -172,8 +176,8 @@ def _turns(name: str, sessions: Mapping[str, Any]) -> Iterator[Turn]:
             dialogue = _text(members.get("dia_id"))
             if not dialogue:
                 raise InvalidRequest(f"turn {place + 1} of session_{number} has no dia_id")
-            at = began + place * _BETWEEN_TURNS
-            yield Turn(_entry_id(name, dialogue), int(number), at, _said(members))
+            at = began + place * _TURN_INTERVAL
+            yield DatasetTurn(_entry_id(name, dialogue), int(number), at, _said(members))
 
 
 def _said(turn: Mapping[str, Any]) -> str:
@@ -194,7 +198,7 @@ def _said_at(value: object, number: str) -> datetime:
 
 def _moment(text: str) -> datetime:
     """Read a time by words of our own: what the library knows depends on the locale."""
-    said = _SAID_AT.fullmatch(text)
+    said = _SESSION_TIME.fullmatch(text)
     if said is None:
         raise ValueError("it has another form")
     hour, minute, half, day, month, year = said.groups()
@@ -210,7 +214,7 @@ def _moment(text: str) -> datetime:
     )
 
 
-def _questions(name: str, value: object, known: set[str]) -> Iterator[Question]:
+def _questions(name: str, value: object, known: set[str]) -> Iterator[DatasetQuestion]:
     """Yield the questions that can be asked: of a known category, with evidence that is there."""
     for one in _items(value):
         members = _members(one)
@@ -218,13 +222,13 @@ def _questions(name: str, value: object, known: set[str]) -> Iterator[Question]:
         category = CATEGORIES.get(number, "") if isinstance(number, int) else ""
         evidence = frozenset(_evidence(name, members.get("evidence"))) & known
         if text and category and evidence:
-            yield Question(text, category, evidence)
+            yield DatasetQuestion(text, category, evidence)
 
 
 def _evidence(name: str, value: object) -> Iterator[str]:
     """Yield the entries that are named; one text may name several turns."""
     for one in _listed(value):
-        for dialogue in _SEVERAL.split(_text(one)):
+        for dialogue in _EVIDENCE_SEPARATOR.split(_text(one)):
             yield _entry_id(name, dialogue)
 
 

@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from memplane.ledger.heads import instant
-from memplane.memory.conversation import called_in, messages_of, reply_of, said_backwards
-from memplane.memory.echoes import injected_into, without_echoes
-from memplane.memory.injected import without_injected
-from memplane.memory.markers import Marker, markers_of
+from memplane.ledger.entry_head import parse_rfc3339
+from memplane.memory.conversation_parser import (
+    extract_tool_names,
+    find_messages,
+    iterate_user_texts_backwards,
+    parse_reply,
+)
+from memplane.memory.echo_filter import extract_injected_memory, strip_echoes
+from memplane.memory.marker_parser import MemoryMarker, parse_markers
+from memplane.memory.prompt_cleanup import strip_injected_memory
 
-_LONGEST: Final = 65_536
+_MAX_TEXT_BYTES: Final = 65_536
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -36,7 +41,7 @@ class Episode:
     question: str
     answer: str
     calls: tuple[str, ...] = ()
-    markers: tuple[Marker, ...] = ()
+    markers: tuple[MemoryMarker, ...] = ()
 
 
 def is_error(entry: Mapping[str, Any]) -> bool:
@@ -44,7 +49,7 @@ def is_error(entry: Mapping[str, Any]) -> bool:
     return entry.get("status") == "error"
 
 
-def episode_of(entry: Mapping[str, Any]) -> Episode:
+def build_episode(entry: Mapping[str, Any]) -> Episode:
     """Return the episode of an entry; what the entry does not tell is empty.
 
     In an agent's tool loop the user may have spoken many messages ago; that is still the question.
@@ -53,32 +58,32 @@ def episode_of(entry: Mapping[str, Any]) -> Episode:
     request = entry.get("request_original")
     if request is None:
         request = entry.get("request_effective")
-    reply = reply_of(entry.get("response"))
-    injected = injected_into(entry.get("request_effective"))
-    answer = capped(without_echoes(without_injected(reply.text), injected))
+    reply = parse_reply(entry.get("response"))
+    injected = extract_injected_memory(entry.get("request_effective"))
+    answer = cap_text(strip_echoes(strip_injected_memory(reply.text), injected))
     identifier = entry.get("id")
     return Episode(
         id=identifier if isinstance(identifier, str) else "",
         at=_at(entry.get("ts")),
-        question=capped(next(said_backwards(messages_of(request)), "")),
+        question=cap_text(next(iterate_user_texts_backwards(find_messages(request)), "")),
         answer=answer,
-        calls=called_in(reply, entry.get("tool_trace")),
-        markers=markers_of(answer),
+        calls=extract_tool_names(reply, entry.get("tool_trace")),
+        markers=parse_markers(answer),
     )
 
 
-def capped(text: str) -> str:
+def cap_text(text: str) -> str:
     """Return as much of a text as fits in 64 KiB of UTF-8, in whole characters."""
-    if len(text) * 4 <= _LONGEST:
+    if len(text) * 4 <= _MAX_TEXT_BYTES:
         return text
-    return text.encode("utf-8", "surrogatepass")[:_LONGEST].decode("utf-8", "ignore")
+    return text.encode("utf-8", "surrogatepass")[:_MAX_TEXT_BYTES].decode("utf-8", "ignore")
 
 
 def _at(ts: object) -> int:
-    moment = instant(ts) if isinstance(ts, str) else None
-    return 0 if moment is None else microseconds(moment)
+    moment = parse_rfc3339(ts) if isinstance(ts, str) else None
+    return 0 if moment is None else epoch_us(moment)
 
 
-def microseconds(moment: datetime) -> int:
+def epoch_us(moment: datetime) -> int:
     """Write a moment as episodes do: microseconds since 1970."""
     return (moment - _EPOCH) // _MICROSECOND

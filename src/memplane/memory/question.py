@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from memplane.memory.conversation import said_backwards
-from memplane.memory.episode import capped
+from memplane.memory.conversation_parser import iterate_user_texts_backwards
+from memplane.memory.episode import cap_text
 
-_CONTEXT: Final = 2
+_MAX_CONTEXT_QUESTIONS: Final = 2
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -20,7 +20,10 @@ class Question(msgspec.Struct, frozen=True):
     context: tuple[str, ...] = ()
 
 
-def question_of(messages: object) -> Question:
+def extract_question(messages: object) -> Question:
     """Return the question of a request's `messages`, which may also be a text or `input` items."""
-    said = [capped(text) for text in islice(said_backwards(messages), 1 + _CONTEXT)]
+    said = [
+        cap_text(text)
+        for text in islice(iterate_user_texts_backwards(messages), 1 + _MAX_CONTEXT_QUESTIONS)
+    ]
     return Question(said[0], tuple(said[1:])) if said else Question("")

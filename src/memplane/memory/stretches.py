@@ -9,17 +9,17 @@ from itertools import chain
 from typing import Final
 
 from memplane.memory.episode import Episode
-from memplane.memory.sentences import Sentence, core_of, listed, size_of
+from memplane.memory.sentence_splitter import Sentence, strip_punctuation, utf8_size, word_set
 
-_GAP: Final = 30 * 60 * 1_000_000
-_MOST: Final = 20
+_MAX_GAP_US: Final = 30 * 60 * 1_000_000
+_MAX_TURNS: Final = 20
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_TOPICS: Final = 3
-_TOPIC_WORDS: Final = 4
-_TOPIC: Final = 60
+_MAX_TOPICS: Final = 3
+_MAX_TOPIC_WORDS: Final = 4
+_MAX_TOPIC_WORD_CHARS: Final = 60
 _BREAKS: Final = frozenset(".,;:!?)]\"'…")
-_SAYS_LITTLE: Final = listed(
+_SAYS_LITTLE: Final = word_set(
     """
     a about above actually after again all also always am an and any anything are aren't as ask at
     back be because been before being below between both but by call called can can't cannot come
@@ -39,11 +39,11 @@ _SAYS_LITTLE: Final = listed(
 )
 
 
-def split(turns: Iterable[Episode]) -> Iterator[tuple[Episode, ...]]:
+def split_stretches(turns: Iterable[Episode]) -> Iterator[tuple[Episode, ...]]:
     """Yield the stretches of turns that come in (at, id) order, without the noise."""
     stretch: list[Episode] = []
     for turn in turns:
-        if stretch and begins_anew(stretch[-1], len(stretch), turn):
+        if stretch and begins_stretch_after(stretch[-1], len(stretch), turn):
             yield tuple(stretch)
             stretch = []
         stretch.append(turn)
@@ -51,23 +51,23 @@ def split(turns: Iterable[Episode]) -> Iterator[tuple[Episode, ...]]:
         yield tuple(stretch)
 
 
-def begins_anew(last: Episode, count: int, turn: Episode) -> bool:
+def begins_stretch_after(last: Episode, count: int, turn: Episode) -> bool:
     """Say whether a turn opens a stretch, behind one with so many turns and that last one."""
-    return count >= _MOST or turn.at - last.at >= _GAP
+    return count >= _MAX_TURNS or turn.at - last.at >= _MAX_GAP_US
 
 
-def line_of(stretch: Sequence[Episode], topics: Iterable[str], longest: int) -> str:
+def format_timeline_line(stretch: Sequence[Episode], topics: Iterable[str], longest: int) -> str:
     """Return a line of so many bytes at most: when a stretch was, and the topics that fit."""
     count = f"{len(stretch)} turn{'s' * (len(stretch) > 1)}"
     line, mark = f"{_when(stretch[0].at, stretch[-1].at)}, {count}", ": "
     for topic in topics:
         longer = f"{line}{mark}{topic}"
-        if size_of(longer) <= longest:
+        if utf8_size(longer) <= longest:
             line, mark = longer, ", "
     return line
 
 
-def topics_of(asked: Iterable[Sentence], spoken: Iterable[Sentence]) -> list[str]:
+def extract_topics(asked: Iterable[Sentence], spoken: Iterable[Sentence]) -> list[str]:
     """Return what sentences are about: the runs of telling words that come up most.
 
     Args:
@@ -85,7 +85,7 @@ def topics_of(asked: Iterable[Sentence], spoken: Iterable[Sentence]) -> list[str
         if not known.issuperset(words):
             chosen.append(runs[words])
             known.update(words)
-        if len(chosen) == _TOPICS:
+        if len(chosen) == _MAX_TOPICS:
             break
     return chosen
 
@@ -107,9 +107,9 @@ def _runs(text: str) -> Iterator[list[str]]:
     """Yield words that stand together, between those that say little."""
     run: list[str] = []
     for token in text.split():
-        if token not in _SAYS_LITTLE and _tells(word := core_of(token)):
+        if token not in _SAYS_LITTLE and _tells(word := strip_punctuation(token)):
             run.append(word)
-            if len(run) < _TOPIC_WORDS and token[-1] not in _BREAKS:
+            if len(run) < _MAX_TOPIC_WORDS and token[-1] not in _BREAKS:
                 continue
         if run:
             yield run
@@ -119,4 +119,8 @@ def _runs(text: str) -> Iterator[list[str]]:
 
 
 def _tells(word: str) -> bool:
-    return word.lower() not in _SAYS_LITTLE and 0 < len(word) <= _TOPIC and not word.isdigit()
+    return (
+        word.lower() not in _SAYS_LITTLE
+        and 0 < len(word) <= _MAX_TOPIC_WORD_CHARS
+        and not word.isdigit()
+    )

@@ -10,22 +10,27 @@ from functools import partial
 from typing import TypeVar
 
 from memplane.errors import BackendUnavailable, ConcurrencyError, ContainerMissing
-from memplane.objects.appending import append_by_rewriting
-from memplane.objects.azure_access import Access, Container, WithConnectionString, open_container
-from memplane.objects.azure_errors import NotThere
+from memplane.objects.azure_access import (
+    AzureContainer,
+    ContainerAccess,
+    WithConnectionString,
+    open_container,
+)
+from memplane.objects.azure_errors import BlobNotFound
 from memplane.objects.azure_reads import list_blobs, read_blob, stat_blob
 from memplane.objects.azure_writes import create_container, delete_blob, put_blob
-from memplane.objects.keys import check_key, folded, is_valid, refuse_collision
+from memplane.objects.conditional_append import append_by_rewriting
+from memplane.objects.keys import check_key, fold_key, is_valid, refuse_collision
 from memplane.objects.lineage import Stamp
-from memplane.objects.pacing import Pacing
+from memplane.objects.retry_clock import RetryClock
 from memplane.objects.store import (
     NO_METADATA,
     Anything,
     Expect,
-    Listing,
     Matches,
-    Object,
     ObjectInfo,
+    ObjectListing,
+    StoredObject,
     Version,
 )
 
@@ -34,7 +39,9 @@ _T = TypeVar("_T")
 
 
 @asynccontextmanager
-async def open_azure_store(access: Access, *, pacing: Pacing) -> AsyncGenerator[AzureStore]:
+async def open_azure_store(
+    access: ContainerAccess, *, pacing: RetryClock
+) -> AsyncGenerator[AzureStore]:
     """Open the container with one connection pool, and close it again."""
     async with open_container(access) as container:
         may_create = isinstance(access, WithConnectionString)
@@ -44,7 +51,7 @@ async def open_azure_store(access: Access, *, pacing: Pacing) -> AsyncGenerator[
 class AzureStore:
     """Keeps the ObjectStore contract with If-Match and If-None-Match. It retries nothing."""
 
-    def __init__(self, container: Container, *, may_create: bool, pacing: Pacing) -> None:
+    def __init__(self, container: AzureContainer, *, may_create: bool, pacing: RetryClock) -> None:
         self._container = container
         self._may_create = may_create
         self._pacing = pacing
@@ -53,7 +60,7 @@ class AzureStore:
         self._creating: dict[str, str] = {}
         self._listing_names = asyncio.Lock()
 
-    async def read(self, key: str) -> Object | None:
+    async def read(self, key: str) -> StoredObject | None:
         check_key(key)
         return await self._unless_absent(partial(read_blob, self._container, key))
 
@@ -69,11 +76,11 @@ class AzureStore:
             return await self._put(key, data, expect, metadata)
         refuse_collision(key, await self._rival_of(key))
         # From here on a rival is refused, though the service does not know the key yet.
-        self._creating[folded(key)] = key
+        self._creating[fold_key(key)] = key
         try:
             return await self._put(key, data, expect, metadata)
         finally:
-            self._creating.pop(folded(key), None)
+            self._creating.pop(fold_key(key), None)
 
     async def _put(
         self, key: str, data: bytes, expect: Expect, metadata: Mapping[str, str]
@@ -81,10 +88,10 @@ class AzureStore:
         put = partial(put_blob, self._container, key, data, expect=expect, metadata=metadata)
         try:
             version = await self._asked(put)
-        except NotThere:
+        except BlobNotFound:
             # If-Match on a missing blob is 412 in Azure; 404 says the same.
             raise ConcurrencyError("is gone", key=key) from None
-        self._spellings[folded(key)] = key
+        self._spellings[fold_key(key)] = key
         return version
 
     async def append(self, key: str, data: bytes, *, stamp: Stamp) -> None:
@@ -95,20 +102,20 @@ class AzureStore:
         try:
             await self._asked(partial(delete_blob, self._container, key, expect))
             gone = True
-        except NotThere:
+        except BlobNotFound:
             gone = False
         except ConcurrencyError:
             # A condition on a blob that is absent counts as failed.
             if await self.stat(key) is not None:
                 raise
             gone = False
-        self._spellings.pop(folded(key), None)
+        self._spellings.pop(fold_key(key), None)
         return gone
 
-    async def listing(self, prefix: str = "") -> Listing:
+    async def listing(self, prefix: str = "") -> ObjectListing:
         try:
             found = await self._asked(partial(list_blobs, self._container, prefix))
-        except NotThere as error:
+        except BlobNotFound as error:
             raise BackendUnavailable("the listing answered that it is not there") from error
         entries = sorted(found, key=lambda one: one.key)
         valid = tuple(one for one in entries if is_valid(one.key))
@@ -117,24 +124,24 @@ class AzureStore:
             _log.warning("%d names in the container cannot be keys: %r", len(refused), refused[:5])
         if not prefix:
             self._spellings.clear()
-        self._spellings |= {folded(one.key): one.key for one in valid}
+        self._spellings |= {fold_key(one.key): one.key for one in valid}
         self._listed.add(prefix)
-        return Listing(valid, refused)
+        return ObjectListing(valid, refused)
 
     async def _rival_of(self, key: str) -> str | None:
         """Return the existing spelling of a key that may be new; asks for one listing at most."""
         async with self._listing_names:
             if not key.startswith(tuple(self._listed)):
                 await self.listing()
-        spelled = self._spellings.get(folded(key))
+        spelled = self._spellings.get(fold_key(key))
         if spelled is not None and spelled != key and await self.stat(spelled) is None:
             spelled = None
-        return self._creating.get(folded(key), spelled)
+        return self._creating.get(fold_key(key), spelled)
 
     async def _unless_absent(self, call: Callable[[], Awaitable[_T]]) -> _T | None:
         try:
             return await self._asked(call)
-        except NotThere:
+        except BlobNotFound:
             return None
 
     async def _asked(self, call: Callable[[], Awaitable[_T]]) -> _T:

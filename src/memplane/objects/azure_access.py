@@ -15,21 +15,21 @@ import msgspec
 
 from memplane.clock import system_clock
 from memplane.errors import BackendMisconfigured
-from memplane.objects.azure_signing import (
-    Account,
-    account_of,
-    container_signature,
-    creation_signature,
+from memplane.objects.azure_sas import (
+    StorageAccount,
+    parse_account,
+    sign_container_access,
+    sign_container_creation,
 )
 from memplane.secret import Secret
 
-_CONNECT_SECONDS: Final = 5
-_READ_SECONDS: Final = 15
-_CONNECTIONS: Final = 64
-_SIGNATURE_LASTS: Final = timedelta(hours=1)
+_CONNECT_TIMEOUT_S: Final = 5
+_READ_TIMEOUT_S: Final = 15
+_MAX_CONNECTIONS: Final = 64
+_SIGNATURE_LIFETIME: Final = timedelta(hours=1)
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-_PUBLIC: Final = "blob.core.windows.net"
-_EMULATOR: Final = {
+_PUBLIC_HOST: Final = "blob.core.windows.net"
+_EMULATOR_ACCOUNT: Final = {
     # Its key is public, and the same on every machine.
     "accountname": "devstoreaccount1",
     "accountkey": "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/"
@@ -78,53 +78,53 @@ class WithTokens(msgspec.Struct, frozen=True):
     ca_file: Path | None = None
 
 
-Access: TypeAlias = WithConnectionString | WithSas | WithTokens
+ContainerAccess: TypeAlias = WithConnectionString | WithSas | WithTokens
 
 
-class Address(msgspec.Struct, frozen=True):
+class ContainerAddress(msgspec.Struct, frozen=True):
     """Where a container is, without a signature, and what signs for it: a query, or a key."""
 
     place: str
     query: Secret | None = None
-    account: Account | None = None
+    account: StorageAccount | None = None
 
     def signature(self, *, creating: bool = False) -> str:
         """Return the query that lets one in, where no token does."""
         if self.account is None:
             return self.query.reveal() if self.query else ""
-        expiry = system_clock() + _SIGNATURE_LASTS
+        expiry = system_clock() + _SIGNATURE_LIFETIME
         if creating:
-            return creation_signature(self.account, expiry)
-        return container_signature(self.account, unquote(self.place.rpartition("/")[2]), expiry)
+            return sign_container_creation(self.account, expiry)
+        return sign_container_access(self.account, unquote(self.place.rpartition("/")[2]), expiry)
 
 
-class Container(msgspec.Struct, frozen=True):
+class AzureContainer(msgspec.Struct, frozen=True):
     """An open container: what every request needs."""
 
-    address: Address
+    address: ContainerAddress
     session: aiohttp.ClientSession
     tokens: TokenSource | None
 
 
 @asynccontextmanager
-async def open_container(access: Access) -> AsyncGenerator[Container]:
+async def open_container(access: ContainerAccess) -> AsyncGenerator[AzureContainer]:
     """Open a container, with one pool of connections. No cookies, and nothing is decompressed."""
-    address = address_of(access)
+    address = parse_address(access)
     tokens = access.tokens if isinstance(access, WithTokens) else None
     _require_privacy(address.place, tokens)
     trusted: ssl.SSLContext | bool = True
     if access.ca_file:
         trusted = ssl.create_default_context(cafile=str(access.ca_file))
     async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=trusted),
+        connector=aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, ssl=trusted),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
-        timeout=aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=_READ_SECONDS),
+        timeout=aiohttp.ClientTimeout(sock_connect=_CONNECT_TIMEOUT_S, sock_read=_READ_TIMEOUT_S),
     ) as session:
-        yield Container(address, session, tokens)
+        yield AzureContainer(address, session, tokens)
 
 
-def address_of(access: Access) -> Address:
+def parse_address(access: ContainerAccess) -> ContainerAddress:
     """Read where a container is, and what signs for it.
 
     Raises:
@@ -137,7 +137,7 @@ def address_of(access: Access) -> Address:
             case WithSas(url):
                 return _signed_address(url.reveal())
             case WithTokens(endpoint, container):
-                return Address(_place(endpoint, container))
+                return ContainerAddress(_place(endpoint, container))
     except ValueError:
         # Not as the cause: its message may repeat the secret.
         raise BackendMisconfigured(
@@ -146,13 +146,13 @@ def address_of(access: Access) -> Address:
         ) from None
 
 
-def _address_in(connection_string: str, container: str) -> Address:
+def _address_in(connection_string: str, container: str) -> ContainerAddress:
     pairs = [pair.partition("=") for pair in connection_string.rstrip(";").split(";")]
     if not all(equals for _, equals, _ in pairs):
         raise ValueError("not a list of names and values")
     said = {name.strip().lower(): value for name, _, value in pairs}
     if said.get("usedevelopmentstorage") == "true":
-        said = _EMULATOR
+        said = _EMULATOR_ACCOUNT
     name, key = said.get("accountname", ""), said.get("accountkey", "")
     endpoint = said.get("blobendpoint")
     if not endpoint:
@@ -160,18 +160,30 @@ def _address_in(connection_string: str, container: str) -> Address:
             raise ValueError("neither an endpoint nor an account")
         suffix, scheme = said.get("endpointsuffix"), said.get("defaultendpointsprotocol", "https")
         # Azure's library, too, has it encrypted where the string does not name the whole place.
-        endpoint = f"{scheme}://{name}.blob.{suffix}" if suffix else f"{name}.{_PUBLIC}"
+        endpoint = f"{scheme}://{name}.blob.{suffix}" if suffix else f"{name}.{_PUBLIC_HOST}"
     place = _place(endpoint, container)
     if name and key:
-        return Address(place, account=account_of(name, key))
-    return Address(place, Secret(said.get("sharedaccesssignature", "").lstrip("?")))
+        return ContainerAddress(place, account=_account_in(name, key))
+    return ContainerAddress(place, Secret(said.get("sharedaccesssignature", "").lstrip("?")))
 
 
-def _signed_address(url: str) -> Address:
+def _account_in(name: str, key: str) -> StorageAccount:
+    try:
+        return parse_account(name, key)
+    except ValueError:
+        # Not as the cause: its message may repeat a part of the key.
+        raise BackendMisconfigured(
+            "wrong account key: the AccountKey in MEMPLANE_BLOB_CONNECTION_STRING for the "
+            f"storage account {name!r} is not in base64. Copy the whole connection string again "
+            "from the account's access keys"
+        ) from None
+
+
+def _signed_address(url: str) -> ContainerAddress:
     parts = urlsplit(_with_scheme(url))
     above, _, container = parts.path.rstrip("/").rpartition("/")
     place = _place(f"{parts.scheme}://{parts.netloc}{above}", unquote(container))
-    return Address(place, Secret(parts.query))
+    return ContainerAddress(place, Secret(parts.query))
 
 
 def _place(endpoint: str, container: str) -> str:

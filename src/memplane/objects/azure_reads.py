@@ -10,68 +10,75 @@ from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
 from memplane.errors import BackendUnavailable
-from memplane.objects.azure_access import Container
-from memplane.objects.azure_requests import METADATA, Answer, Request, ask, version_in, version_of
-from memplane.objects.store import Object, ObjectInfo
+from memplane.objects.azure_access import AzureContainer
+from memplane.objects.azure_requests import (
+    METADATA_PREFIX,
+    AzureRequest,
+    AzureResponse,
+    read_version_header,
+    send_request,
+    version_of_etag,
+)
+from memplane.objects.store import ObjectInfo, StoredObject
 
 _OK: Final = 200
-_PAGE: Final = 5000
+_PAGE_SIZE: Final = 5000
 
 
-async def read_blob(container: Container, key: str) -> Object:
+async def read_blob(container: AzureContainer, key: str) -> StoredObject:
     """Read one blob.
 
     Raises:
         NotThere: It does not exist.
     """
-    answer = await ask(container, Request("GET", key), hoped=_OK)
-    about = _about(answer, key)
+    answer = await send_request(container, AzureRequest("GET", key), hoped=_OK)
+    about = _read_info(answer, key)
     checksum = b64encode(md5(answer.body, usedforsecurity=False).digest()).decode()
     if answer.headers.get("Content-MD5", checksum) != checksum:
         raise BackendUnavailable("the content does not have the checksum it came with", key=key)
-    return Object(answer.body, about.version, about.modified, about.metadata)
+    return StoredObject(answer.body, about.version, about.modified, about.metadata)
 
 
-async def stat_blob(container: Container, key: str) -> ObjectInfo:
+async def stat_blob(container: AzureContainer, key: str) -> ObjectInfo:
     """Ask for all of a blob but its content.
 
     Raises:
         NotThere: It does not exist.
     """
-    return _about(await ask(container, Request("HEAD", key), hoped=_OK), key)
+    return _read_info(await send_request(container, AzureRequest("HEAD", key), hoped=_OK), key)
 
 
-async def list_blobs(container: Container, prefix: str) -> list[ObjectInfo]:
+async def list_blobs(container: AzureContainer, prefix: str) -> list[ObjectInfo]:
     """List every blob whose name starts with the prefix, over all pages."""
     query = {"restype": "container", "comp": "list", "include": "metadata"}
-    query["maxresults"] = str(_PAGE)
+    query["maxresults"] = str(_PAGE_SIZE)
     if prefix:
         query["prefix"] = prefix
     blobs: list[ObjectInfo] = []
     while True:
-        answer = await ask(container, Request("GET", query=query), hoped=_OK)
-        page, marker = _parsed(answer.body)
+        answer = await send_request(container, AzureRequest("GET", query=query), hoped=_OK)
+        page, marker = _parse_page(answer.body)
         blobs += page
         if not marker:
             return blobs
         query["marker"] = marker
 
 
-def _about(answer: Answer, key: str) -> ObjectInfo:
+def _read_info(answer: AzureResponse, key: str) -> ObjectInfo:
     """Read what the headers of an answer say about a blob."""
-    version, modified = version_in(answer, key), answer.headers.get("Last-Modified")
+    version, modified = read_version_header(answer, key), answer.headers.get("Last-Modified")
     if not modified:
         raise BackendUnavailable("the answer has no date, so it is not from Azure", key=key)
     size = int(answer.headers.get("Content-Length", len(answer.body)))
     metadata = {
-        name[len(METADATA) :].lower(): value
+        name[len(METADATA_PREFIX) :].lower(): value
         for name, value in answer.headers.items()
-        if name.lower().startswith(METADATA)
+        if name.lower().startswith(METADATA_PREFIX)
     }
     return ObjectInfo(key, version, size, parsedate_to_datetime(modified), metadata)
 
 
-def _parsed(body: bytes) -> tuple[list[ObjectInfo], str]:
+def _parse_page(body: bytes) -> tuple[list[ObjectInfo], str]:
     """Read one page: its blobs, and the marker of the next page."""
     try:
         # A document type could define entities, and a listing has none.
@@ -91,7 +98,7 @@ def _info(blob: ET.Element) -> ObjectInfo:
         raise ValueError("a blob without a name or an ETag")
     return ObjectInfo(
         unquote(name.text) if name.get("Encoded") == "true" else name.text,
-        version_of(properties["Etag"]),
+        version_of_etag(properties["Etag"]),
         int(properties["Content-Length"]),
         parsedate_to_datetime(properties["Last-Modified"]),
         {one.tag.lower(): one.text or "" for one in blob.iterfind("Metadata/*")},

@@ -18,29 +18,34 @@ import msgspec
 from yarl import URL
 
 from memplane.errors import BackendUnavailable
-from memplane.objects.azure_access import Container
-from memplane.objects.azure_errors import kind_of, meaning, means_token_refused, not_azure
-from memplane.objects.azure_signing import API_VERSION
+from memplane.objects.azure_access import AzureContainer
+from memplane.objects.azure_errors import (
+    describe_error_type,
+    is_token_refused,
+    to_error,
+    unexpected_server_error,
+)
+from memplane.objects.azure_sas import API_VERSION
 from memplane.objects.store import Version
 
-METADATA: Final = "x-ms-meta-"
-_LONG: Final = 1 << 20
-NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+METADATA_PREFIX: Final = "x-ms-meta-"
+_STREAM_FROM_BYTES: Final = 1 << 20
+NO_FIELDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Request(msgspec.Struct, frozen=True):
+class AzureRequest(msgspec.Struct, frozen=True):
     """What is asked of a blob; of the container itself, when there is no key."""
 
     method: str
     key: str = ""
-    query: Mapping[str, str] = NOTHING
-    headers: Mapping[str, str] = NOTHING
+    query: Mapping[str, str] = NO_FIELDS
+    headers: Mapping[str, str] = NO_FIELDS
     body: bytes | None = None
     creating: bool = False
     """Whether the container itself is to be created, which takes another signature."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class AzureResponse(msgspec.Struct, frozen=True):
     """What Azure answered."""
 
     status: int
@@ -48,7 +53,9 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes
 
 
-async def ask(container: Container, request: Request, *, hoped: int) -> Answer:
+async def send_request(
+    container: AzureContainer, request: AzureRequest, *, hoped: int
+) -> AzureResponse:
     """Send a request once; twice when a token was refused, with a fresh one.
 
     Raises:
@@ -58,21 +65,24 @@ async def ask(container: Container, request: Request, *, hoped: int) -> Answer:
     token = await tokens.token() if tokens else None
     try:
         answer = await _sent(container, request, token)
-        if tokens and token and means_token_refused(answer.status, answer.headers):
+        if tokens and token and is_token_refused(answer.status, answer.headers):
             tokens.refused(token)
             answer = await _sent(container, request, await tokens.token())
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         # Not the error itself, nor as the cause: its text may hold the signed address.
-        reason = f"no usable answer ({kind_of(error)})"
+        reason = f"no usable answer ({describe_error_type(error)})"
         raise BackendUnavailable(reason, key=request.key) from None
     if "x-ms-request-id" not in answer.headers:
-        raise not_azure(answer.status, request.key)
+        raise unexpected_server_error(answer.status, request.key)
     if answer.status != hoped:
-        raise meaning(answer.status, answer.headers, request.key)
+        signer = container.address if tokens is None else None
+        raise to_error(answer.status, answer.headers, request.key, signer)
     return answer
 
 
-async def _sent(container: Container, request: Request, token: str | None) -> Answer:
+async def _sent(
+    container: AzureContainer, request: AzureRequest, token: str | None
+) -> AzureResponse:
     headers = {
         **request.headers,
         "x-ms-version": API_VERSION,
@@ -89,22 +99,22 @@ async def _sent(container: Container, request: Request, token: str | None) -> An
     async with container.session.request(
         request.method, url, headers=headers, data=_sendable(request.body), allow_redirects=False
     ) as reply:
-        return Answer(reply.status, reply.headers, await reply.read())
+        return AzureResponse(reply.status, reply.headers, await reply.read())
 
 
 def _sendable(body: bytes | None) -> bytes | BytesIO | None:
     """Let a long body be sent piece by piece, so that the loop goes on meanwhile."""
-    return BytesIO(body) if body is not None and len(body) > _LONG else body
+    return BytesIO(body) if body is not None and len(body) > _STREAM_FROM_BYTES else body
 
 
-def version_in(answer: Answer, key: str) -> Version:
+def read_version_header(answer: AzureResponse, key: str) -> Version:
     """Return the version that an answer is about."""
     etag = answer.headers.get("ETag")
     if not etag:
         raise BackendUnavailable("the answer has no ETag, so it is not from Azure", key=key)
-    return version_of(etag)
+    return version_of_etag(etag)
 
 
-def version_of(etag: str) -> Version:
+def version_of_etag(etag: str) -> Version:
     """Return the version an ETag stands for; listings write it without the quotes of headers."""
     return Version(f'"{etag.strip(chr(34))}"')

@@ -7,8 +7,14 @@ from collections.abc import Mapping
 from hashlib import md5
 from typing import Final
 
-from memplane.objects.azure_access import Container
-from memplane.objects.azure_requests import METADATA, NOTHING, Request, ask, version_in
+from memplane.objects.azure_access import AzureContainer
+from memplane.objects.azure_requests import (
+    METADATA_PREFIX,
+    NO_FIELDS,
+    AzureRequest,
+    read_version_header,
+    send_request,
+)
 from memplane.objects.store import Absent, Expect, Matches, Version
 
 _CREATED: Final = 201
@@ -23,7 +29,12 @@ _CONTENT_TYPES: Final = {
 
 
 async def put_blob(
-    container: Container, key: str, data: bytes, *, expect: Expect, metadata: Mapping[str, str]
+    container: AzureContainer,
+    key: str,
+    data: bytes,
+    *,
+    expect: Expect,
+    metadata: Mapping[str, str],
 ) -> Version:
     """Write one blob; the service compares what arrives with its checksum.
 
@@ -33,7 +44,7 @@ async def put_blob(
     checksum = b64encode(md5(data, usedforsecurity=False).digest()).decode()
     kind = _CONTENT_TYPES.get(key.rpartition(".")[2].lower(), "application/octet-stream")
     headers = {
-        **{f"{METADATA}{name}": value for name, value in metadata.items()},
+        **{f"{METADATA_PREFIX}{name}": value for name, value in metadata.items()},
         **_condition(expect),
         "x-ms-blob-type": "BlockBlob",
         "x-ms-blob-content-type": kind,
@@ -41,28 +52,30 @@ async def put_blob(
         "Content-MD5": checksum,
         "Content-Type": "application/octet-stream",
     }
-    request = Request("PUT", key, headers=headers, body=data)
-    return version_in(await ask(container, request, hoped=_CREATED), key)
+    request = AzureRequest("PUT", key, headers=headers, body=data)
+    return read_version_header(await send_request(container, request, hoped=_CREATED), key)
 
 
-async def delete_blob(container: Container, key: str, expect: Expect) -> None:
+async def delete_blob(container: AzureContainer, key: str, expect: Expect) -> None:
     """Delete one blob.
 
     Raises:
         NotThere: It does not exist.
         ConcurrencyError: It is not the expected one, or does not exist.
     """
-    await ask(container, Request("DELETE", key, headers=_condition(expect)), hoped=_ACCEPTED)
+    await send_request(
+        container, AzureRequest("DELETE", key, headers=_condition(expect)), hoped=_ACCEPTED
+    )
 
 
-async def create_container(container: Container) -> None:
+async def create_container(container: AzureContainer) -> None:
     """Create the container itself.
 
     Raises:
         ConcurrencyError: It exists already.
     """
-    request = Request("PUT", query={"restype": "container"}, creating=True)
-    await ask(container, request, hoped=_CREATED)
+    request = AzureRequest("PUT", query={"restype": "container"}, creating=True)
+    await send_request(container, request, hoped=_CREATED)
 
 
 def _condition(expect: Expect) -> Mapping[str, str]:
@@ -72,4 +85,4 @@ def _condition(expect: Expect) -> Mapping[str, str]:
         case Matches(version):
             return {"If-Match": version}
         case _:
-            return NOTHING
+            return NO_FIELDS

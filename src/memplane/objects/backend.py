@@ -16,17 +16,18 @@ from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 from memplane.errors import InvalidText
-from memplane.objects.background import run_in_background
-from memplane.objects.leaving import close_when_leaving, closed_already
+from memplane.objects.atexit_hooks import register_exit_hook, unregister_exit_hook
+from memplane.objects.background_loop import run_in_background
 from memplane.objects.lineage import Stamp
+from memplane.objects.manifest import MANIFEST_KEY
 from memplane.objects.store import (
-    DELETED,
+    DELETED_METADATA,
     Absent,
     Anything,
     Expect,
+    IndexedStore,
     Matches,
     ObjectStore,
-    Settles,
     Version,
 )
 
@@ -55,7 +56,10 @@ class MemoryBackend(Protocol):
         ...
 
     def list(self, prefix: str = "") -> builtins.list[str]:
-        """Return the keys that start with the prefix, sorted; all of them, or it raises."""
+        """Return the keys that start with the prefix, sorted; all of them, or it raises.
+
+        The store's own index, `manifest.json`, is not among them.
+        """
         ...
 
 
@@ -106,7 +110,7 @@ class VersionedBackend(Protocol):
         ...
 
 
-OpenStore = Callable[[], AbstractAsyncContextManager[ObjectStore]]
+StoreOpener = Callable[[], AbstractAsyncContextManager[ObjectStore]]
 
 
 class StoreBackend:
@@ -116,12 +120,12 @@ class StoreBackend:
     when the process exits. A forked child opens its own.
     """
 
-    def __init__(self, open_store: OpenStore, *, new_writer: Callable[[], str]) -> None:
+    def __init__(self, open_store: StoreOpener, *, new_writer: Callable[[], str]) -> None:
         self._open_store = open_store
         self._new_writer = new_writer
         self._opening = threading.RLock()
         self._process = os.getpid()
-        self._opened: _Opened | None = None
+        self._opened: _OpenBackend | None = None
         self._seen: dict[str, Version] = {}
 
     def read_text(self, key: str) -> str | None:
@@ -142,14 +146,14 @@ class StoreBackend:
 
     def exists(self, key: str) -> bool:
         found = run_in_background(self._open().store.stat(key))
-        return found is not None and DELETED not in found.metadata
+        return found is not None and DELETED_METADATA not in found.metadata
 
     def list(self, prefix: str = "") -> builtins.list[str]:
         return [one.key for one in self.list_meta(prefix)]
 
     def read_versioned(self, key: str) -> Versioned | None:
         found = run_in_background(self._open().store.read(key))
-        if found is None or DELETED in found.metadata:
+        if found is None or DELETED_METADATA in found.metadata:
             self._seen.pop(key, None)
             return None
         self._seen[key] = found.version
@@ -162,22 +166,26 @@ class StoreBackend:
             raise ValueError("if_match and if_absent exclude each other")
         if if_absent:
             return self._write(key, data, Absent())
-        return self._write(key, data, _unless_changed(if_match))
+        return self._write(key, data, _match_or_any(if_match))
 
     def delete(self, key: str, *, if_match: str | None = None) -> bool:
         self._seen.pop(key, None)
-        expect = _unless_changed(if_match)
+        expect = _match_or_any(if_match)
         return run_in_background(self._open().store.delete(key, expect=expect))
 
     def list_meta(self, prefix: str = "") -> builtins.list[KeyInfo]:
         listing = run_in_background(self._open().store.listing(prefix))
-        there = (one for one in listing.entries if DELETED not in one.metadata)
+        there = (
+            one
+            for one in listing.entries
+            if one.key != MANIFEST_KEY and DELETED_METADATA not in one.metadata
+        )
         return [KeyInfo(one.key, one.version, one.size, one.modified) for one in there]
 
     def settle(self) -> None:
         """Send what waits, and bring the store's own index up to date with what is there."""
         store = self._open().store
-        if isinstance(store, Settles):
+        if isinstance(store, IndexedStore):
             run_in_background(store.settle())
 
     def close(self) -> None:
@@ -193,7 +201,7 @@ class StoreBackend:
         opened, self._opened = self._opened, None
         if opened is not None and opened.process == os.getpid():
             run_in_background(opened.stack.aclose(), patience=patience)
-        closed_already(self)
+        unregister_exit_hook(self)
 
     def __enter__(self) -> Self:
         return self
@@ -211,25 +219,25 @@ class StoreBackend:
         self._seen[key] = version
         return version
 
-    def _open(self) -> _Opened:
+    def _open(self) -> _OpenBackend:
         if self._process != os.getpid():
             # A forked child: some thread of the parent may have held the lock, and is not here.
             self._process, self._opening = os.getpid(), threading.RLock()
         with self._opening:
             if self._opened is None or self._opened.process != os.getpid():
                 self._opened = run_in_background(self._enter())
-                close_when_leaving(self)
+                register_exit_hook(self)
             return self._opened
 
-    async def _enter(self) -> _Opened:
+    async def _enter(self) -> _OpenBackend:
         stack = AsyncExitStack()
         store = await stack.enter_async_context(self._open_store())
         turns = defaultdict[str, asyncio.Lock](asyncio.Lock)
-        return _Opened(store, stack, os.getpid(), self._new_writer(), count(1), turns)
+        return _OpenBackend(store, stack, os.getpid(), self._new_writer(), count(1), turns)
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _OpenBackend:
     store: ObjectStore
     stack: AsyncExitStack
     process: int
@@ -243,7 +251,7 @@ class _Opened:
             await self.store.append(key, data, stamp=Stamp(self.writer, next(self.numbers)))
 
 
-def _unless_changed(etag: str | None) -> Matches | Anything:
+def _match_or_any(etag: str | None) -> Matches | Anything:
     return Anything() if etag is None else Matches(Version(etag))
 
 

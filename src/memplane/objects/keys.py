@@ -9,13 +9,13 @@ from typing import Final
 
 from memplane.errors import InvalidKey
 
-MAX_BYTES: Final = 1024
-MAX_SEGMENTS: Final = 254
-RESERVED: Final = ".memplane"
+MAX_KEY_BYTES: Final = 1024
+MAX_KEY_SEGMENTS: Final = 254
+RESERVED_PREFIX: Final = ".memplane"
 """Segments that begin so are memplane's own: lock files and files not yet renamed."""
 
-_UNWRITABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_DEVICES: Final = frozenset(
+_UNWRITABLE_CHARS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_DEVICE_NAMES: Final = frozenset(
     {"con", "prn", "aux", "nul", "conin$", "conout$"}
     | {f"{port}{number}" for port in ("com", "lpt") for number in "123456789¹²³"}
 )
@@ -37,7 +37,7 @@ def is_valid(key: str) -> bool:
     return _objection(key) is None
 
 
-def folded(key: str) -> str:
+def fold_key(key: str) -> str:
     """Return what two keys have in common that a careless file system cannot tell apart."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", key).casefold())
 
@@ -56,11 +56,11 @@ def refuse_collision(key: str, rival: str | None) -> None:
         )
 
 
-def collisions(keys: Iterable[str]) -> list[tuple[str, ...]]:
+def find_collisions(keys: Iterable[str]) -> list[tuple[str, ...]]:
     """Group the keys that some file systems cannot tell apart."""
     groups: dict[str, list[str]] = {}
     for key in keys:
-        groups.setdefault(folded(key), []).append(key)
+        groups.setdefault(fold_key(key), []).append(key)
     return sorted(tuple(sorted(group)) for group in groups.values() if len(group) > 1)
 
 
@@ -69,20 +69,20 @@ def _objection(key: str) -> str | None:
         return "a key cannot be empty"
     if reason := _character_objection(key):
         return reason
-    if len(key.encode()) > MAX_BYTES:
-        return f"a key has at most {MAX_BYTES} bytes"
+    if len(key.encode()) > MAX_KEY_BYTES:
+        return f"a key has at most {MAX_KEY_BYTES} bytes"
     if key.startswith("/"):
         return "a key is relative: it cannot begin with '/'"
     segments = key.split("/")
-    if len(segments) > MAX_SEGMENTS:
-        return f"a key has at most {MAX_SEGMENTS} segments"
+    if len(segments) > MAX_KEY_SEGMENTS:
+        return f"a key has at most {MAX_KEY_SEGMENTS} segments"
     if key[1:2] == ":":
         return "a key cannot begin with a drive letter"
     return next(filter(None, map(_segment_objection, segments)), None)
 
 
 def _character_objection(key: str) -> str | None:
-    if _UNWRITABLE.search(key):
+    if _UNWRITABLE_CHARS.search(key):
         return "a key cannot hold control characters or half of a surrogate pair"
     if "\\" in key:
         return "a key is separated by '/', not by a backslash"
@@ -98,8 +98,8 @@ def _segment_objection(segment: str) -> str | None:
         return f"a key cannot hold the segment {segment!r}"
     if segment[-1] in ". ":
         return "a segment cannot end in a dot or a space: Windows would drop it"
-    if segment.partition(".")[0].partition(":")[0].rstrip(" ").lower() in _DEVICES:
+    if segment.partition(".")[0].partition(":")[0].rstrip(" ").lower() in _DEVICE_NAMES:
         return f"{segment!r} is the name of a device on Windows"
-    if segment.lower().startswith(RESERVED):
-        return f"segments that begin with {RESERVED!r} are memplane's own"
+    if segment.lower().startswith(RESERVED_PREFIX):
+        return f"segments that begin with {RESERVED_PREFIX!r} are memplane's own"
     return None

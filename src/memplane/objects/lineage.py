@@ -10,12 +10,12 @@ from typing import Final
 
 import msgspec
 
-LINEAGE: Final = "memplane_lineage"
+LINEAGE_METADATA: Final = "memplane_lineage"
 """The metadata name the lineage is kept under."""
 
-_MOST_WRITERS: Final = 64
-_MOST_DIGITS: Final = 20
-_LARGEST: Final = 2**64 - 1
+_MAX_WRITERS: Final = 64
+_MAX_SEQ_DIGITS: Final = 20
+_MAX_SEQ: Final = 2**64 - 1
 """Larger numbers are not ours, and could not be stored."""
 
 
@@ -34,7 +34,7 @@ class Lineage(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, metadata: Mapping[str, str]) -> Lineage:
         """Read the lineage from an object's metadata; what is not ours is left out."""
-        pairs = (pair.partition(":") for pair in metadata.get(LINEAGE, "").split(","))
+        pairs = (pair.partition(":") for pair in metadata.get(LINEAGE_METADATA, "").split(","))
         return cls(tuple(Stamp(name, int(seq)) for name, _, seq in pairs if _is_number(seq)))
 
     def includes(self, stamp: Stamp) -> bool:
@@ -46,13 +46,13 @@ class Lineage(msgspec.Struct, frozen=True):
         if self.includes(stamp):
             return self
         others = (one for one in self.writers if one.writer != stamp.writer)
-        return Lineage((stamp, *others)[:_MOST_WRITERS])
+        return Lineage((stamp, *others)[:_MAX_WRITERS])
 
     def metadata(self) -> dict[str, str]:
         """Write the lineage as metadata."""
-        return {LINEAGE: ",".join(f"{one.writer}:{one.seq}" for one in self.writers)}
+        return {LINEAGE_METADATA: ",".join(f"{one.writer}:{one.seq}" for one in self.writers)}
 
 
 def _is_number(text: str) -> bool:
-    is_number = text.isdecimal() and text.isascii() and len(text) <= _MOST_DIGITS
-    return is_number and int(text) <= _LARGEST
+    is_number = text.isdecimal() and text.isascii() and len(text) <= _MAX_SEQ_DIGITS
+    return is_number and int(text) <= _MAX_SEQ

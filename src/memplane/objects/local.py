@@ -12,31 +12,31 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from memplane.objects.files import (
+from memplane.objects.durable_files import (
     append_to_file,
-    locked,
+    hold_lock,
     open_folder,
     read_file,
     replace_file,
     sync_file,
-    translated,
+    translate_os_errors,
 )
-from memplane.objects.keys import RESERVED, check_key, folded, is_valid, refuse_collision
+from memplane.objects.keys import RESERVED_PREFIX, check_key, fold_key, is_valid, refuse_collision
 from memplane.objects.lineage import Stamp
 from memplane.objects.store import (
     NO_METADATA,
     Anything,
     Expect,
-    Listing,
     Matches,
-    Object,
     ObjectInfo,
+    ObjectListing,
+    StoredObject,
     Version,
-    info_of,
-    require,
+    check_expectation,
+    describe_object,
 )
 
-_LOCKS: Final = f"{RESERVED}-locks"
+_LOCKS_FOLDER: Final = f"{RESERVED_PREFIX}-locks"
 
 
 class LocalStore:
@@ -48,13 +48,13 @@ class LocalStore:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    async def read(self, key: str) -> Object | None:
+    async def read(self, key: str) -> StoredObject | None:
         check_key(key)
         return await asyncio.to_thread(self._read, key)
 
     async def stat(self, key: str) -> ObjectInfo | None:
         found = await self.read(key)
-        return info_of(key, found) if found else None
+        return describe_object(key, found) if found else None
 
     async def write(
         self, key: str, data: bytes, *, expect: Expect, metadata: Mapping[str, str] = NO_METADATA
@@ -72,12 +72,12 @@ class LocalStore:
         check_key(key)
         return await asyncio.to_thread(self._delete, key, expect)
 
-    async def listing(self, prefix: str = "") -> Listing:
+    async def listing(self, prefix: str = "") -> ObjectListing:
         return await asyncio.to_thread(self._listing, prefix)
 
-    def _read(self, key: str) -> Object | None:
+    def _read(self, key: str) -> StoredObject | None:
         *folders, name = key.split("/")
-        with translated(key):
+        with translate_os_errors(key):
             try:
                 folder = open_folder(self._root, tuple(folders), create=False)
             except (FileNotFoundError, NotADirectoryError):
@@ -90,7 +90,7 @@ class LocalStore:
     def _write(self, key: str, data: bytes, expect: Expect) -> Version:
         with self._writing(key) as (folder, name):
             found = _object_at(folder, name)
-            require(expect, found.version if found else None, key=key)
+            check_expectation(expect, found.version if found else None, key=key)
             _remove_empty_folder(folder, name)
             replace_file(folder, name, data)
         return _version_of(data)
@@ -106,7 +106,7 @@ class LocalStore:
             found = _object_at(folder, name)
             if found is None:
                 return False
-            require(expect, found.version, key=key)
+            check_expectation(expect, found.version, key=key)
             os.unlink(name, dir_fd=folder)
             sync_file(folder)
         return True
@@ -115,7 +115,7 @@ class LocalStore:
     def _writing(self, key: str) -> Generator[tuple[int, str]]:
         """Hold the key's lock and its folder open; a rival that differs by case is refused."""
         *folders, name = key.split("/")
-        with translated(key), self._lock_of(key):
+        with translate_os_errors(key), self._lock_of(key):
             refuse_collision(key, self._rival_of(key))
             folder = open_folder(self._root, tuple(folders), create=True)
             try:
@@ -126,9 +126,9 @@ class LocalStore:
     @contextmanager
     def _lock_of(self, key: str) -> Generator[None]:
         # 256 locks serve all keys: by folded key, so that rivals exclude each other.
-        locks = open_folder(self._root, (_LOCKS,), create=True)
+        locks = open_folder(self._root, (_LOCKS_FOLDER,), create=True)
         try:
-            with locked(locks, hashlib.sha256(folded(key).encode()).hexdigest()[:2]):
+            with hold_lock(locks, hashlib.sha256(fold_key(key).encode()).hexdigest()[:2]):
                 yield
         finally:
             os.close(locks)
@@ -141,20 +141,22 @@ class LocalStore:
                 (f"{spelled}/{name}" if spelled else name, folder / name)
                 for spelled, folder in found
                 for name in _names_in(folder)
-                if folded(name) == folded(part)
+                if fold_key(name) == fold_key(part)
             ]
         return next((spelled for spelled, _ in found if spelled != key), None)
 
-    def _listing(self, prefix: str) -> Listing:
+    def _listing(self, prefix: str) -> ObjectListing:
         entries: list[ObjectInfo] = []
         refused: list[str] = []
-        with translated(""):
+        with translate_os_errors(""):
             for key, folder, name in self._files(prefix):
                 if not is_valid(key) or not _can_be_an_object(folder, name):
                     refused.append(key)
                 elif found := _object_at(folder, name):
-                    entries.append(info_of(key, found))
-        return Listing(tuple(sorted(entries, key=lambda one: one.key)), tuple(sorted(refused)))
+                    entries.append(describe_object(key, found))
+        return ObjectListing(
+            tuple(sorted(entries, key=lambda one: one.key)), tuple(sorted(refused))
+        )
 
     def _files(self, prefix: str) -> Iterator[tuple[str, int, str]]:
         if not self._root.is_dir():
@@ -165,10 +167,10 @@ class LocalStore:
             folders[:] = [
                 name
                 for name in folders
-                if not name.startswith(RESERVED) and _may_hold(below + name, prefix)
+                if not name.startswith(RESERVED_PREFIX) and _may_hold(below + name, prefix)
             ]
             for name in names:
-                if (below + name).startswith(prefix) and not name.startswith(RESERVED):
+                if (below + name).startswith(prefix) and not name.startswith(RESERVED_PREFIX):
                     yield below + name, descriptor, name
 
 
@@ -214,7 +216,7 @@ def _names_in(folder: Path) -> list[str]:
         return []
 
 
-def _object_at(folder: int, name: str) -> Object | None:
+def _object_at(folder: int, name: str) -> StoredObject | None:
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
@@ -223,7 +225,7 @@ def _object_at(folder: int, name: str) -> Object | None:
     except FileNotFoundError:
         return None
     modified = datetime.fromtimestamp(status.st_mtime, UTC)
-    return Object(data, _version_of(data), modified)
+    return StoredObject(data, _version_of(data), modified)
 
 
 def _version_of(data: bytes) -> Version:

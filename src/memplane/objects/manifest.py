@@ -11,31 +11,31 @@ from typing import Any, Final, cast
 import msgspec
 
 from memplane.clock import Clock
-from memplane.clock import stamp as time_stamp
+from memplane.clock import format_timestamp as time_stamp
 from memplane.errors import ConcurrencyError, InvalidKey, MemplaneError
-from memplane.objects.appending import append_by_rewriting
+from memplane.objects.concurrency import run_for_each
+from memplane.objects.conditional_append import append_by_rewriting
+from memplane.objects.debouncer import Debouncer
 from memplane.objects.keys import is_valid
 from memplane.objects.lineage import Stamp
-from memplane.objects.pacing import Pacing
-from memplane.objects.parallel import for_each
-from memplane.objects.soon import Soon
+from memplane.objects.retry_clock import RetryClock
 from memplane.objects.store import (
     NO_METADATA,
     Absent,
     Anything,
     Expect,
-    Listing,
     Matches,
-    Object,
     ObjectInfo,
+    ObjectListing,
     ObjectStore,
+    StoredObject,
     Version,
 )
 
-MANIFEST: Final = "manifest.json"
+MANIFEST_KEY: Final = "manifest.json"
 SCHEMA_VERSION: Final = 1
-_COALESCE_SECONDS: Final = 5.0
-_PARALLEL: Final = 16
+_COALESCE_DELAY_S: Final = 5.0
+_MAX_CONCURRENT_READS: Final = 16
 
 _log = logging.getLogger(__name__)
 
@@ -49,11 +49,11 @@ class ManifestEntry(msgspec.Struct, frozen=True):
     sha256: str
 
 
-Entries = dict[str, ManifestEntry]
-Changes = Mapping[str, ManifestEntry | None]
+ManifestEntries = dict[str, ManifestEntry]
+ManifestChanges = Mapping[str, ManifestEntry | None]
 
 
-class Difference(msgspec.Struct, frozen=True):
+class ManifestDifference(msgspec.Struct, frozen=True):
     """Where a manifest and a complete listing disagree."""
 
     missing: tuple[str, ...]
@@ -64,7 +64,7 @@ class Difference(msgspec.Struct, frozen=True):
         return bool(self.missing or self.extra or self.stale)
 
 
-def parse_manifest(data: bytes) -> Entries | None:
+def parse_manifest(data: bytes) -> ManifestEntries | None:
     """Read a manifest; None when it is damaged or of a schema we do not know."""
     try:
         body = json.loads(data)
@@ -82,7 +82,7 @@ def parse_manifest(data: bytes) -> Entries | None:
         return None
 
 
-def render_manifest(entries: Entries, updated_at: str) -> bytes:
+def render_manifest(entries: ManifestEntries, updated_at: str) -> bytes:
     """Write a manifest."""
     body = {
         "schema_version": SCHEMA_VERSION,
@@ -95,7 +95,7 @@ def render_manifest(entries: Entries, updated_at: str) -> bytes:
     return json.dumps(body, ensure_ascii=False, indent=1).encode()
 
 
-def applied(entries: Entries, changes: Changes) -> Entries:
+def apply_changes(entries: ManifestEntries, changes: ManifestChanges) -> ManifestEntries:
     """Return the entries after the changes; of two writes to one key the later one stays."""
     after = dict(entries)
     for key, change in changes.items():
@@ -107,10 +107,10 @@ def applied(entries: Entries, changes: Changes) -> Entries:
     return after
 
 
-def difference(entries: Entries, listed: Iterable[ObjectInfo]) -> Difference:
+def compare_manifest(entries: ManifestEntries, listed: Iterable[ObjectInfo]) -> ManifestDifference:
     """Compare a manifest with a complete listing."""
     there = {one.key: one for one in listed}
-    return Difference(
+    return ManifestDifference(
         missing=tuple(sorted(there.keys() - entries.keys())),
         extra=tuple(sorted(entries.keys() - there.keys())),
         stale=tuple(
@@ -123,35 +123,35 @@ def difference(entries: Entries, listed: Iterable[ObjectInfo]) -> Difference:
     )
 
 
-class ManifestedStore:
+class ManifestStore:
     """Keeps the manifest current with the writes that pass through, many of them at a time.
 
     Two stores that write at once each bring their own few changes; the loser of a race reads
     again and applies only those. The manifest itself is not among the objects.
     """
 
-    def __init__(self, inner: ObjectStore, *, clock: Clock, pacing: Pacing) -> None:
+    def __init__(self, inner: ObjectStore, *, clock: Clock, pacing: RetryClock) -> None:
         self._inner = inner
         self._clock = clock
         self._pacing = pacing
         self._changes: dict[str, ManifestEntry | None] = {}
-        self._soon = Soon(self.flush, delay=_COALESCE_SECONDS, what="the manifest waits")
+        self._soon = Debouncer(self.flush, delay=_COALESCE_DELAY_S, what="the manifest waits")
 
-    async def read(self, key: str) -> Object | None:
+    async def read(self, key: str) -> StoredObject | None:
         return await self._inner.read(key)
 
     async def stat(self, key: str) -> ObjectInfo | None:
         return await self._inner.stat(key)
 
-    async def listing(self, prefix: str = "") -> Listing:
+    async def listing(self, prefix: str = "") -> ObjectListing:
         found = await self._inner.listing(prefix)
-        entries = tuple(one for one in found.entries if one.key != MANIFEST)
-        return Listing(entries, found.refused)
+        entries = tuple(one for one in found.entries if one.key != MANIFEST_KEY)
+        return ObjectListing(entries, found.refused)
 
     async def write(
         self, key: str, data: bytes, *, expect: Expect, metadata: Mapping[str, str] = NO_METADATA
     ) -> Version:
-        _not_the_manifest(key)
+        _refuse_manifest_key(key)
         version = await self._inner.write(key, data, expect=expect, metadata=metadata)
         self._changes[key] = _entry(data, version, time_stamp(self._clock()))
         self._soon.ask()
@@ -162,7 +162,7 @@ class ManifestedStore:
         await append_by_rewriting(self, key, data, stamp=stamp, pacing=self._pacing)
 
     async def delete(self, key: str, *, expect: Matches | Anything) -> bool:
-        gone = await self._inner.delete(_not_the_manifest(key), expect=expect)
+        gone = await self._inner.delete(_refuse_manifest_key(key), expect=expect)
         self._changes[key] = None
         self._soon.ask()
         return gone
@@ -186,11 +186,11 @@ class ManifestedStore:
         except MemplaneError as error:
             _log.warning("the manifest is behind; `memplane manifest rebuild` mends it: %s", error)
 
-    async def verify(self) -> Difference:
+    async def verify(self) -> ManifestDifference:
         """Compare the manifest with a complete listing."""
-        found = await self._inner.read(MANIFEST)
+        found = await self._inner.read(MANIFEST_KEY)
         known = parse_manifest(found.data) if found else None
-        return difference(known or {}, (await self.listing()).entries)
+        return compare_manifest(known or {}, (await self.listing()).entries)
 
     async def settle(self) -> None:
         """Make the manifest list exactly what is there."""
@@ -198,11 +198,11 @@ class ManifestedStore:
         if await self.verify():
             await self.rebuild()
 
-    async def rebuild(self) -> Entries:
+    async def rebuild(self) -> ManifestEntries:
         """Make the manifest anew from a complete listing; unchanged objects are not read again."""
         attempts = self._pacing.for_contention()
         while True:
-            found = await self._inner.read(MANIFEST)
+            found = await self._inner.read(MANIFEST_KEY)
             known = (parse_manifest(found.data) if found else None) or {}
             entries = await self._described((await self.listing()).entries, known)
             try:
@@ -213,8 +213,10 @@ class ManifestedStore:
             else:
                 return entries
 
-    async def _described(self, listed: Iterable[ObjectInfo], known: Entries) -> Entries:
-        entries: Entries = {}
+    async def _described(
+        self, listed: Iterable[ObjectInfo], known: ManifestEntries
+    ) -> ManifestEntries:
+        entries: ManifestEntries = {}
 
         async def describe(one: ObjectInfo) -> None:
             before = known.get(one.key)
@@ -223,36 +225,36 @@ class ManifestedStore:
             elif (found := await self._inner.read(one.key)) is not None:
                 entries[one.key] = _entry(found.data, found.version, time_stamp(found.modified))
 
-        await for_each(listed, describe, at_once=_PARALLEL)
+        await run_for_each(listed, describe, at_once=_MAX_CONCURRENT_READS)
         return entries
 
-    async def _update(self, changes: Changes) -> None:
+    async def _update(self, changes: ManifestChanges) -> None:
         attempts = self._pacing.for_contention()
         while True:
-            found = await self._inner.read(MANIFEST)
+            found = await self._inner.read(MANIFEST_KEY)
             known = parse_manifest(found.data) if found else {}
             if known is None:
                 _log.warning("the manifest cannot be read and is made anew")
                 await self.rebuild()
                 return
             try:
-                await self._put(applied(known, changes), found)
+                await self._put(apply_changes(known, changes), found)
             except ConcurrencyError:
                 if not await attempts.another():
                     raise
             else:
                 return
 
-    async def _put(self, entries: Entries, replaces: Object | None) -> None:
+    async def _put(self, entries: ManifestEntries, replaces: StoredObject | None) -> None:
         await self._inner.write(
-            MANIFEST,
+            MANIFEST_KEY,
             render_manifest(entries, time_stamp(self._clock())),
             expect=Matches(replaces.version) if replaces else Absent(),
         )
 
 
-def _not_the_manifest(key: str) -> str:
-    if key == MANIFEST:
+def _refuse_manifest_key(key: str) -> str:
+    if key == MANIFEST_KEY:
         raise InvalidKey("memplane keeps this object itself", key=key)
     return key
 

@@ -13,21 +13,27 @@ from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from memplane.errors import ConcurrencyError, MemplaneError
 from memplane.objects.backend import KeyInfo, Versioned
-from memplane.objects.files import open_folder, read_file, translated
-from memplane.objects.keys import RESERVED, check_key
-from memplane.objects.manifest import MANIFEST
+from memplane.objects.durable_files import open_folder, read_file, translate_os_errors
+from memplane.objects.keys import RESERVED_PREFIX, check_key
+from memplane.objects.manifest import MANIFEST_KEY
 
-_PARALLEL: Final = 8
-_MOVED: Final = {
+_MAX_CONCURRENT_COPIES: Final = 8
+_MOVED_KEYS: Final = {
     "watched_chats": "state/watched_chats",
     "email_cursor.txt": "state/email_cursor.txt",
 }
-_OLD_PERSONA: Final = "behavioral/"
+PERSONA_PREFIX: Final = "claude_memory"
+"""Where a local tree has persona documents, and where they go unless a prefix is given."""
+PERSONA_FOLDERS: Final = (PERSONA_PREFIX, "behavioral")
+"""What that folder is called in a local tree; the second name is an older one."""
+
+Refuse: TypeAlias = Callable[[str, bytes], str]
+"""Says why what is to be at a key may not leave this machine; empty when it may."""
 
 LocalRoot: TypeAlias = "Path | str | Sequence[tuple[Path | str, str]]"
 
 
-class Destination(Protocol):
+class MigrationDestination(Protocol):
     """What migration needs of a backend."""
 
     def read_versioned(self, key: str) -> Versioned | None:
@@ -46,7 +52,7 @@ class Destination(Protocol):
 
 
 @runtime_checkable
-class SettlingDestination(Protocol):
+class IndexedDestination(Protocol):
     """A backend with an index of its own."""
 
     def settle(self) -> None:
@@ -56,7 +62,11 @@ class SettlingDestination(Protocol):
 
 @dataclass(slots=True)
 class MigrationReport:
-    """What a migration did. `errors` holds (file, reason) pairs; one error stops nothing else."""
+    """What a migration did.
+
+    `errors` and `held` hold (file, reason) pairs: what could not be copied, and what was not
+    allowed to leave this machine. Neither stops anything else.
+    """
 
     copied: int = 0
     skipped: int = 0
@@ -64,10 +74,11 @@ class MigrationReport:
     bytes_copied: int = 0
     keys_copied: list[str] = field(default_factory=list[str])
     verified: int = 0
+    held: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _SourceFile:
     path: Path
     root: Path
     relative: str
@@ -76,24 +87,28 @@ class _Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
-    found: _Found
-    state: Literal["copied", "skipped", "failed"]
+class _CopyOutcome:
+    found: _SourceFile
+    state: Literal["copied", "skipped", "failed", "held"]
     size: int = 0
     reason: str = ""
 
 
-def migrate_local_to_backend(
+def copy_tree(
     local_root: LocalRoot,
-    backend: Destination,
+    backend: MigrationDestination,
     *,
+    refuse: Refuse,
     sources: Sequence[str] | None = None,
+    persona_prefix: str = PERSONA_PREFIX,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> MigrationReport:
     """Copy a local tree, or several (folder, prefix) pairs, into a backend.
 
     A key that exists is skipped, so a second run copies nothing. `sources` names the subtrees to
-    take. Every copy is read back and compared. `progress` is told (done, of how many, key).
+    take. Persona documents of a tree without a prefix go below `persona_prefix`. Every copy is
+    read back and compared. What `refuse` objects to is held back. `progress` is told (done, of
+    how many, key).
 
     Raises:
         StorageError: The backend could not say what it holds. Nothing was copied.
@@ -103,24 +118,28 @@ def migrate_local_to_backend(
         [(local_root, "")] if isinstance(local_root, (Path, str)) else local_root
     )
     found = [
-        one for root, prefix in pairs for one in _files(Path(root), prefix, sources, report.errors)
+        one
+        for root, prefix in pairs
+        for one in _files(
+            Path(root), prefix, sources, report.errors, persona_prefix=persona_prefix
+        )
     ]
     work = _one_per_key(found, report)
     there = {one.key for one in backend.list_meta()}
-    with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="migrate") as pool:
-        outcomes = pool.map(partial(_copied, backend=backend, there=there), work)
+    with ThreadPoolExecutor(_MAX_CONCURRENT_COPIES, thread_name_prefix="migrate") as pool:
+        outcomes = pool.map(partial(_copy_file, backend=backend, there=there, refuse=refuse), work)
         for done, outcome in enumerate(outcomes, 1):
             _note(report, outcome)
             if progress:
                 progress(done, len(work), outcome.found.key)
-    if isinstance(backend, SettlingDestination):
+    if isinstance(backend, IndexedDestination):
         backend.settle()
     return report
 
 
-def _one_per_key(found: Sequence[_Found], report: MigrationReport) -> list[_Found]:
+def _one_per_key(found: Sequence[_SourceFile], report: MigrationReport) -> list[_SourceFile]:
     """Choose one file for each key: the one that has that name already, if there is one."""
-    chosen: dict[str, _Found] = {}
+    chosen: dict[str, _SourceFile] = {}
     for one in sorted(found, key=lambda one: one.is_renamed):
         first = chosen.setdefault(one.key, one)
         if first is one:
@@ -129,12 +148,17 @@ def _one_per_key(found: Sequence[_Found], report: MigrationReport) -> list[_Foun
         if first.path.read_bytes() != one.path.read_bytes():
             reason = f"would be {one.key!r} too, which comes from {first.path}"
             report.errors.append((str(one.path), reason))
-    return [one for one in found if chosen[one.key] is one and one.key != MANIFEST]
+    return [one for one in found if chosen[one.key] is one and one.key != MANIFEST_KEY]
 
 
 def _files(
-    root: Path, prefix: str, sources: Sequence[str] | None, errors: list[tuple[str, str]]
-) -> Iterator[_Found]:
+    root: Path,
+    prefix: str,
+    sources: Sequence[str] | None,
+    errors: list[tuple[str, str]],
+    *,
+    persona_prefix: str,
+) -> Iterator[_SourceFile]:
     for path in _walk(root, errors):
         relative = path.relative_to(root).as_posix()
         if (sources is not None and not _is_below(relative, sources)) or _is_our_own(relative):
@@ -144,8 +168,11 @@ def _files(
         elif not path.is_file():
             errors.append((str(path), "is not an ordinary file"))
         else:
-            key = _key(relative, prefix)
-            yield _Found(path, root, relative, key, is_renamed=not prefix and key != relative)
+            key = _key(relative, prefix, persona_prefix)
+            usual = key if prefix else _key(relative, prefix, PERSONA_PREFIX)
+            yield _SourceFile(
+                path, root, relative, key, is_renamed=not prefix and usual != relative
+            )
 
 
 def _walk(root: Path, errors: list[tuple[str, str]]) -> Iterator[Path]:
@@ -163,7 +190,7 @@ def _walk(root: Path, errors: list[tuple[str, str]]) -> Iterator[Path]:
 
 
 def _is_our_own(relative: str) -> bool:
-    return any(part.startswith(RESERVED) for part in relative.split("/"))
+    return any(part.startswith(RESERVED_PREFIX) for part in relative.split("/"))
 
 
 def _is_below(relative: str, sources: Sequence[str]) -> bool:
@@ -171,34 +198,39 @@ def _is_below(relative: str, sources: Sequence[str]) -> bool:
     return any(relative == one or relative.startswith(f"{one}/") for one in wanted)
 
 
-def _key(relative: str, prefix: str) -> str:
+def _key(relative: str, prefix: str, persona_prefix: str) -> str:
     if prefix:
         return f"{prefix.rstrip('/')}/{relative}"
-    if relative.startswith(_OLD_PERSONA):
-        return "claude_memory/" + relative.removeprefix(_OLD_PERSONA)
-    return _MOVED.get(relative, relative)
+    folder, slash, document = relative.partition("/")
+    if slash and folder in PERSONA_FOLDERS:
+        return f"{persona_prefix}/{document}"
+    return _MOVED_KEYS.get(relative, relative)
 
 
-def _copied(found: _Found, *, backend: Destination, there: set[str]) -> _Outcome:
+def _copy_file(
+    found: _SourceFile, *, backend: MigrationDestination, there: set[str], refuse: Refuse
+) -> _CopyOutcome:
     try:
         check_key(found.key)
         if found.key in there:
-            return _Outcome(found, "skipped")
+            return _CopyOutcome(found, "skipped")
         data = _content(found)
+        if reason := refuse(found.key, data):
+            return _CopyOutcome(found, "held", reason=reason)
         backend.write_if(found.key, data, if_absent=True)
         back = backend.read_versioned(found.key)
     except ConcurrencyError:
-        return _Outcome(found, "skipped")
+        return _CopyOutcome(found, "skipped")
     except MemplaneError as error:
-        return _Outcome(found, "failed", reason=str(error))
+        return _CopyOutcome(found, "failed", reason=str(error))
     if back is None or hashlib.sha256(back.data).digest() != hashlib.sha256(data).digest():
-        return _Outcome(found, "failed", reason="what was read back differs from the file")
-    return _Outcome(found, "copied", size=len(data))
+        return _CopyOutcome(found, "failed", reason="what was read back differs from the file")
+    return _CopyOutcome(found, "copied", size=len(data))
 
 
-def _content(found: _Found) -> bytes:
+def _content(found: _SourceFile) -> bytes:
     *folders, name = found.relative.split("/")
-    with translated(found.relative):
+    with translate_os_errors(found.relative):
         folder = open_folder(found.root, tuple(folders), create=False)
         try:
             return read_file(folder, name)[0]
@@ -206,7 +238,7 @@ def _content(found: _Found) -> bytes:
             os.close(folder)
 
 
-def _note(report: MigrationReport, outcome: _Outcome) -> None:
+def _note(report: MigrationReport, outcome: _CopyOutcome) -> None:
     match outcome.state:
         case "copied":
             report.copied += 1
@@ -215,5 +247,7 @@ def _note(report: MigrationReport, outcome: _Outcome) -> None:
             report.keys_copied.append(outcome.found.key)
         case "skipped":
             report.skipped += 1
+        case "held":
+            report.held.append((str(outcome.found.path), outcome.reason))
         case "failed":
             report.errors.append((str(outcome.found.path), outcome.reason))

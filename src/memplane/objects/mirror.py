@@ -11,42 +11,45 @@ from pathlib import Path
 
 import msgspec
 
-from memplane.clock import moment, stamp
-from memplane.objects.files import open_folder, replace_file, translated
-from memplane.objects.store import Object, ObjectInfo, Version
+from memplane.clock import format_timestamp, parse_timestamp
+from memplane.objects.durable_files import open_folder, replace_file, translate_os_errors
+from memplane.objects.store import ObjectInfo, StoredObject, Version
 
 
-class KnownListing(msgspec.Struct, frozen=True):
+class MirroredListing(msgspec.Struct, frozen=True):
     """The last complete listing, and when it was taken."""
 
     taken: datetime
     entries: tuple[ObjectInfo, ...]
 
 
-class Mirror(msgspec.Struct, frozen=True):
+class ObjectMirror(msgspec.Struct, frozen=True):
     """One file per object, named by the key's hash so that any key fits. Blocking."""
 
     root: Path
 
-    def load(self, key: str) -> Object | None:
+    def load(self, key: str) -> StoredObject | None:
         """Return the copy, or None when there is none or it is damaged."""
         try:
             head, _, data = self._path(key).read_bytes().partition(b"\n")
             about = json.loads(head)
             if about["key"] != key or about["sha256"] != hashlib.sha256(data).hexdigest():
                 return None
-            return Object(
-                data, Version(about["version"]), moment(about["modified"]), about["metadata"]
+            return StoredObject(
+                data,
+                Version(about["version"]),
+                parse_timestamp(about["modified"]),
+                about["metadata"],
             )
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
-    def save(self, key: str, found: Object) -> None:
+    def save(self, key: str, found: StoredObject) -> None:
         """Keep a copy."""
         about = {
             "key": key,
             "version": found.version,
-            "modified": stamp(found.modified),
+            "modified": format_timestamp(found.modified),
             "metadata": dict(found.metadata),
             "sha256": hashlib.sha256(found.data).hexdigest(),
         }
@@ -56,20 +59,28 @@ class Mirror(msgspec.Struct, frozen=True):
         """Let go of the copy."""
         self._path(key).unlink(missing_ok=True)
 
-    def load_listing(self) -> KnownListing | None:
+    def load_listing(self) -> MirroredListing | None:
         """Return the last complete listing, or None when there is none or it is damaged."""
         try:
             body = json.loads((self.root / "listing.json").read_bytes())
-            return KnownListing(moment(body["taken"]), tuple(map(_info, body["entries"])))
+            return MirroredListing(
+                parse_timestamp(body["taken"]), tuple(map(_info, body["entries"]))
+            )
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
     def save_listing(self, taken: datetime, entries: Iterable[ObjectInfo]) -> None:
         """Keep a complete listing."""
         body = {
-            "taken": stamp(taken),
+            "taken": format_timestamp(taken),
             "entries": [
-                [one.key, one.version, one.size, stamp(one.modified), dict(one.metadata)]
+                [
+                    one.key,
+                    one.version,
+                    one.size,
+                    format_timestamp(one.modified),
+                    dict(one.metadata),
+                ]
                 for one in entries
             ],
         }
@@ -79,7 +90,7 @@ class Mirror(msgspec.Struct, frozen=True):
         return self.root / "objects" / hashlib.sha256(key.encode()).hexdigest()
 
     def _put(self, path: Path, data: bytes) -> None:
-        with translated(str(path)):
+        with translate_os_errors(str(path)):
             folder = self._open(path.parent)
             try:
                 # Not durable on purpose: the checksum finds a torn copy, and it is read again.
@@ -96,4 +107,4 @@ class Mirror(msgspec.Struct, frozen=True):
 
 def _info(row: tuple[str, str, int, str, dict[str, str]]) -> ObjectInfo:
     key, version, size, modified, metadata = row
-    return ObjectInfo(key, Version(version), size, moment(modified), metadata)
+    return ObjectInfo(key, Version(version), size, parse_timestamp(modified), metadata)

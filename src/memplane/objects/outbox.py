@@ -25,24 +25,24 @@ from typing import Final
 import msgspec
 
 from memplane.clock import Clock
-from memplane.home import make_private
-from memplane.objects.files import (
+from memplane.home import make_private_folder
+from memplane.objects.durable_files import (
     append_to_file,
     open_folder,
     replace_file,
     sync_folder,
-    translated,
+    translate_os_errors,
 )
 from memplane.objects.lineage import Stamp
 from memplane.objects.store import Version
 
 _FRAME: Final = struct.Struct(">II")
-_SUFFIXES: Final = frozenset({".open", ".append", ".write"})
+_ITEM_SUFFIXES: Final = frozenset({".open", ".append", ".write"})
 
 _log = logging.getLogger(__name__)
 
 
-class Parcel(msgspec.Struct, frozen=True):
+class OutboxItem(msgspec.Struct, frozen=True):
     """One thing to send: an append, or a whole write with the version its writer had seen."""
 
     key: str
@@ -53,7 +53,7 @@ class Parcel(msgspec.Struct, frozen=True):
     path: Path
 
 
-class _Batch(msgspec.Struct):
+class _AppendBatch(msgspec.Struct):
     name: str
     size: int
 
@@ -66,7 +66,7 @@ class Outbox:
         self._own = root / writer
         self._clock = clock
         self._seq = 0
-        self._growing: dict[str, _Batch] = {}
+        self._growing: dict[str, _AppendBatch] = {}
         self._keys: dict[Path, str] = {}
         self._locks: dict[Path, int] = {}
         self._turn = threading.Lock()
@@ -81,10 +81,10 @@ class Outbox:
 
     def append(self, key: str, data: bytes) -> int:
         """Add to the key's growing batch, durably; return how large the batch is now."""
-        with self._turn, translated(key), self._own_folder() as folder:
+        with self._turn, translate_os_errors(key), self._own_folder() as folder:
             batch = self._growing.get(key)
             if batch is None:
-                batch = _Batch(f"{self._next():020d}.open", 0)
+                batch = _AppendBatch(f"{self._next():020d}.open", 0)
                 header = json.dumps({"key": key}).encode()
                 replace_file(folder, batch.name, _framed(header) + _framed(data))
                 self._growing[key] = batch
@@ -101,7 +101,7 @@ class Outbox:
 
     def replace(self, key: str, data: bytes, seen: Version | None, stamp: Stamp) -> None:
         """Put a whole write in line, durably; earlier parcels for the key are then pointless."""
-        with self._turn, translated(key), self._own_folder() as folder:
+        with self._turn, translate_os_errors(key), self._own_folder() as folder:
             # Only those before: what was appended while the write was under way comes after it.
             before = [one for one in self._load_all(key) if one.stamp.seq < stamp.seq]
             first_seen = next((one.seen for one in before if not one.appends), seen)
@@ -115,9 +115,9 @@ class Outbox:
             if batch is not None and self._own / batch.name not in self._keys:
                 del self._growing[key]
 
-    def seal(self) -> list[Parcel]:
+    def seal(self) -> list[OutboxItem]:
         """End the growing batches and return everything there is to send, in order."""
-        with self._turn, translated(""):
+        with self._turn, translate_os_errors(""):
             for key in list(self._growing):
                 path = self._own / self._growing[key].name
                 path.rename(path.with_suffix(".append"))
@@ -125,25 +125,25 @@ class Outbox:
                 del self._growing[key]
             return self._load_all()
 
-    def parcels(self, key: str) -> list[Parcel]:
+    def parcels(self, key: str) -> list[OutboxItem]:
         """Return what waits for the key, growing batches included, oldest first."""
-        with self._turn, translated(key):
+        with self._turn, translate_os_errors(key):
             return self._load_all(key)
 
-    def sent(self, parcel: Parcel) -> None:
+    def sent(self, parcel: OutboxItem) -> None:
         """Let go of a parcel that has arrived."""
-        with self._turn, translated(parcel.key):
+        with self._turn, translate_os_errors(parcel.key):
             self._let_go(parcel.path)
 
-    def reject(self, parcel: Parcel) -> Path:
+    def reject(self, parcel: OutboxItem) -> Path:
         """Put aside a parcel that the container will never take; return where it lies now."""
-        with self._turn, translated(parcel.key):
+        with self._turn, translate_os_errors(parcel.key):
             self._keys.pop(parcel.path, None)
             return self._put_aside(parcel.path)
 
     def take_over(self) -> None:
         """Take the parcels of processes that are gone."""
-        with self._turn, translated(""):
+        with self._turn, translate_os_errors(""):
             for folder in sorted(self._root.glob("[!.]*/")):
                 if folder not in self._locks and (lock := _lock(folder)) is not None:
                     self._locks[folder] = lock
@@ -164,23 +164,23 @@ class Outbox:
             self._growing.clear()
             self._keys.clear()
 
-    def _load_all(self, key: str | None = None) -> list[Parcel]:
+    def _load_all(self, key: str | None = None) -> list[OutboxItem]:
         # By number alone: what an earlier process left goes before what was written since.
         held = (path for path, its in self._keys.items() if key in {None, its})
         paths = sorted(held, key=lambda path: path.stem)
         return [parcel for parcel in map(self._load_or_put_aside, paths) if parcel is not None]
 
-    def _load_or_put_aside(self, path: Path) -> Parcel | None:
+    def _load_or_put_aside(self, path: Path) -> OutboxItem | None:
         try:
             return _load(path)
-        except _Damaged as error:
+        except _DamagedItem as error:
             self._keys.pop(path, None)
             _log.error("%s; it is kept in %s", error, self._put_aside(path))
             return None
 
     def _put_aside(self, path: Path) -> Path:
         aside = self._root.parent / "rejected"
-        make_private(aside)
+        make_private_folder(aside)
         moved = aside / f"{path.parent.name}-{path.name}"
         path.rename(moved)
         return moved
@@ -205,13 +205,13 @@ class Outbox:
             os.close(descriptor)
 
 
-def all_parcels(folder: Path) -> list[Parcel]:
+def read_all_items(folder: Path) -> list[OutboxItem]:
     """Return the parcels of every process below a folder, for people to look at."""
-    found: list[Parcel] = []
-    for path in _parcel_files(folder):
+    found: list[OutboxItem] = []
+    for path in _item_files(folder):
         try:
             parcel = _load(path)
-        except _Damaged as error:
+        except _DamagedItem as error:
             _log.warning("%s", error)
         else:
             found += [parcel] if parcel is not None else []
@@ -220,11 +220,11 @@ def all_parcels(folder: Path) -> list[Parcel]:
 
 def count_waiting(root: Path) -> int:
     """Count the parcels of every process."""
-    return len(_parcel_files(root))
+    return len(_item_files(root))
 
 
-def _parcel_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*.*") if path.suffix in _SUFFIXES)
+def _item_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.*") if path.suffix in _ITEM_SUFFIXES)
 
 
 def _new_locked_folder(folder: Path) -> int:
@@ -256,7 +256,7 @@ def _lock(folder: Path) -> int | None:
     return None
 
 
-class _Damaged(Exception):
+class _DamagedItem(Exception):
     """A parcel whose bytes are not those that were written."""
 
 
@@ -274,14 +274,14 @@ def _records(path: Path) -> Iterator[bytes]:
         if len(record) < size:
             return
         if zlib.crc32(record) != checksum:
-            raise _Damaged(f"{path} is damaged at byte {at}")
+            raise _DamagedItem(f"{path} is damaged at byte {at}")
         yield record
         at += _FRAME.size + size
 
 
-def _load(path: Path) -> Parcel | None:
+def _load(path: Path) -> OutboxItem | None:
     """Read a parcel; None when it is gone, is none, or nothing in it was acknowledged."""
-    if path.suffix not in _SUFFIXES:
+    if path.suffix not in _ITEM_SUFFIXES:
         return None
     try:
         header, *data = list(_records(path)) or [b""]
@@ -294,5 +294,5 @@ def _load(path: Path) -> Parcel | None:
         key, seen = str(about["key"]), about.get("seen")
         stamp = Stamp(path.parent.name, int(path.stem.rpartition("-")[2]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _Damaged(f"{path} is not a parcel") from error
-    return Parcel(key, b"".join(data), stamp, path.suffix != ".write", seen, path)
+        raise _DamagedItem(f"{path} is not a parcel") from error
+    return OutboxItem(key, b"".join(data), stamp, path.suffix != ".write", seen, path)

@@ -15,13 +15,13 @@ from memplane.objects.lineage import Stamp
 Version = NewType("Version", str)
 """Opaque: an ETag in a container, a content hash in a folder. Equal versions, equal bytes."""
 
-DELETED: Final = "memplane_deleted"
+DELETED_METADATA: Final = "memplane_deleted"
 """The metadata name of an object that only records a deletion; readers of text do not see it."""
 
 NO_METADATA: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Object(msgspec.Struct, frozen=True):
+class StoredObject(msgspec.Struct, frozen=True):
     """Bytes, and the version they were read at."""
 
     data: bytes
@@ -40,12 +40,12 @@ class ObjectInfo(msgspec.Struct, frozen=True):
     metadata: Mapping[str, str] = msgspec.field(default_factory=lambda: NO_METADATA)
 
 
-def info_of(key: str, found: Object) -> ObjectInfo:
+def describe_object(key: str, found: StoredObject) -> ObjectInfo:
     """Describe an object that was read."""
     return ObjectInfo(key, found.version, len(found.data), found.modified, found.metadata)
 
 
-class Listing(msgspec.Struct, frozen=True):
+class ObjectListing(msgspec.Struct, frozen=True):
     """A complete listing: what is there, sorted by key, and names there that cannot be keys."""
 
     entries: tuple[ObjectInfo, ...]
@@ -66,21 +66,21 @@ class Anything(msgspec.Struct, frozen=True):
     """Write whatever is there: the last writer wins.
 
     `seen` is what the writer last knew to be there: a version, `NOTHING`, or None when it does
-    not know or care. Where it is given, `memplane.objects.safekeeping` keeps a copy of what the
-    write replaces instead.
+    not know or care. Where it is given, `memplane.objects.conflict_copies` keeps a copy of what
+    the write replaces instead.
     """
 
     seen: Version | None = None
 
 
-NOTHING: Final = Version("")
+NO_VERSION: Final = Version("")
 """What a writer has seen who knows that there is nothing."""
 
 
 Expect: TypeAlias = Absent | Matches | Anything
 
 
-def require(expect: Expect, found: Version | None, *, key: str) -> None:
+def check_expectation(expect: Expect, found: Version | None, *, key: str) -> None:
     """Compare what is at the key with what the caller believes is there.
 
     Raises:
@@ -97,7 +97,7 @@ def require(expect: Expect, found: Version | None, *, key: str) -> None:
 
 
 @runtime_checkable
-class Settles(Protocol):
+class IndexedStore(Protocol):
     """A store with an index of its own, which can be made to agree with what is there."""
 
     async def settle(self) -> None:
@@ -113,7 +113,7 @@ class ObjectStore(Protocol):
     PermissionDenied, ContainerMissing or AuthError where the store has such notions.
     """
 
-    async def read(self, key: str) -> Object | None:
+    async def read(self, key: str) -> StoredObject | None:
         """Return the object, or None only when it is known that there is none."""
         ...
 
@@ -152,6 +152,6 @@ class ObjectStore(Protocol):
         """
         ...
 
-    async def listing(self, prefix: str = "") -> Listing:
+    async def listing(self, prefix: str = "") -> ObjectListing:
         """List every object whose key starts with the prefix. Complete, or it raises."""
         ...

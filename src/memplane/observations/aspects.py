@@ -9,10 +9,12 @@ from functools import lru_cache
 from typing import Final
 
 from memplane.observations import vocabulary
-from memplane.observations.normalising import Sort, Statement, Token, statement
+from memplane.observations.normalisation import Sort, WordToken, statement, stem
 from memplane.observations.quantities import Quantity
 
-_REMEMBERED: Final = 512
+_REMEMBERED: Final = 4096
+_MARKS: Final = ".,;:!?()"
+_ARTICLES: Final = frozenset({"a", "an", "the"})
 _GRAM: Final = 3
 _FAR: Final = 8
 
@@ -25,26 +27,26 @@ class Aspects:
         words: Its content words and names.
         names: Those of them that look like names.
         quantities: Its numbers, durations and times, in order.
-        light: The verbs it has that say little by themselves.
         denials: How often it denies.
         bound: What each denial and each `only` is said of.
         said: The words that may be opposed.
         conditions: What makes it narrower, wherever it stands.
         relations: The words that relate, each with what stands behind it.
         order: What counts, in order, each with the relation or condition before it.
+        spelling: Its words in no order, but for articles.
         grams: The groups of three letters in it.
     """
 
     words: frozenset[str]
     names: frozenset[str]
     quantities: tuple[Quantity, ...]
-    light: frozenset[str]
     denials: int
     bound: frozenset[tuple[str, str]]
     said: frozenset[str]
     conditions: frozenset[str]
     relations: frozenset[tuple[str, str]]
     order: tuple[tuple[str, str], ...]
+    spelling: tuple[str, ...]
     grams: frozenset[str] = field(repr=False)
 
 
@@ -52,13 +54,12 @@ class Aspects:
 def aspects_of(text: str, service: str) -> Aspects:
     """Return what of a text is compared, without the name of the service it is about."""
     whole = statement(text)
-    tokens = tuple(_without_service(whole, service))
+    tokens = tuple(_without_service(whole.tokens, service))
     content = [token for token in tokens if token.sort in {Sort.CONTENT, Sort.NAME}]
     return Aspects(
         words=frozenset(token.text for token in content),
         names=frozenset(token.text for token in content if token.named),
         quantities=tuple(token.quantity for token in tokens if token.quantity),
-        light=frozenset(token.text for token in tokens) & vocabulary.LIGHT_VERBS,
         denials=_denials(tokens),
         bound=frozenset(_bound(tokens)),
         said=frozenset(_said(tokens)),
@@ -69,22 +70,26 @@ def aspects_of(text: str, service: str) -> Aspects:
         ),
         relations=frozenset(_relations(tokens)),
         order=tuple(_order(tokens)),
+        spelling=_spelling(text),
         grams=_grams(whole.flat),
     )
 
 
-def _without_service(whole: Statement, service: str) -> Iterator[Token]:
+def spoken_tokens(text: str, service: str) -> tuple[WordToken, ...]:
+    """Return the tokens of a text, without the name of the service it is about."""
+    return tuple(_without_service(statement(text).spoken, service))
+
+
+def _without_service(tokens: Sequence[WordToken], service: str) -> Iterator[WordToken]:
     """Leave out the service's own name, unless the statement is made of nothing else."""
     own = {token.text for token in statement(service).tokens if token.sort is not Sort.PLAIN}
-    if not own or own.issuperset(
-        token.text for token in whole.tokens if token.sort is not Sort.PLAIN
-    ):
-        yield from whole.tokens
+    if not own or own.issuperset(token.text for token in tokens if token.sort is not Sort.PLAIN):
+        yield from tokens
         return
-    yield from (token for token in whole.tokens if token.text not in own)
+    yield from (token for token in tokens if token.text not in own)
 
 
-def _denials(tokens: Sequence[Token]) -> int:
+def _denials(tokens: Sequence[WordToken]) -> int:
     """Count the denials; `not only` is none."""
     return sum(
         token.text in vocabulary.NEGATIONS and following not in vocabulary.NOT_DENIED
@@ -92,13 +97,13 @@ def _denials(tokens: Sequence[Token]) -> int:
     )
 
 
-def _followed(tokens: Sequence[Token]) -> Iterator[tuple[Token, str]]:
+def _followed(tokens: Sequence[WordToken]) -> Iterator[tuple[WordToken, str]]:
     """Yield each token with the text of the next one."""
     for at, token in enumerate(tokens):
         yield token, tokens[at + 1].text if at + 1 < len(tokens) else ""
 
 
-def _bound(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
+def _bound(tokens: Sequence[WordToken]) -> Iterator[tuple[str, str]]:
     """Yield what each denial and each `only` is said of."""
     for at, token in enumerate(tokens):
         if token.text in vocabulary.NEGATIONS:
@@ -107,14 +112,14 @@ def _bound(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
             yield vocabulary.CONDITIONS[token.text], _next_content(tokens, at)
 
 
-def _said(tokens: Sequence[Token]) -> Iterator[str]:
+def _said(tokens: Sequence[WordToken]) -> Iterator[str]:
     """Yield the words that may be opposed; a `can` that tells a chance allows nothing."""
     for token, following in _followed(tokens):
         if token.text != "can" or following not in vocabulary.CHANCES:
             yield vocabulary.CONDITIONS.get(token.text, token.text)
 
 
-def _relations(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
+def _relations(tokens: Sequence[WordToken]) -> Iterator[tuple[str, str]]:
     """Yield what stands behind each word that relates: after, depends on, in."""
     for at, token in enumerate(tokens):
         if token.text in vocabulary.RELATIONS:
@@ -126,7 +131,7 @@ def _relations(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
                 yield token.text, thing
 
 
-def _next_content(tokens: Sequence[Token], at: int) -> str:
+def _next_content(tokens: Sequence[WordToken], at: int) -> str:
     """Return the next word or name in the clause of a token; nothing if there is none."""
     for token in tokens[at + 1 : at + 1 + _FAR]:
         if token.clause != tokens[at].clause:
@@ -136,7 +141,7 @@ def _next_content(tokens: Sequence[Token], at: int) -> str:
     return ""
 
 
-def _order(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
+def _order(tokens: Sequence[WordToken]) -> Iterator[tuple[str, str]]:
     """Yield what counts, each the first time, with the relation or condition it stands behind.
 
     The only quantity of its measure may stand anywhere.
@@ -156,6 +161,11 @@ def _order(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
 
 def _leading(text: str) -> str:
     return vocabulary.RELATIONS.get(text, "") or vocabulary.CONDITIONS.get(text, "")
+
+
+def _spelling(text: str) -> tuple[str, ...]:
+    words = (word.strip(_MARKS) for word in text.casefold().split())
+    return tuple(sorted(stem(word) for word in words if word not in _ARTICLES))
 
 
 def _grams(flat: str) -> frozenset[str]:

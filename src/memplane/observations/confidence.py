@@ -12,9 +12,9 @@ from typing import Final
 
 from memplane.errors import SettingsError
 
-LOWEST: Final = 0
-HIGHEST: Final = 100
-_LONGEST: Final = timedelta(days=3650)
+MIN_HUNDREDTHS: Final = 0
+MAX_HUNDREDTHS: Final = 100
+_MAX_PERIOD: Final = timedelta(days=3650)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,19 +45,19 @@ class Profile:
     def __post_init__(self) -> None:
         for name in ("initial", "reinforce", "contradict", "decay", "threshold"):
             weight: int = getattr(self, name)
-            if not LOWEST <= weight <= HIGHEST:
+            if not MIN_HUNDREDTHS <= weight <= MAX_HUNDREDTHS:
                 raise SettingsError(f"{name} of a confidence profile is {weight}; use 0 to 100")
-        if not timedelta() <= self.grace <= _LONGEST:
+        if not timedelta() <= self.grace <= _MAX_PERIOD:
             raise SettingsError(f"the grace of {self.grace} is not between 0 and 3650 days")
-        if not timedelta() < self.period <= _LONGEST:
+        if not timedelta() < self.period <= _MAX_PERIOD:
             raise SettingsError(f"decay every {self.period} is not between 0 and 3650 days")
 
 
-DEFAULT: Final = Profile()
+DEFAULT_PROFILE: Final = Profile()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ConfidenceState:
     """What is stored of an observation's confidence, as of the last thing that happened to it.
 
     Args:
@@ -73,42 +73,50 @@ class Standing:
     pinned: bool = False
 
 
-def asserted(at: datetime, profile: Profile = DEFAULT) -> Standing:
+def create_state(at: datetime, profile: Profile = DEFAULT_PROFILE) -> ConfidenceState:
     """Begin with an observation that is new."""
-    return Standing(value=profile.initial, last_supported=_utc(at))
+    return ConfidenceState(value=profile.initial, last_supported=_utc(at))
 
 
-def supported(standing: Standing, at: datetime, profile: Profile = DEFAULT) -> Standing:
+def add_support(
+    standing: ConfidenceState, at: datetime, profile: Profile = DEFAULT_PROFILE
+) -> ConfidenceState:
     """Add one session's support, which also starts the grace anew."""
-    settled_now = settled(standing, at, profile)
+    settled_now = charge_decay(standing, at, profile)
     return _refreshed(settled_now, settled_now.value + profile.reinforce, at)
 
 
-def contradicted(standing: Standing, at: datetime, profile: Profile = DEFAULT) -> Standing:
+def add_contradiction(
+    standing: ConfidenceState, at: datetime, profile: Profile = DEFAULT_PROFILE
+) -> ConfidenceState:
     """Take off one session's contradiction; the grace goes on as it was."""
-    settled_now = settled(standing, at, profile)
-    return replace(settled_now, value=clamped(settled_now.value - profile.contradict))
+    settled_now = charge_decay(standing, at, profile)
+    return replace(settled_now, value=clamp(settled_now.value - profile.contradict))
 
 
-def set_by_operator(
-    standing: Standing, value: int, at: datetime, profile: Profile = DEFAULT
-) -> Standing:
+def set_value(
+    standing: ConfidenceState, value: int, at: datetime, profile: Profile = DEFAULT_PROFILE
+) -> ConfidenceState:
     """Take the value that an operator gives, clamped to 0 and 100; it counts as support."""
-    return _refreshed(settled(standing, at, profile), value, at)
+    return _refreshed(charge_decay(standing, at, profile), value, at)
 
 
-def edited_by_operator(standing: Standing, at: datetime, profile: Profile = DEFAULT) -> Standing:
+def renew_grace(
+    standing: ConfidenceState, at: datetime, profile: Profile = DEFAULT_PROFILE
+) -> ConfidenceState:
     """Start the grace anew because an operator wrote the text; the value stays what it is now."""
-    settled_now = settled(standing, at, profile)
+    settled_now = charge_decay(standing, at, profile)
     return _refreshed(settled_now, settled_now.value, at)
 
 
-def pinned(standing: Standing, at: datetime, profile: Profile = DEFAULT) -> Standing:
+def pin_state(
+    standing: ConfidenceState, at: datetime, profile: Profile = DEFAULT_PROFILE
+) -> ConfidenceState:
     """Keep the value from decay, beginning with what is left of it now."""
-    return replace(settled(standing, at, profile), pinned=True)
+    return replace(charge_decay(standing, at, profile), pinned=True)
 
 
-def unpinned(standing: Standing, at: datetime) -> Standing:
+def unpin_state(standing: ConfidenceState, at: datetime) -> ConfidenceState:
     """Let the value decay again, counted from now.
 
     The weeks under the pin are forgiven and a full grace begins, as after any other act of an
@@ -119,7 +127,9 @@ def unpinned(standing: Standing, at: datetime) -> Standing:
     return replace(_refreshed(standing, standing.value, at), pinned=False)
 
 
-def settled(standing: Standing, at: datetime, profile: Profile = DEFAULT) -> Standing:
+def charge_decay(
+    standing: ConfidenceState, at: datetime, profile: Profile = DEFAULT_PROFILE
+) -> ConfidenceState:
     """Take off the decay that is due and not yet taken off, and note that it was.
 
     At an earlier time than the last one nothing changes: a clock that is moved back must not
@@ -129,20 +139,26 @@ def settled(standing: Standing, at: datetime, profile: Profile = DEFAULT) -> Sta
     if standing.pinned or due <= standing.weeks_charged:
         return standing
     lost = profile.decay * (due - standing.weeks_charged)
-    return replace(standing, value=clamped(standing.value - lost), weeks_charged=due)
+    return replace(standing, value=clamp(standing.value - lost), weeks_charged=due)
 
 
-def at(standing: Standing, moment: datetime, profile: Profile = DEFAULT) -> int:
+def value_at(
+    standing: ConfidenceState, moment: datetime, profile: Profile = DEFAULT_PROFILE
+) -> int:
     """Tell the confidence at a moment, in hundredths; nothing is changed by asking."""
-    return settled(standing, moment, profile).value
+    return charge_decay(standing, moment, profile).value
 
 
-def is_active(standing: Standing, moment: datetime, profile: Profile = DEFAULT) -> bool:
+def is_active(
+    standing: ConfidenceState, moment: datetime, profile: Profile = DEFAULT_PROFILE
+) -> bool:
     """Say whether the confidence at a moment reaches the threshold."""
-    return at(standing, moment, profile) >= profile.threshold
+    return value_at(standing, moment, profile) >= profile.threshold
 
 
-def goes_inactive_at(standing: Standing, profile: Profile = DEFAULT) -> datetime | None:
+def predict_inactive_at(
+    standing: ConfidenceState, profile: Profile = DEFAULT_PROFILE
+) -> datetime | None:
     """Tell when decay will take it below the threshold if nothing else happens.
 
     The moment may have passed already. There is none for what does not decay, and none for a
@@ -155,22 +171,22 @@ def goes_inactive_at(standing: Standing, profile: Profile = DEFAULT) -> datetime
     return _utc(standing.last_supported) + profile.grace + periods * profile.period
 
 
-def clamped(value: int) -> int:
+def clamp(value: int) -> int:
     """Bring a value between 0 and 100."""
-    return max(LOWEST, min(HIGHEST, value))
+    return max(MIN_HUNDREDTHS, min(MAX_HUNDREDTHS, value))
 
 
-def _refreshed(standing: Standing, value: int, at: datetime) -> Standing:
+def _refreshed(standing: ConfidenceState, value: int, at: datetime) -> ConfidenceState:
     """Give a standing another value and start its grace anew."""
     moment, last = _utc(at), _utc(standing.last_supported)
     if moment < last:
         # The clock was moved back. The support counts, but the later time stays, and so do the
         # weeks that were paid for after it.
-        return replace(standing, value=clamped(value))
-    return replace(standing, value=clamped(value), last_supported=moment, weeks_charged=0)
+        return replace(standing, value=clamp(value))
+    return replace(standing, value=clamp(value), last_supported=moment, weeks_charged=0)
 
 
-def _weeks_due(standing: Standing, at: datetime, profile: Profile) -> int:
+def _weeks_due(standing: ConfidenceState, at: datetime, profile: Profile) -> int:
     beyond = _utc(at) - _utc(standing.last_supported) - profile.grace
     return max(0, beyond // profile.period)
 

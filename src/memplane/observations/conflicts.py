@@ -8,9 +8,9 @@ from types import MappingProxyType
 import msgspec
 
 from memplane.errors import InvalidRequest
-from memplane.observations.curating import GONE, Operator, refuse
-from memplane.observations.events import Event, Kind
-from memplane.observations.folding import Observation
+from memplane.observations.events import EventKind, ObservationEvent
+from memplane.observations.operator_events import REMOVED_STATES, Operator, refuse_in_states
+from memplane.observations.projection import Observation
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,9 +28,9 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
     resolution: str = ""
 
 
-def conflict_of(key: str, events: Sequence[Event]) -> Conflict | None:
+def fold_conflict(key: str, events: Sequence[ObservationEvent]) -> Conflict | None:
     """Fold the events about a conflict that count, in their order; None when none opens it."""
-    opened = [one for one in events if one.kind is Kind.CONTESTED]
+    opened = [one for one in events if one.kind is EventKind.CONTESTED]
     if not opened:
         return None
     last = events[-1]
@@ -44,16 +44,16 @@ def conflict_of(key: str, events: Sequence[Event]) -> Conflict | None:
         signals=opened[-1].signals,
         opened=opened[-1].ts,
         sessions=tuple(sorted({one.session for one in opened if one.session})),
-        is_open=last.kind is Kind.CONTESTED,
-        resolution=last.reason if last.kind is Kind.RESOLVED else "",
+        is_open=last.kind is EventKind.CONTESTED,
+        resolution=last.reason if last.kind is EventKind.RESOLVED else "",
     )
 
 
-def resolved(conflict: Conflict, how: str, by: Operator) -> list[Event]:
+def resolve_conflict(conflict: Conflict, how: str, by: Operator) -> list[ObservationEvent]:
     """Say on both sides that a conflict is over."""
     return [
         msgspec.structs.replace(
-            by.begin(Kind.RESOLVED, conflict.agent, side),
+            by.begin(EventKind.RESOLVED, conflict.agent, side),
             other=conflict.a + conflict.b - side,
             reason=how,
             target=conflict.key,
@@ -63,19 +63,21 @@ def resolved(conflict: Conflict, how: str, by: Operator) -> list[Event]:
     ]
 
 
-def moot(conflicts: Iterable[Conflict], by: Operator) -> list[Event]:
+def close_moot_conflicts(conflicts: Iterable[Conflict], by: Operator) -> list[ObservationEvent]:
     """End the conflicts of an observation that is going."""
-    return [event for one in conflicts if one.is_open for event in resolved(one, "moot", by)]
+    return [
+        event for one in conflicts if one.is_open for event in resolve_conflict(one, "moot", by)
+    ]
 
 
-def settled(
+def settle_conflict(
     conflict: Conflict,
     how: str,
     sides: Mapping[int, Observation],
     *,
     by: Operator,
     others: Mapping[int, Sequence[Conflict]] = MappingProxyType({}),
-) -> list[Event]:
+) -> list[ObservationEvent]:
     """Keep one of the two, or both, or none of the fuss.
 
     `others` are the conflicts of each side besides this one, which end with a side that goes.
@@ -85,7 +87,7 @@ def settled(
     """
     if not conflict.is_open:
         raise InvalidRequest(f"the conflict {conflict.key} was resolved: {conflict.resolution}")
-    over = resolved(conflict, how, by)
+    over = resolve_conflict(conflict, how, by)
     if how in {"both", "dismiss"}:
         return over
     if not conflict.b:
@@ -95,6 +97,6 @@ def settled(
     if how not in {"keep_a", "keep_b"}:
         raise InvalidRequest(f"a conflict cannot be resolved by {how!r}")
     kept, gone = (conflict.a, conflict.b) if how == "keep_a" else (conflict.b, conflict.a)
-    refuse(sides[gone], GONE, "superseded: it is in the trash")
-    superseded = msgspec.structs.replace(by.draft(Kind.SUPERSEDED, sides[gone]), other=kept)
-    return [superseded, *over, *moot(others.get(gone, ()), by)]
+    refuse_in_states(sides[gone], REMOVED_STATES, "superseded: it is in the trash")
+    superseded = msgspec.structs.replace(by.draft(EventKind.SUPERSEDED, sides[gone]), other=kept)
+    return [superseded, *over, *close_moot_conflicts(others.get(gone, ()), by)]

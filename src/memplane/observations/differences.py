@@ -14,8 +14,6 @@ from memplane.observations.aspects import Aspects
 from memplane.observations.quantities import Quantity
 from memplane.observations.units import Measure
 
-_SHORT: Final = 4
-
 
 class Finding(StrEnum):
     """Why two statements are not simply the same.
@@ -54,10 +52,9 @@ CONFLICTING: Final = frozenset(
 def differences(one: Aspects, other: Aspects) -> Iterator[Signal]:
     """Yield all that parts two statements, conflicts first."""
     yield from _conflicts(one, other)
-    yield from _identifiers(one, other)
     yield from _unmatched_quantities(one, other)
     yield from _conditions(one, other)
-    if _is_reordered(one, other):
+    if one.spelling == other.spelling and _is_reordered(one, other):
         yield Signal(Finding.ORDER)
 
 
@@ -65,26 +62,30 @@ def _conflicts(one: Aspects, other: Aspects) -> Iterator[Signal]:
     if one.words and other.words and not one.words & other.words:
         return
     yield from _different_quantities(one, other)
-    opposed = list(_opposed(one, other, vocabulary.OPPOSED))
-    polar = [*_opposed(one, other, vocabulary.POLAR), *_belittled(one, other)]
-    denied = (one.denials - other.denials) % 2 == 1
-    if denied and len(polar) == 1:
-        # `never fails` and `works`: two turns that take each other back, or so it seems.
-        yield Signal(Finding.TURNED_TWICE, polar[0].old, polar[0].new)
-    else:
-        if denied:
-            yield Signal(Finding.NEGATION, str(one.denials), str(other.denials))
-        yield from polar
-    yield from opposed
-    yield from _reversed(one, other)
+    if "only" not in one.conditions ^ other.conditions:
+        yield from _opposed(one, other, vocabulary.OPPOSED)
+    if one.spelling == other.spelling:
+        yield from _reversed(one, other)
+    if (one.denials - other.denials) % 2 == 0:
+        yield from _before_and_after(one, other)
 
 
 def _different_quantities(one: Aspects, other: Aspects) -> Iterator[Signal]:
     for measure in Measure:
         first, second = _apart(one, other, measure)
         if first and second:
+            if all(
+                left != right and left.is_near(right) and not _is_range(left, right)
+                for left in first
+                for right in second
+            ):
+                continue
             met = any(left.overlaps(right) for left in first for right in second)
             yield Signal(Finding.RANGE if met else Finding.NUMBER, _shown(first), _shown(second))
+
+
+def _is_range(one: Quantity, other: Quantity) -> bool:
+    return one.low != one.high or other.low != other.high
 
 
 def _unmatched_quantities(one: Aspects, other: Aspects) -> Iterator[Signal]:
@@ -119,24 +120,6 @@ def _opposed(one: Aspects, other: Aspects, pairs: Iterable[tuple[str, str]]) -> 
                 yield Signal(Finding.OPPOSED, left, right)
 
 
-def _belittled(one: Aspects, other: Aspects) -> Iterator[Signal]:
-    """Find a word whose opposite the other side has: safe and unsafe."""
-    for left, right in ((one, other), (other, one)):
-        for word in sorted(left.words - right.words):
-            for prefix in vocabulary.BELITTLING:
-                if _has_stem(prefix + word, right.words - left.words):
-                    pair = (word, prefix + word)
-                    yield Signal(Finding.OPPOSED, *(pair if left is one else pair[::-1]))
-
-
-def _has_stem(word: str, stems: frozenset[str]) -> bool:
-    """Look for a stem; with a prefix the stemmer may cut more of a word, or less."""
-    return any(
-        word == made or (len(made) > _SHORT and (word.startswith(made) or made == word[:-1]))
-        for made in stems
-    )
-
-
 def _reversed(one: Aspects, other: Aspects) -> Iterator[Signal]:
     """Find what stands behind a relation here and before it there, and before against after."""
     first, second = _behind(one), _behind(other)
@@ -144,6 +127,10 @@ def _reversed(one: Aspects, other: Aspects) -> Iterator[Signal]:
         left, right = first[relation], second[relation]
         if left.isdisjoint(right) and left & other.words and right & one.words:
             yield Signal(Finding.REVERSED, " ".join(sorted(left)), " ".join(sorted(right)))
+
+
+def _before_and_after(one: Aspects, other: Aspects) -> Iterator[Signal]:
+    first, second = _behind(one), _behind(other)
     for here, there in (("before", "after"), ("after", "before")):
         if here in first and there in second and here not in second and there not in first:
             left, right = first[here], second[there]
@@ -158,41 +145,13 @@ def _behind(view: Aspects) -> dict[str, frozenset[str]]:
     return {relation: frozenset(things) for relation, things in found.items()}
 
 
-def _identifiers(one: Aspects, other: Aspects) -> Iterator[Signal]:
-    """Find words that take each other's place, and names that only one side has."""
-    poles = _poles(one, other)
-    first = one.words - other.words - poles
-    second = other.words - one.words - poles
-    if (_verbs(first, one, other) and _verbs(second, other, one)) or (
-        first & one.names or second & other.names
-    ):
-        yield Signal(Finding.IDENTIFIER, " ".join(sorted(first)), " ".join(sorted(second)))
-
-
-def _verbs(only: frozenset[str], one: Aspects, other: Aspects) -> frozenset[str]:
-    """Return what only one side has, its light verbs too; to depend on a thing is to need it."""
-    found = only | (one.light - other.light)
-    if "need" in other.light | one.light and "depend" in one.words | other.words:
-        return found - {"need", "depend"}
-    return found
-
-
-def _poles(one: Aspects, other: Aspects) -> frozenset[str]:
-    """Return the words that are opposed here: they conflict, they do not name."""
-    signals = (
-        *_opposed(one, other, (*vocabulary.OPPOSED, *vocabulary.POLAR)),
-        *_belittled(one, other),
-    )
-    return frozenset(word for signal in signals for word in (signal.old, signal.new))
-
-
 def _conditions(one: Aspects, other: Aspects) -> Iterator[Signal]:
-    if one.conditions != other.conditions:
-        yield Signal(
-            Finding.CONDITION,
-            " ".join(sorted(one.conditions - other.conditions)),
-            " ".join(sorted(other.conditions - one.conditions)),
-        )
+    left = one.conditions - other.conditions - _implied_by(other)
+    right = other.conditions - one.conditions - _implied_by(one)
+    if left or right:
+        yield Signal(Finding.CONDITION, " ".join(sorted(left)), " ".join(sorted(right)))
+    if one.denials == other.denials:
+        yield from _until_and_after(one, other)
     first, second = _new_things(one, other), _new_things(other, one)
     if first or second:
         yield Signal(Finding.CONDITION, " ".join(first), " ".join(second))
@@ -202,9 +161,23 @@ def _conditions(one: Aspects, other: Aspects) -> Iterator[Signal]:
         yield Signal(Finding.SCOPE)
 
 
+def _implied_by(view: Aspects) -> frozenset[str]:
+    """Return the conditions that a statement tells otherwise: only with it, and not without it."""
+    tells_only = view.denials > 0 or not view.said.isdisjoint({"must", "need"})
+    return frozenset({"only"}) if tells_only else frozenset()
+
+
+def _until_and_after(one: Aspects, other: Aspects) -> Iterator[Signal]:
+    """Find what ends with a thing here and begins with it there."""
+    first, second = _behind(one), _behind(other)
+    for here, there in (("until", "after"), ("after", "until")):
+        if first.get(here, frozenset()) & second.get(there, frozenset()):
+            yield Signal(Finding.CONDITION, here, there)
+
+
 def _has_one_pole(one: Aspects, other: Aspects) -> bool:
     """Say whether one side has both of two opposed words and the other one of them."""
-    for pair in (*vocabulary.OPPOSED, *vocabulary.POLAR):
+    for pair in vocabulary.OPPOSED:
         first, second = one.said.intersection(pair), other.said.intersection(pair)
         if first and second and first != second and first & second:
             return True

@@ -10,10 +10,10 @@ from enum import StrEnum
 
 import msgspec
 
-from memplane.observations.model import Category, Source
+from memplane.observations.model import Category, SourceClass
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     """What happened."""
 
     ASSERTED = "asserted"
@@ -61,7 +61,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     quote: str
-    source: Source
+    source: SourceClass
     supports: bool = True
     message: str = ""
     line: int = 0
@@ -70,7 +70,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     entry: str = ""
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ObservationContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an observation says from an event on; what is None stays as it was.
 
     An empty service is none: the observation is about no service in particular.
@@ -81,7 +81,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     service: str | None = None
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RejectedContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was said and is not remembered, fit to be kept, and what was probably meant."""
 
     category: str = ""
@@ -92,7 +92,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     meant_service: str = ""
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PromptReceipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a session's prompt was given, in which order, and what was dropped and why."""
 
     included: tuple[int, ...] = ()
@@ -119,7 +119,7 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     services: tuple[str, ...] = ()
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ObservationEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happened.
 
     Events with one `batch` belong together, and are undone together. `other` is a second
@@ -131,7 +131,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: str
     ts: str
-    kind: Kind
+    kind: EventKind
     agent: str
     memory: int = 0
     actor: Actor = Actor.AGENT
@@ -140,7 +140,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tier: int = 1
     reason: str = ""
     batch: str = ""
-    said: Said | None = None
+    said: ObservationContent | None = None
     evidence: Evidence | None = None
     value: int | None = None
     other: int = 0
@@ -149,22 +149,22 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     valid_from: str = ""
     valid_to: str = ""
     expires: str = ""
-    receipt: Receipt | None = None
+    receipt: PromptReceipt | None = None
     facts: SessionFacts | None = None
-    refused: Refused | None = None
+    refused: RejectedContent | None = None
     signals: tuple[str, ...] = ()
     recorded: str = ""
     key: str = ""
 
 
-def encoded(event: Event) -> bytes:
+def encode_event(event: ObservationEvent) -> bytes:
     """Write an event as a line."""
     return msgspec.json.encode(event)
 
 
-def decoded(line: bytes) -> Event | None:
+def decode_event(line: bytes) -> ObservationEvent | None:
     """Read a line; None when it is no event that this version knows."""
     try:
-        return msgspec.json.decode(line, type=Event)
+        return msgspec.json.decode(line, type=ObservationEvent)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

@@ -9,14 +9,22 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from memplane.clock import milli_stamp
-from memplane.observations.contract import Facet, Facets, ListAsked
-from memplane.observations.listing import ANY, GENERAL, SOON, TRASH, filtered
-from memplane.observations.model import State
-from memplane.records.store import Connection
+from memplane.clock import format_milli_timestamp
+from memplane.observations.api_types import Facet, Facets
+from memplane.observations.model import ObservationState
+from memplane.observations.queries import (
+    ANY_STATE,
+    GENERAL_SERVICE,
+    STALE_SOON,
+    TRASH_STATES,
+    build_filter,
+)
+from memplane.observations.requests import MemoryFilter
+from memplane.records.interface import Connection
 
 _COLUMNS: Final = (
-    f"agent, COALESCE(service, '{GENERAL}'), category, state, tier, origin, contested, pinned, "
+    f"agent, COALESCE(service, '{GENERAL_SERVICE}'), category, state, tier, origin, "
+    "contested, pinned, "
     "active AND COALESCE(fades_at <= ?, 0)"
 )
 
@@ -36,7 +44,7 @@ class _Group(NamedTuple):
     number: int
 
 
-def facets(rows: Connection, agent: str | None, asked: ListAsked, *, now: datetime) -> Facets:
+def facets(rows: Connection, agent: str | None, asked: MemoryFilter, *, now: datetime) -> Facets:
     """Count what a list can be narrowed to; each count is under all other filters."""
     groups = _groups(rows, agent, asked, now)
     return Facets(
@@ -52,16 +60,27 @@ def facets(rows: Connection, agent: str | None, asked: ListAsked, *, now: dateti
     )
 
 
-def _groups(rows: Connection, agent: str | None, asked: ListAsked, now: datetime) -> list[_Group]:
+def _groups(
+    rows: Connection, agent: str | None, asked: MemoryFilter, now: datetime
+) -> list[_Group]:
     """Count what the words of a search leave, before anything else is filtered."""
-    searched = ListAsked(q=asked.q, session=asked.session, entry=asked.entry, state=ANY)
-    where = filtered(agent, searched, now)
+    searched = MemoryFilter(
+        q=asked.q,
+        session=asked.session,
+        entry=asked.entry,
+        state=ANY_STATE,
+        forgotten=asked.forgotten,
+    )
+    where = build_filter(agent, searched, now)
     sql = f"SELECT {_COLUMNS}, COUNT(*) FROM memories WHERE {where} GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9"  # noqa: S608, E501
-    filtered(agent, asked, now)  # which refuses a state that there is not
-    return [_Group(*row) for row in rows.rows(sql, (milli_stamp(now + SOON), *where.values))]
+    build_filter(agent, asked, now)  # which refuses a state that there is not
+    return [
+        _Group(*row)
+        for row in rows.rows(sql, (format_milli_timestamp(now + STALE_SOON), *where.values))
+    ]
 
 
-def _counts(groups: Iterable[_Group], name: str, asked: ListAsked) -> tuple[Facet, ...]:
+def _counts(groups: Iterable[_Group], name: str, asked: MemoryFilter) -> tuple[Facet, ...]:
     """Count each value of a column; most first."""
     rest = msgspec.structs.replace(asked, **_WITHOUT.get(name, {}))
     found: Counter[str] = Counter()
@@ -72,27 +91,27 @@ def _counts(groups: Iterable[_Group], name: str, asked: ListAsked) -> tuple[Face
     return tuple(Facet(value=value, count=count) for value, count in ordered)
 
 
-def _marked(groups: Iterable[_Group], name: str, asked: ListAsked) -> int:
+def _marked(groups: Iterable[_Group], name: str, asked: MemoryFilter) -> int:
     """Count those that have a mark."""
     rest = msgspec.structs.replace(asked, **{name: True})
     return sum(group.number for group in groups if _is_in(group, rest))
 
 
 _WITHOUT: Final[dict[str, dict[str, object]]] = {
-    "service": {"service": None},
+    "service": {"service": ""},
     "category": {"category": None},
-    "state": {"state": ANY},
+    "state": {"state": ANY_STATE},
     "tier": {"tier": None},
     "origin": {"origin": None},
 }
 
 
-def _is_in(group: _Group, asked: ListAsked) -> bool:
+def _is_in(group: _Group, asked: MemoryFilter) -> bool:
     marks = (group.contested, group.pinned, group.stale)
     wanted = (asked.contested, asked.pinned, asked.stale)
     return (
         _is_in_state(group.state, asked.state)
-        and asked.service in {None, group.service}
+        and asked.service in {"", group.service}
         and asked.category in {None, group.category}
         and asked.tier in {None, group.tier}
         and asked.origin in {None, group.origin}
@@ -102,7 +121,7 @@ def _is_in(group: _Group, asked: ListAsked) -> bool:
 
 def _is_in_state(state: str, asked: str | None) -> bool:
     if asked is None:
-        return state not in TRASH
+        return state not in TRASH_STATES
     if asked == "trash":
-        return state in TRASH - {State.PURGED}
-    return asked in {ANY, state}
+        return state in TRASH_STATES - {ObservationState.PURGED}
+    return asked in {ANY_STATE, state}

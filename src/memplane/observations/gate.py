@@ -14,24 +14,36 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from memplane.memory.sanitising import sanitised
-from memplane.observations.instructions import is_instruction, is_order
-from memplane.observations.model import LONGEST, LONGEST_SHOWN, Assertion, Category, Source
-from memplane.observations.reading import NO_ALIASES, Misread, Said, named
-from memplane.observations.reasons import Flag, Reason
-from memplane.observations.status import is_status
-from memplane.redaction.redactor import Redacted
+from memplane.memory.sanitizer import sanitize_text
+from memplane.observations.agent_guide import is_example
+from memplane.observations.assertion_parser import (
+    NO_ALIASES,
+    MalformedAssertion,
+    ParsedAssertion,
+    normalize_names,
+)
+from memplane.observations.model import (
+    MAX_SHOWN_CHARS,
+    MAX_TEXT_CHARS,
+    Assertion,
+    Category,
+    SourceClass,
+)
+from memplane.observations.prompt_injection import is_imperative, is_instruction
+from memplane.observations.reject_reasons import RejectReason, ReviewFlag
+from memplane.observations.status_noise import is_status_noise
+from memplane.redaction.redactor import RedactionResult
 
-Redact: TypeAlias = Callable[[str], Redacted[str]]
+RedactText: TypeAlias = Callable[[str], RedactionResult[str]]
 
-SESSION_CAP: Final = 20
+MAX_SESSION_ASSERTIONS: Final = 20
 """The assertions that a session may make, unless it is said otherwise."""
 
-REDACTED: Final = "[redacted:"
+REDACTION_OPENING: Final = "[redacted:"
 """What stands where a secret was taken out before, on the way here."""
-_SHORTEST: Final = 3
-_LONGEST_NAME: Final = 160
-_FEW_SERVICES: Final = 5
+_MIN_TEXT_CHARS: Final = 3
+_MAX_NAME_CHARS: Final = 160
+_MIN_KNOWN_SERVICES: Final = 5
 _UNSEEN: Final = (
     "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
@@ -41,7 +53,7 @@ _WORD: Final = r"[^\W_]+(?:[.:/_-][^\W_]+)*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class GateRules:
     """What the gate goes by.
 
     Args:
@@ -56,41 +68,41 @@ class Rules:
     services: frozenset[str] = frozenset()
     has_registry: bool = False
     strict: bool = False
-    cap: int = SESSION_CAP
+    cap: int = MAX_SESSION_ASSERTIONS
     aliases: Mapping[str, str] = field(default_factory=lambda: NO_ALIASES)
 
     def is_new(self, service: str) -> bool:
         """Say whether a service is not one of those that are known."""
-        knows = self.has_registry or len(self.services) >= _FEW_SERVICES
+        knows = self.has_registry or len(self.services) >= _MIN_KNOWN_SERVICES
         return bool(service) and knows and service not in self.services
 
 
-class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+class AcceptedAssertion(msgspec.Struct, frozen=True, kw_only=True):
     """May be remembered. A service of `None` is none in particular."""
 
     text: str
     category: Category
     service: str | None
-    flags: frozenset[Flag] = frozenset()
+    flags: frozenset[ReviewFlag] = frozenset()
 
 
-class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
+class QuarantinedAssertion(msgspec.Struct, frozen=True, kw_only=True):
     """Is kept, but shown to no agent until somebody has looked at it.
 
     If category and service were swapped, they are as they should be here; `said` has them as
     they were written.
     """
 
-    reason: Reason
+    reason: RejectReason
     said: Assertion
     text: str
     category: Category
     service: str | None
-    flags: frozenset[Flag] = frozenset()
+    flags: frozenset[ReviewFlag] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
+class RejectedAssertion:
     """Is not remembered.
 
     Args:
@@ -100,25 +112,25 @@ class Rejected:
         corrected: What was probably meant, when that can be told.
     """
 
-    reason: Reason
+    reason: RejectReason
     said: Assertion
     hint: str = ""
     corrected: Assertion | None = None
 
 
-Verdict: TypeAlias = Accepted | Quarantined | Rejected
+GateVerdict: TypeAlias = AcceptedAssertion | QuarantinedAssertion | RejectedAssertion
 
-_DEFAULT: Final = Rules()
+_DEFAULT_RULES: Final = GateRules()
 
 
-def judge(
-    said: Said,
+def judge_assertion(
+    said: ParsedAssertion,
     *,
-    redact: Redact,
-    rules: Rules = _DEFAULT,
+    redact: RedactText,
+    rules: GateRules = _DEFAULT_RULES,
     asserted: int = 0,
     tool_results: Sequence[str] = (),
-) -> Verdict:
+) -> GateVerdict:
     """Say what becomes of an assertion, or of what should have been one.
 
     Args:
@@ -128,123 +140,131 @@ def judge(
         asserted: How many assertions the session has made before this one.
         tool_results: What tools have told the session before.
     """
-    as_written = said.said if isinstance(said, Misread) else said
+    as_written = said.said if isinstance(said, MalformedAssertion) else said
     record, had_secrets = _record(as_written, redact)
     if had_secrets:
-        return Rejected(reason=Reason.SECRET, said=record)
-    read = said if isinstance(said, Misread) else named(said, rules.aliases)
-    meant = _meant(read, record.text)
-    if isinstance(meant, Rejected):
+        return RejectedAssertion(reason=RejectReason.SECRET, said=record)
+    read = said if isinstance(said, MalformedAssertion) else normalize_names(said, rules.aliases)
+    meant = _require_assertion(read, record.text)
+    if isinstance(meant, RejectedAssertion):
         return replace(meant, said=_shortened(record))
-    signs = frozenset(_signs(meant, rules, asserted, tool_results))
-    if (refusal := _refusal(meant, signs)) is not None:
-        return Rejected(reason=refusal, said=_shortened(record))
+    signs = frozenset(_iterate_flags(meant, rules, asserted, tool_results))
+    if (refusal := _find_refusal(meant, signs)) is not None:
+        return RejectedAssertion(reason=refusal, said=_shortened(record))
     category, service = Category(meant.category), meant.service or None
-    flags = signs if meant.source is Source.OPERATOR else signs & _FLAGS
-    if (doubt := _doubt(read, meant, rules, signs)) is None:
-        return Accepted(text=meant.text, category=category, service=service, flags=flags)
-    return Quarantined(
+    flags = signs if meant.source is SourceClass.OPERATOR else signs & _FLAGS
+    if (doubt := _find_doubt(read, meant, rules, signs)) is None:
+        return AcceptedAssertion(text=meant.text, category=category, service=service, flags=flags)
+    return QuarantinedAssertion(
         reason=doubt, said=record, text=meant.text, category=category, service=service, flags=flags
     )
 
 
-_FLAGS: Final = frozenset({Flag.NEW_SERVICE, Flag.TOOL_DERIVED})
+_FLAGS: Final = frozenset({ReviewFlag.NEW_SERVICE, ReviewFlag.TOOL_DERIVED})
 """What is told of anybody's assertions."""
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Return a text as one line of what can be seen of it."""
     line = " ".join(text.splitlines())
     seen = line if line.isascii() and line.isprintable() else re.sub(_UNSEEN, "", line)
-    return unicodedata.normalize("NFC", " ".join(sanitised(seen).split()))
+    return unicodedata.normalize("NFC", " ".join(sanitize_text(seen).split()))
 
 
 # What is kept of it.
 
 
-def _record(said: Assertion, redact: Redact) -> tuple[Assertion, bool]:
+def _record(said: Assertion, redact: RedactText) -> tuple[Assertion, bool]:
     """Return what was said, clean and without secrets, and whether there were any."""
     category, service, text = (
         _without_secrets(part, redact) for part in (said.category, said.service, said.text)
     )
     record = replace(
         said,
-        category=category.value[:_LONGEST_NAME],
-        service=service.value[:_LONGEST_NAME],
+        category=category.value[:_MAX_NAME_CHARS],
+        service=service.value[:_MAX_NAME_CHARS],
         text=text.value,
     )
     if redact(f"{category.value}={service.value}").counts:  # of a bracket around a password
         return replace(_shortened(record), service=""), True
-    found = bool(category.counts or service.counts or text.counts) or REDACTED in said.text
+    found = (
+        bool(category.counts or service.counts or text.counts) or REDACTION_OPENING in said.text
+    )
     return (_shortened(record) if found else record), found
 
 
-def _without_secrets(text: str, redact: Redact) -> Redacted[str]:
+def _without_secrets(text: str, redact: RedactText) -> RedactionResult[str]:
     """Redact a text before it is cleaned and after: either may bring a secret to light."""
     before = redact(text)
-    after = redact(clean(before.value))
-    return Redacted(after.value, {**before.counts, **after.counts})
+    after = redact(clean_text(before.value))
+    return RedactionResult(after.value, {**before.counts, **after.counts})
 
 
 def _shortened(record: Assertion) -> Assertion:
     """Cut what is too long; what stands at its end may be half a secret that nobody recognises."""
-    if len(record.text) <= LONGEST:
+    if len(record.text) <= MAX_TEXT_CHARS:
         return record
-    return replace(record, text=f"{record.text[:LONGEST_SHOWN]}\u2026")
+    return replace(record, text=f"{record.text[:MAX_SHOWN_CHARS]}\u2026")
 
 
 # What is found in it.
 
 
-def _meant(read: Said, text: str) -> Assertion | Rejected:
+def _require_assertion(read: ParsedAssertion, text: str) -> Assertion | RejectedAssertion:
     """Return the assertion to be judged, if there is one."""
-    if not isinstance(read, Misread):
+    if not isinstance(read, MalformedAssertion):
         return replace(read, text=text)
-    if read.reason is Reason.SWAPPED and read.corrected is not None:
+    if read.reason is RejectReason.SWAPPED and read.corrected is not None:
         return replace(read.corrected, text=text)
     corrected = replace(read.corrected, text=text) if read.corrected else None
-    return Rejected(reason=read.reason, said=read.said, hint=read.hint, corrected=corrected)
+    return RejectedAssertion(
+        reason=read.reason, said=read.said, hint=read.hint, corrected=corrected
+    )
 
 
-def _signs(
-    said: Assertion, rules: Rules, asserted: int, tool_results: Sequence[str]
-) -> Iterator[Flag]:
+def _iterate_flags(
+    said: Assertion, rules: GateRules, asserted: int, tool_results: Sequence[str]
+) -> Iterator[ReviewFlag]:
     """Yield what is remarkable about an assertion."""
     if rules.is_new(said.service):
-        yield Flag.NEW_SERVICE
+        yield ReviewFlag.NEW_SERVICE
     if asserted >= rules.cap:
-        yield Flag.SESSION_CAP
-    if len(said.text) > LONGEST:
+        yield ReviewFlag.SESSION_CAP
+    if len(said.text) > MAX_TEXT_CHARS:
         return  # it will not be kept, so nobody needs to read it
     copied = is_tool_derived(said.text, tool_results)
     if copied:
-        yield Flag.TOOL_DERIVED
-    if is_status(said.text):
-        yield Flag.STATUS_NOISE
-    if is_instruction(said.text) or (copied and is_order(said.text)):
-        yield Flag.IMPERATIVE
+        yield ReviewFlag.TOOL_DERIVED
+    if is_status_noise(said.text):
+        yield ReviewFlag.STATUS_NOISE
+    if is_instruction(said.text) or (copied and is_imperative(said.text)):
+        yield ReviewFlag.IMPERATIVE
 
 
-def _refusal(said: Assertion, signs: frozenset[Flag]) -> Reason | None:
-    visible = sum(map(_is_visible, said.text[: LONGEST + 1]))
-    if visible < _SHORTEST:
-        return Reason.TOO_SHORT if visible else Reason.EMPTY
-    if len(said.text) > LONGEST:
-        return Reason.TOO_LONG
-    if said.source is Source.OPERATOR:
+def _find_refusal(said: Assertion, signs: frozenset[ReviewFlag]) -> RejectReason | None:
+    visible = sum(map(_is_visible, said.text[: MAX_TEXT_CHARS + 1]))
+    if visible < _MIN_TEXT_CHARS:
+        return RejectReason.TOO_SHORT if visible else RejectReason.EMPTY
+    if len(said.text) > MAX_TEXT_CHARS:
+        return RejectReason.TOO_LONG
+    if is_example(said.service, said.text):
+        return RejectReason.EXAMPLE
+    if said.source is SourceClass.OPERATOR:
         return None
-    if Flag.STATUS_NOISE in signs:
-        return Reason.STATUS_NOISE
-    return Reason.SESSION_CAP if Flag.SESSION_CAP in signs else None
+    if ReviewFlag.STATUS_NOISE in signs:
+        return RejectReason.STATUS_NOISE
+    return RejectReason.SESSION_CAP if ReviewFlag.SESSION_CAP in signs else None
 
 
-def _doubt(read: Said, meant: Assertion, rules: Rules, signs: frozenset[Flag]) -> Reason | None:
-    if isinstance(read, Misread):
+def _find_doubt(
+    read: ParsedAssertion, meant: Assertion, rules: GateRules, signs: frozenset[ReviewFlag]
+) -> RejectReason | None:
+    if isinstance(read, MalformedAssertion):
         return read.reason
-    if rules.strict and Flag.NEW_SERVICE in signs:
-        return Reason.NEW_SERVICE
-    if Flag.IMPERATIVE in signs and meant.source is not Source.OPERATOR:
-        return Reason.IMPERATIVE
+    if rules.strict and ReviewFlag.NEW_SERVICE in signs:
+        return RejectReason.NEW_SERVICE
+    if ReviewFlag.IMPERATIVE in signs and meant.source is not SourceClass.OPERATOR:
+        return RejectReason.IMPERATIVE
     return None
 
 

@@ -7,17 +7,24 @@ sides are treated alike: exchanged, they get the same verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
+from memplane.observations.alignment import Alignment, align, signals_of
 from memplane.observations.aspects import Aspects, aspects_of
 from memplane.observations.differences import CONFLICTING, Finding, Signal, differences
-from memplane.observations.normalising import norm_hash
+from memplane.observations.frames import frame_of
+from memplane.observations.normalisation import norm_hash
 
 _HUNDRED: Final = 100
+_SHORT: Final = 3
+_VERBATIM: Final = 60
+_IMPLIED: Final = frozenset({"if", "unless", "at_least", "at_most", "every", "each", "all"})
+_BINDING: Final = frozenset({"only", "except", "sometimes", "partly", "formerly", "until"})
+_PARALLEL: Final = frozenset({Finding.IDENTIFIER, Finding.SAYS_MORE})
 
 
 class Verdict(StrEnum):
@@ -30,20 +37,33 @@ class Verdict(StrEnum):
 
 
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
-    """From which likeness on what is said of two statements, in hundredths.
+    """From which likeness on what is said of two statements; but for a count in hundredths.
 
     Args:
-        same: Likeness that is needed to be the same.
-        contradiction: Likeness that is needed to contradict.
-        undecided: Likeness that is worth a look.
-        shared: Of all that both say, how much both must say to be the same. A short statement is
-            wholly contained in many a long one, which says more.
+        wording: Share of common words from which on each small difference counts.
+        close: Share of common groups of letters from which on that is so.
+        parallel: Share of common groups of letters from which on words take each other's place.
+        opposed: Share of them that opposed words need to contradict.
+        related: How much of both on average the other must say to be worth a look.
+        same: How much on average to be the same.
+        least: How much of each of them to be the same.
+        shared: How many telling words or quantities both must have to be the same.
+        alone: How much on average is enough where that are fewer.
+        contradiction: How much of each of them to contradict.
+        covered: How much on average for opposed words to contradict in whatever wording.
     """
 
-    same: int = 60
-    contradiction: int = 30
-    undecided: int = 45
-    shared: int = 50
+    wording: int = 60
+    close: int = 50
+    parallel: int = 40
+    opposed: int = 32
+    related: int = 45
+    same: int = 50
+    least: int = 45
+    shared: int = 3
+    alone: int = 70
+    contradiction: int = 65
+    covered: int = 85
 
 
 DEFAULT: Final = Thresholds()
@@ -89,26 +109,30 @@ def compare(
 
     The name of the service they are both about parts nothing: one may say it, the other not.
     """
-    first, second = aspects_of(old, service), aspects_of(new, service)
-    trigrams = _jaccard(first.grams, second.grams)
     if norm_hash(old) == norm_hash(new):
         return Comparison(verdict=Verdict.SAME, similarity=_HUNDRED, trigrams=_HUNDRED, exact=True)
-    shared, contained = _likeness(first, second)
-    similarity = max(shared, contained)
-    if similarity < min(thresholds.contradiction, thresholds.undecided):
-        # Most pairs have little in common, and what they differ in is nobody's concern.
-        return Comparison(
-            verdict=Verdict.DISTINCT, similarity=similarity, trigrams=trigrams, exact=False
-        )
-    signals = [*differences(first, second)]
-    if shared < thresholds.shared and similarity >= thresholds.same:
-        signals.append(Signal(Finding.SAYS_MORE))
+    first, second = aspects_of(old, service), aspects_of(new, service)
+    trigrams = _jaccard(first.grams, second.grams)
+    one, two = frame_of(old, service), frame_of(new, service)
+    alignment = align(one, two)
+    is_short = min(len(one.items), len(two.items)) <= _SHORT
+    is_close = trigrams >= (thresholds.parallel if is_short else thresholds.close)
+    signals = [
+        signal
+        for signal in signals_of(alignment, is_close=is_close)
+        if trigrams >= thresholds.parallel or signal.finding not in _PARALLEL
+    ]
+    if is_close and _wording(first, second) >= thresholds.wording:
+        signals += _small_differences(first, second, alignment)
+    verdict = _verdict(
+        alignment, frozenset(each.finding for each in signals), trigrams, thresholds
+    )
     return Comparison(
-        verdict=_verdict(similarity, frozenset(each.finding for each in signals), thresholds),
-        similarity=similarity,
+        verdict=verdict,
+        similarity=alignment.similarity,
         trigrams=trigrams,
         exact=False,
-        signals=tuple(signals),
+        signals=() if verdict is Verdict.DISTINCT else tuple(dict.fromkeys(signals)),
     )
 
 
@@ -152,35 +176,69 @@ def _rank(match: Match) -> tuple[int, bool, int, int, int, int]:
     )
 
 
-def _verdict(similarity: int, found: frozenset[Finding], thresholds: Thresholds) -> Verdict:
-    """Return the first verdict that applies."""
-    alike = similarity >= thresholds.same
-    if alike and Finding.IDENTIFIER in found:
-        return Verdict.UNDECIDED
-    if similarity >= thresholds.contradiction and found & CONFLICTING:
-        return Verdict.CONTRADICTION
-    if alike and found:
-        return Verdict.UNDECIDED
-    if alike:
-        return Verdict.SAME
-    return Verdict.UNDECIDED if similarity >= thresholds.undecided else Verdict.DISTINCT
+# In nearly the same words each small difference counts.
 
 
-# How alike two statements are.
-
-
-def _likeness(one: Aspects, other: Aspects) -> tuple[int, int]:
-    """Return the share of what both say in all, and in the shorter of the two, in hundredths."""
+def _wording(one: Aspects, other: Aspects) -> int:
+    """Return the share of words and measures that both have in all of them, in hundredths."""
     first = one.words | {f"<{quantity.measure}>" for quantity in one.quantities}
     second = other.words | {f"<{quantity.measure}>" for quantity in other.quantities}
-    if one.words and other.words and not one.words & other.words:
-        # That both name a duration joins nothing: everything takes its time.
-        return 0, 0
-    if not first or not second:
-        return 0, 0
-    common = len(first & second)
-    contained = common * _HUNDRED // min(len(first), len(second))
-    return common * _HUNDRED // len(first | second), contained
+    return _jaccard(first, second)
+
+
+def _small_differences(one: Aspects, other: Aspects, alignment: Alignment) -> Iterator[Signal]:
+    """Yield what else parts two statements that are worded nearly alike."""
+    is_verbatim = _jaccard(one.grams, other.grams) >= _VERBATIM
+    for signal in differences(one, other):
+        if signal.finding is Finding.SCOPE and not is_verbatim:
+            continue
+        if signal.finding is Finding.CONDITION and _is_implied(signal, alignment):
+            continue
+        yield signal
+
+
+def _is_implied(signal: Signal, alignment: Alignment) -> bool:
+    """Say whether a condition may be told by other words: whenever it restarts, after restarts."""
+    words = {*signal.old.split(), *signal.new.split()} - _IMPLIED
+    only = {item.text for item in (*alignment.old_only, *alignment.new_only)}
+    return words.isdisjoint(only) and words.isdisjoint(_BINDING)
+
+
+def _verdict(
+    alignment: Alignment, found: frozenset[Finding], trigrams: int, thresholds: Thresholds
+) -> Verdict:
+    """Return the first verdict that applies."""
+    if alignment.similarity < thresholds.related and not alignment.is_swap:
+        return Verdict.DISTINCT
+    if found & CONFLICTING:
+        is_plain = _is_plain(alignment, found, trigrams, thresholds)
+        return Verdict.CONTRADICTION if is_plain else Verdict.UNDECIDED
+    if found or alignment.is_cut:
+        return Verdict.UNDECIDED
+    is_alike = (
+        alignment.similarity >= thresholds.same
+        and alignment.least_covered >= thresholds.least
+        and (alignment.shared >= thresholds.shared or alignment.similarity >= thresholds.alone)
+    )
+    return Verdict.SAME if is_alike else Verdict.UNDECIDED
+
+
+def _is_plain(
+    alignment: Alignment, found: frozenset[Finding], trigrams: int, thresholds: Thresholds
+) -> bool:
+    """Say whether two statements contradict each other, and do not merely differ."""
+    if Finding.TURNED_TWICE in found or alignment.swapped or any(alignment.more()):
+        return False
+    if found >= {Finding.NUMBER, Finding.OPPOSED}:
+        # Starting takes a minute, and stopping takes ten seconds.
+        return False
+    # A reason that one of them gives takes nothing away from what both speak of.
+    is_covered = alignment.similarity >= thresholds.covered
+    needed = max(
+        thresholds.parallel if Finding.NEGATION in found else 0,
+        thresholds.opposed if Finding.OPPOSED in found and not is_covered else 0,
+    )
+    return alignment.least_covered >= thresholds.contradiction and trigrams >= needed
 
 
 def _jaccard(one: frozenset[str], other: frozenset[str]) -> int:

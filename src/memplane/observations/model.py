@@ -17,7 +17,7 @@ class Category(StrEnum):
     MAINTENANCE = "maintenance"
 
 
-class Source(StrEnum):
+class SourceClass(StrEnum):
     """Who said it."""
 
     AGENT = "agent"
@@ -27,7 +27,7 @@ class Source(StrEnum):
     IMPORT = "import"
 
 
-class State(StrEnum):
+class ObservationState(StrEnum):
     """What an observation is now; only an active one is put into prompts."""
 
     ACTIVE = "active"
@@ -38,11 +38,11 @@ class State(StrEnum):
     PURGED = "purged"
 
 
-LONGEST: Final = 2000
+MAX_TEXT_CHARS: Final = 2000
 """The characters that an observation may have."""
-LONGEST_SHOWN: Final = 500
+MAX_SHOWN_CHARS: Final = 500
 """Those of them that go into a prompt."""
-LONGEST_SERVICE: Final = 64
+MAX_SERVICE_CHARS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,4 +55,4 @@ class Assertion:
     category: str
     service: str
     text: str
-    source: Source
+    source: SourceClass

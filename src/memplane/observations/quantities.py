@@ -53,11 +53,20 @@ class Quantity(msgspec.Struct, frozen=True):
         """Say whether a value can be both: 60 to 90 seconds and 60 seconds."""
         return self.low <= other.high and other.low <= self.high
 
+    def is_near(self, other: Quantity) -> bool:
+        """Say whether both are one quantity to people: twelve months are a year."""
+        if self.overlaps(other):
+            return True
+        if self.measure not in {Measure.DURATION, Measure.EVERY} or self.high < _MONTH:
+            return False
+        return abs(self.high - other.high) * 20 <= max(self.high, other.high)
+
 
 Read: TypeAlias = "tuple[tuple[Quantity, ...], int] | None"
 """The quantities that begin at a place, and the place behind them."""
 _Number: TypeAlias = "tuple[Fraction, int] | None"
 
+_MONTH: Final = 28 * DAY
 _PERIODS: Final = {
     "hourly": 3600 * SECOND,
     "daily": DAY,

@@ -14,38 +14,54 @@ from typing import Final
 
 import msgspec
 
-from memplane.access.agents import AGENT_RULE, is_agent_id
-from memplane.clock import milli_stamp
+from memplane.access.agent_id import AGENT_ID_RULE, is_agent_id
+from memplane.clock import format_milli_timestamp
 from memplane.errors import RecordsError, UnknownMemory
-from memplane.observations import conflicts, curating, event_rows, rows, session_rows, views
-from memplane.observations.contract import (
+from memplane.observations import (
+    conflicts,
+    event_store,
+    operator_events,
+    session_store,
+    store,
+    views,
+)
+from memplane.observations.api_types import IngestReceipt, PromptView, SessionView, StartedSession
+from memplane.observations.assertion_rules import AssertionContext
+from memplane.observations.event_writer import EventWriter
+from memplane.observations.events import (
+    Actor,
+    EventKind,
+    ObservationEvent,
+    PromptReceipt,
+    SessionFacts,
+)
+from memplane.observations.ingest import (
+    IngestOutcome,
+    IngestPolicy,
+    SourcedAssertion,
+    attach_entry,
+    extract_assertions,
+)
+from memplane.observations.operator_events import SYSTEM_ACTOR_NAME, Operator
+from memplane.observations.projection import fold_observation
+from memplane.observations.prompt_block import ContestedPolicy, RenderedPrompt, build_prompt
+from memplane.observations.requests import (
     Heard,
-    HeardReceipt,
     HeardText,
-    PromptAsked,
-    PromptView,
-    SessionBegun,
+    PromptQuery,
     SessionEnded,
-    SessionView,
     SessionWanted,
 )
-from memplane.observations.curating import OURSELVES, Operator
-from memplane.observations.deciding import Saying
-from memplane.observations.events import Actor, Event, Kind, Receipt, SessionFacts
-from memplane.observations.folding import observed
-from memplane.observations.learning import Listening, Outcome, Statement, statements, with_entry
-from memplane.observations.prompt import Contested, Prompt, prompt_of
-from memplane.observations.wording import wrong
-from memplane.observations.writing import Writer
-from memplane.records.store import Connection
+from memplane.observations.validation import field_error
+from memplane.records.interface import Connection
 
 _log = logging.getLogger(__name__)
 
-_FENCE: Final = 12
+_FENCE_DIGITS: Final = 12
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]{2,64}")
 
 
-class Telling(msgspec.Struct, frozen=True, kw_only=True):
+class PromptPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How prompts are told what is known.
 
     Args:
@@ -55,16 +71,16 @@ class Telling(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     budget: int
-    contested: Contested
+    contested: ContestedPolicy
     key: bytes
 
     def fence(self, session: str) -> str:
         """Return what fences the block of a session."""
-        return hmac.new(self.key, session.encode(), hashlib.sha256).hexdigest()[:_FENCE]
+        return hmac.new(self.key, session.encode(), hashlib.sha256).hexdigest()[:_FENCE_DIGITS]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class LedgerTurn:
     """A turn of a ledger in which something may have been said that is to be remembered."""
 
     agent: str
@@ -75,32 +91,31 @@ class Turn:
     told: frozenset[int] = frozenset()
 
 
-class Sessions(msgspec.Struct, frozen=True):
+class SessionService(msgspec.Struct, frozen=True):
     """Begins, hears and ends sessions."""
 
-    writer: Writer
-    listening: Listening
-    telling: Telling
+    writer: EventWriter
+    listening: IngestPolicy
+    telling: PromptPolicy
 
-    async def preview(self, asked: PromptAsked) -> PromptView:
-        """Return what a prompt would be told now."""
-        check_agent(asked.agent)
+    async def preview(self, agent: str, asked: PromptQuery) -> PromptView:
+        """Return what a prompt would include now."""
+        check_agent(agent)
         now = self.writer.now()
-        return await self.writer.records.read(lambda on: self._told(on, asked, now))
+        return await self.writer.records.read(lambda on: self._told(on, agent, asked, now))
 
-    async def begin(self, wanted: SessionWanted) -> SessionBegun:
+    async def begin(self, wanted: SessionWanted) -> StartedSession:
         """Begin a session, and keep what it is told."""
         check_agent(wanted.agent)
         session = self.writer.new_session()
-        asked = PromptAsked(
-            agent=wanted.agent,
+        asked = PromptQuery(
             services=wanted.services,
             budget=wanted.budget,
             session=str(session),
             prompt=wanted.prompt,
         )
-        prompt = await self._told_if_possible(asked) if wanted.tell else _nothing(0)
-        begun = _session_event(Kind.STARTED, wanted.agent, session, wanted.tier)
+        prompt = await self._told_if_possible(wanted.agent, asked) if wanted.tell else _nothing(0)
+        begun = _session_event(EventKind.STARTED, wanted.agent, session, wanted.tier)
         begun = msgspec.structs.replace(
             begun,
             facts=SessionFacts(
@@ -115,37 +130,37 @@ class Sessions(msgspec.Struct, frozen=True):
         )
         events = [begun]
         if prompt.included:
-            receipt = Receipt(
+            receipt = PromptReceipt(
                 included=prompt.included,
                 dropped=tuple((one.id, one.reason) for one in prompt.dropped),
                 tokens=prompt.tokens,
                 digest=hashlib.sha256(prompt.block.encode()).hexdigest(),
             )
-            told = _session_event(Kind.INJECTED, wanted.agent, session, wanted.tier)
+            told = _session_event(EventKind.INJECTED, wanted.agent, session, wanted.tier)
             events.append(msgspec.structs.replace(told, receipt=receipt))
         await self.writer.decide(lambda _, now: _at(events, now))
-        return SessionBegun(session=session, prompt=prompt)
+        return StartedSession(session=session, prompt=prompt)
 
-    async def _told_if_possible(self, asked: PromptAsked) -> PromptView:
+    async def _told_if_possible(self, agent: str, asked: PromptQuery) -> PromptView:
         try:
-            return await self.preview(asked)
+            return await self.preview(agent, asked)
         except RecordsError as error:
             # A session without memories beats no session.
-            _log.warning("a session of %s begins without memories: %s", asked.agent, error)
+            _log.warning("a session of %s begins without memories: %s", agent, error)
             return _nothing(asked.budget or self.telling.budget)
 
-    def _told(self, on: Connection, asked: PromptAsked, now: datetime) -> PromptView:
+    def _told(self, on: Connection, agent: str, asked: PromptQuery, now: datetime) -> PromptView:
         profile = self.listening.profile
-        rivals = _rivals(on, asked.agent)
+        rivals = _rivals(on, agent)
         found = [
             candidate
-            for one in rows.tellable(on, asked.agent)
-            if (candidate := views.candidate(one, now, profile, rivals.get(one.id, ())))
+            for one in store.list_injectable(on, agent)
+            if (candidate := views.prompt_candidate(one, now, profile, rivals.get(one.id, ())))
         ]
         budget = self.telling.budget if asked.budget is None else asked.budget
         known = {one.service.casefold(): one.service for one in found if one.service}
         named = {known.get(word.casefold()) for word in _WORD.findall(asked.prompt)}
-        prompt: Prompt = prompt_of(
+        prompt: RenderedPrompt = build_prompt(
             found,
             budget=budget,
             services={*asked.services, *(one for one in named if one)},
@@ -154,18 +169,18 @@ class Sessions(msgspec.Struct, frozen=True):
         )
         return views.prompt_view(prompt, budget, len(found))
 
-    async def hear(self, agent: str, session: int, heard: Heard) -> HeardReceipt:
+    async def hear(self, agent: str, session: int, heard: Heard) -> IngestReceipt:
         """Learn from what happened in a session."""
         records = self.writer.records
-        found = await records.read(partial(existing, agent=agent, session=session))
+        found = await records.read(partial(require_session, agent=agent, session=session))
         if heard.model or heard.cli_session:
             await self.writer.decide(lambda _, now: _identified(found, heard, now))
-        outcome = Outcome()
+        outcome = IngestOutcome()
         if heard.retracted:
             retract = partial(self._retracted, session=session, messages=heard.retracted)
             outcome.events += await self.writer.decide(retract)
         listening = self.listening
-        for one in statements(heard, listening.rules.aliases, listening.redact):
+        for one in extract_assertions(heard, listening.rules.aliases, listening.redact):
             say = partial(self._said, found=found, statement=one, results=heard.tool_results)
             outcome.events += await self.writer.decide(say)
         for reject in outcome.receipt().rejects:
@@ -181,45 +196,48 @@ class Sessions(msgspec.Struct, frozen=True):
         now: datetime,
         *,
         found: SessionView,
-        statement: Statement,
+        statement: SourcedAssertion,
         results: Sequence[str] = (),
         told: Collection[int] = (),
-    ) -> list[Event]:
+    ) -> list[ObservationEvent]:
+        entry = statement.evidence.entry
+        if entry and store.is_forgotten(on, found.agent, entry):
+            return []
         at = statement.at if statement.at is not None and statement.at <= now else now
-        saying = Saying(
+        saying = AssertionContext(
             agent=found.agent,
             at=at,
             evidence=statement.evidence,
             session=found.id,
             tier=found.tier,
         )
-        heard = session_rows.hearing(on, found.id, results)
+        heard = session_store.load_session_context(on, found.id, results)
         heard = replace(heard, told=heard.told.union(told))
         return self.listening.drafts(on, statement.said, saying, heard)
 
     def _retracted(
         self, on: Connection, now: datetime, *, session: int, messages: Sequence[str]
-    ) -> list[Event]:
+    ) -> list[ObservationEvent]:
         """Take back what messages said, and the conflicts of what is gone with them."""
-        events = event_rows.events_of_messages(on, session, messages)
-        system = Operator(name=OURSELVES, at=now, actor=Actor.SYSTEM)
-        drafts = curating.retracted(events, now)
+        events = event_store.list_message_events(on, session, messages)
+        system = Operator(name=SYSTEM_ACTOR_NAME, at=now, actor=Actor.SYSTEM)
+        drafts = operator_events.draft_retraction(events, now)
 
         def is_gone(memory: int) -> bool:
-            after = [*event_rows.events_of(on, memory), *drafts]
-            return observed(after, self.listening.profile) is None
+            after = [*event_store.list_events(on, memory), *drafts]
+            return fold_observation(after, self.listening.profile) is None
 
-        said = sorted({one.memory for one in events if one.kind is Kind.ASSERTED})
+        said = sorted({one.memory for one in events if one.kind is EventKind.ASSERTED})
         gone = [memory for memory in said if is_gone(memory)]
-        over = {one.key: one for memory in gone for one in rows.conflicts_of(on, memory)}
-        return [*drafts, *conflicts.moot(over.values(), system)]
+        over = {one.key: one for memory in gone for one in store.list_conflicts_of(on, memory)}
+        return [*drafts, *conflicts.close_moot_conflicts(over.values(), system)]
 
     async def end(self, agent: str, session: int, ended: SessionEnded) -> SessionView:
         """End a session."""
         records = self.writer.records
-        found = await records.read(partial(existing, agent=agent, session=session))
+        found = await records.read(partial(require_session, agent=agent, session=session))
         event = msgspec.structs.replace(
-            _session_event(Kind.ENDED, agent, session, found.tier),
+            _session_event(EventKind.ENDED, agent, session, found.tier),
             facts=SessionFacts(
                 tier=found.tier,
                 is_error=ended.is_error,
@@ -230,27 +248,29 @@ class Sessions(msgspec.Struct, frozen=True):
             ),
         )
         await self.writer.decide(lambda _, now: _at([event], now))
-        return await records.read(partial(existing, agent=agent, session=session))
+        return await records.read(partial(require_session, agent=agent, session=session))
 
-    async def hear_turn(self, turn: Turn) -> HeardReceipt:
+    async def ingest_turn(self, turn: LedgerTurn) -> IngestReceipt:
         """Learn from a turn of a ledger, once."""
-        records, outcome = self.writer.records, Outcome()
-        if await records.read(lambda on: event_rows.has_heard(on, turn.agent, turn.entry)):
+        records, outcome = self.writer.records, IngestOutcome()
+        if await records.read(
+            lambda on: event_store.has_ingested_entry(on, turn.agent, turn.entry)
+        ):
             return outcome.receipt()
         session = await self._session_of(turn)
-        found = await records.read(partial(existing, agent=turn.agent, session=session))
-        heard = Heard(texts=(HeardText(text=turn.text, at=milli_stamp(turn.at)),))
+        found = await records.read(partial(require_session, agent=turn.agent, session=session))
+        heard = Heard(texts=(HeardText(text=turn.text, at=format_milli_timestamp(turn.at)),))
         listening = self.listening
-        for one in statements(heard, listening.rules.aliases, listening.redact):
-            cited = Statement(one.said, with_entry(one.evidence, turn.entry), one.at)
+        for one in extract_assertions(heard, listening.rules.aliases, listening.redact):
+            cited = SourcedAssertion(one.said, attach_entry(one.evidence, turn.entry), one.at)
             say = partial(self._said, found=found, statement=cited, told=turn.told)
             outcome.events += await self.writer.decide(say)
         return outcome.receipt()
 
-    async def _session_of(self, turn: Turn) -> int:
+    async def _session_of(self, turn: LedgerTurn) -> int:
         """Return the session that a turn belongs to; a client that names none has one a day."""
         name = turn.session or f"day {turn.at.date().isoformat()}"
-        called = partial(session_rows.session_called, agent=turn.agent, cli_session=name)
+        called = partial(session_store.find_client_session, agent=turn.agent, cli_session=name)
         if known := await self.writer.records.read(called):
             return known
         wanted = SessionWanted(agent=turn.agent, cli_session=name, trigger="turn", tell=False)
@@ -264,16 +284,16 @@ def check_agent(agent: str) -> None:
         InvalidRequest: It is none.
     """
     if not is_agent_id(agent):
-        raise wrong("agent", f"{agent!r} is no agent's id: {AGENT_RULE}")
+        raise field_error("agent", f"{agent!r} is no agent's id: {AGENT_ID_RULE}")
 
 
-def existing(on: Connection, agent: str | None, session: int) -> SessionView:
+def require_session(on: Connection, agent: str | None, session: int) -> SessionView:
     """Return a session.
 
     Raises:
         UnknownMemory: There is none with that number for that agent.
     """
-    found = session_rows.session(on, agent, session)
+    found = session_store.get_session(on, agent, session)
     if found is None:
         raise UnknownMemory(f"there is no session {session}")
     return found
@@ -282,32 +302,32 @@ def existing(on: Connection, agent: str | None, session: int) -> SessionView:
 def _rivals(on: Connection, agent: str) -> dict[int, list[int]]:
     """Return what each observation contradicts; a possible duplicate is no rival."""
     found: dict[int, list[int]] = {}
-    for one in rows.conflicts(on, agent):
+    for one in store.list_conflicts(on, agent):
         if one.b and one.kind == "contradiction":
             found.setdefault(one.a, []).append(one.b)
             found.setdefault(one.b, []).append(one.a)
     return found
 
 
-def _identified(found: SessionView, heard: Heard, now: datetime) -> list[Event]:
+def _identified(found: SessionView, heard: Heard, now: datetime) -> list[ObservationEvent]:
     """Note what a client calls itself, when that is news."""
     cli_session = heard.cli_session if heard.cli_session != found.cli_session_id else ""
     model = heard.model if heard.model != found.model else ""
     if not cli_session and not model:
         return []
     facts = SessionFacts(tier=found.tier, cli_session=cli_session, model=model)
-    begun = _session_event(Kind.STARTED, found.agent, found.id, found.tier)
+    begun = _session_event(EventKind.STARTED, found.agent, found.id, found.tier)
     return _at([msgspec.structs.replace(begun, facts=facts)], now)
 
 
-def _session_event(kind: Kind, agent: str, session: int, tier: int) -> Event:
-    return Event(
+def _session_event(kind: EventKind, agent: str, session: int, tier: int) -> ObservationEvent:
+    return ObservationEvent(
         id="", ts="", kind=kind, agent=agent, session=session, tier=tier, actor=Actor.SYSTEM
     )
 
 
-def _at(events: Iterable[Event], now: datetime) -> list[Event]:
-    return [msgspec.structs.replace(one, ts=milli_stamp(now)) for one in events]
+def _at(events: Iterable[ObservationEvent], now: datetime) -> list[ObservationEvent]:
+    return [msgspec.structs.replace(one, ts=format_milli_timestamp(now)) for one in events]
 
 
 def _nothing(budget: int) -> PromptView:

@@ -8,11 +8,9 @@ from typing import Final, cast
 
 import msgspec
 
-from memplane.clock import milli_stamp
-from memplane.observations import confidence, prompt
-from memplane.observations.confidence import Profile
-from memplane.observations.conflicts import Conflict
-from memplane.observations.contract import (
+from memplane.clock import format_milli_timestamp
+from memplane.observations import confidence, prompt_block
+from memplane.observations.api_types import (
     ConflictKind,
     ConflictView,
     DroppedView,
@@ -22,9 +20,11 @@ from memplane.observations.contract import (
     PromptView,
     RejectView,
 )
-from memplane.observations.events import Event, Kind
-from memplane.observations.folding import Observation, counted, steps
-from memplane.observations.model import State
+from memplane.observations.confidence import Profile
+from memplane.observations.conflicts import Conflict
+from memplane.observations.events import EventKind, ObservationEvent
+from memplane.observations.model import ObservationState
+from memplane.observations.projection import Observation, filter_effective_events, fold_steps
 
 _HUNDRED: Final = 100
 
@@ -32,7 +32,7 @@ _HUNDRED: Final = 100
 def memory_view(found: Observation, now: datetime, profile: Profile) -> MemoryView:
     """Show an observation as it is at a moment."""
     standing = found.standing
-    fades = confidence.goes_inactive_at(standing, profile) if found.is_active else None
+    fades = confidence.predict_inactive_at(standing, profile) if found.is_active else None
     return MemoryView(
         id=found.id,
         agent=found.agent,
@@ -40,12 +40,12 @@ def memory_view(found: Observation, now: datetime, profile: Profile) -> MemoryVi
         category=found.category,
         observation=found.text,
         confidence=standing.value / _HUNDRED,
-        effective_confidence=confidence.at(standing, now, profile) / _HUNDRED,
+        effective_confidence=confidence.value_at(standing, now, profile) / _HUNDRED,
         active=found.is_active,
         state=found.state,
-        created_at=milli_stamp(found.created),
-        updated_at=milli_stamp(found.updated),
-        last_supported_at=milli_stamp(standing.last_supported),
+        created_at=format_milli_timestamp(found.created),
+        updated_at=format_milli_timestamp(found.updated),
+        last_supported_at=format_milli_timestamp(standing.last_supported),
         session_id=found.session or None,
         tier=found.tier,
         origin=found.origin,
@@ -53,9 +53,9 @@ def memory_view(found: Observation, now: datetime, profile: Profile) -> MemoryVi
         contested=found.contested,
         unsupported=found.unsupported,
         version=found.version,
-        valid_from=milli_stamp(found.valid_from),
+        valid_from=format_milli_timestamp(found.valid_from),
         valid_to=_stamped(found.valid_to),
-        recorded_at=milli_stamp(found.recorded),
+        recorded_at=format_milli_timestamp(found.recorded),
         retired_at=_stamped(found.retired),
         superseded_by=found.superseded_by or None,
         expires_at=_stamped(found.expires),
@@ -65,27 +65,38 @@ def memory_view(found: Observation, now: datetime, profile: Profile) -> MemoryVi
     )
 
 
-def timeline(
-    events: Sequence[Event], profile: Profile, together: Mapping[str, tuple[int, ...]]
+def event_views(
+    events: Sequence[ObservationEvent],
+    profile: Profile,
+    together: Mapping[str, tuple[int, ...]],
+    forgotten: frozenset[str] = frozenset(),
 ) -> list[EventView]:
     """Show all that happened to an observation, each with what it did to its confidence.
 
     Memories that something was done to `together` with it are given by batch.
 
-    What was undone is shown as what it was: it moved the confidence until it was undone.
+    What was undone is shown as what it was: it moved the confidence until it was undone. What
+    the `forgotten` entries of a ledger said is shown without its words.
     """
-    standing_ids = {one.id for one in counted(events)}
+    standing_ids = {one.id for one in filter_effective_events(events)}
     shown: list[EventView] = []
     before: int | None = None
-    for event, found in zip(events, steps(events, profile), strict=True):
+    for event, found in zip(events, fold_steps(events, profile), strict=True):
         after = found.standing.value if found is not None else None
-        shown.append(event_view(event, before, after, undone=event.id not in standing_ids))
+        view = event_view(event, before, after, undone=event.id not in standing_ids)
+        if event.evidence is not None and event.evidence.entry in forgotten:
+            view = msgspec.structs.replace(view, observation=None, service=None, forgotten=True)
+        shown.append(view)
         before = after
     return [msgspec.structs.replace(one, together=together.get(one.batch, ())) for one in shown]
 
 
 def event_view(
-    event: Event, before: int | None = None, after: int | None = None, *, undone: bool = False
+    event: ObservationEvent,
+    before: int | None = None,
+    after: int | None = None,
+    *,
+    undone: bool = False,
 ) -> EventView:
     """Show an event, with the confidence in hundredths before and after it where that is known."""
     moved = None if before is None or after is None else (after - before) / _HUNDRED
@@ -113,7 +124,7 @@ def event_view(
 
 
 def evidence_views(
-    events: Iterable[Event], forgotten: frozenset[str], others: Mapping[int, str]
+    events: Iterable[ObservationEvent], forgotten: frozenset[str], others: Mapping[int, str]
 ) -> list[EvidenceView]:
     """Show what speaks for an observation and against it, out of the events that count.
 
@@ -140,11 +151,13 @@ def evidence_views(
             other_says="" if found.supports else others.get(event.other, ""),
         )
         for event in events
-        if (found := event.evidence) is not None and event.kind in BEARING
+        if (found := event.evidence) is not None and event.kind in EVIDENCE_KINDS
     ]
 
 
-def still_saying(evidence: Iterable[EvidenceView]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def list_remaining_sources(
+    evidence: Iterable[EvidenceView],
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Return the turns of a ledger and the sessions with a log in which an observation was said.
 
     They are kept for themselves: a purge of the observation leaves them as they are.
@@ -155,11 +168,13 @@ def still_saying(evidence: Iterable[EvidenceView]) -> tuple[tuple[str, ...], tup
     return tuple(turns), tuple(one for one in sessions if one)
 
 
-BEARING: Final = frozenset({Kind.ASSERTED, Kind.REINFORCED, Kind.CONTRADICTED})
+EVIDENCE_KINDS: Final = frozenset(
+    {EventKind.ASSERTED, EventKind.REINFORCED, EventKind.CONTRADICTED}
+)
 """The kinds of events whose evidence speaks for or against an observation."""
 
 
-def reject_view(event: Event) -> RejectView:
+def reject_view(event: ObservationEvent) -> RejectView:
     """Show what was said and is not remembered."""
     refused = event.refused
     assert refused is not None  # noqa: S101 - that is what makes it a reject
@@ -202,7 +217,7 @@ def conflict_view(
     )
 
 
-def prompt_view(found: prompt.Prompt, budget: int, candidates: int) -> PromptView:
+def prompt_view(found: prompt_block.RenderedPrompt, budget: int, candidates: int) -> PromptView:
     """Show the block of a prompt, and what it was made of."""
     return PromptView(
         block=found.text,
@@ -214,17 +229,17 @@ def prompt_view(found: prompt.Prompt, budget: int, candidates: int) -> PromptVie
     )
 
 
-def candidate(
+def prompt_candidate(
     found: Observation, now: datetime, profile: Profile, rivals: Iterable[int]
-) -> prompt.Candidate | None:
+) -> prompt_block.PromptCandidate | None:
     """Return an observation as a prompt may tell it; None when it may not."""
-    value = confidence.at(found.standing, now, profile)
+    value = confidence.value_at(found.standing, now, profile)
     is_over = found.expires is not None and found.expires <= now
-    if found.state is not State.ACTIVE or found.unsupported or is_over:
+    if found.state is not ObservationState.ACTIVE or found.unsupported or is_over:
         return None
     if value < profile.threshold:
         return None
-    return prompt.Candidate(
+    return prompt_block.PromptCandidate(
         id=found.id,
         service=found.service,
         category=found.category,
@@ -238,4 +253,4 @@ def candidate(
 
 
 def _stamped(moment: datetime | None) -> str | None:
-    return None if moment is None else milli_stamp(moment)
+    return None if moment is None else format_milli_timestamp(moment)

@@ -1,7 +1,7 @@
 """The words that matter when two statements about a service are compared (pure).
 
 Some tables hold words as they are written, in lower case; the others hold stems, as
-`memplane.retrieval.words` makes them, so that one entry stands for start, starts and started.
+`memplane.retrieval.tokenizer` makes them, so that one entry stands for start, starts and started.
 """
 
 from __future__ import annotations
@@ -179,21 +179,6 @@ OPPOSED: Final = (
     ("slow", "fast"),
     ("slow", "quick"),
 )
-POLAR: Final = (
-    ("work", "fail"),
-    ("enabl", "disabl"),
-    ("allow", "deni"),
-    ("allow", "disallow"),
-    ("connect", "disconnect"),
-    ("valid", "invalid"),
-    ("compat", "incompat"),
-    ("activ", "inact"),
-    ("appear", "disappear"),
-)
-"""Opposed words of which one is the other with a not."""
-BELITTLING: Final = ("un", "non")
-"""What makes the opposite of a word when it stands in front of it; in- makes import of port."""
-
 PRODUCTS: Final = _spread(
     {
         "postgresql": "postgresql postgres pg",

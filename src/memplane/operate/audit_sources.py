@@ -23,33 +23,41 @@ import msgspec
 from memplane.errors import InvalidRequest, PodError
 from memplane.home import Home
 from memplane.ledger.cursor import BEGINNING
-from memplane.ledger.folder import STATE, AgentFolder, agents_in
-from memplane.ledger.reader import LARGEST_PAGE, open_page
-from memplane.operate.audit import Event, read_event, read_tool_calls, shown_time
-from memplane.operate.splitting import LONGEST, Splitter
-from memplane.telemetry import ROTATED
+from memplane.ledger.folder import STATE_FOLDER_NAME, list_ledger_agents
+from memplane.memory.ledger_view import MAX_PAGE_ENTRIES, LedgerView
+from memplane.operate.audit_events import (
+    AuditEvent,
+    format_event_time,
+    read_event,
+    read_tool_calls,
+)
+from memplane.operate.line_splitter import MAX_LINE_BYTES, LineSplitter
+from memplane.operate.service_targets import LedgerPaths
+from memplane.telemetry import ROTATED_SUFFIX
 
-Found: TypeAlias = Event | None
-Show: TypeAlias = Callable[[Found], None]
+EventOrNone: TypeAlias = AuditEvent | None
+EventHandler: TypeAlias = Callable[[EventOrNone], None]
 
-_PIECE: Final = 1 << 16
-_SAID: Final = 300
-_ATTEMPTS: Final = 10
+_CHUNK_BYTES: Final = 1 << 16
+_MAX_MESSAGE_CHARS: Final = 300
+_MAX_OPEN_ATTEMPTS: Final = 10
 
 
 # Logs
 
 
-def log_events(stream: IO[bytes], *, service: str = "", longest: int = LONGEST) -> Iterator[Found]:
+def read_log_events(
+    stream: IO[bytes], *, service: str = "", longest: int = MAX_LINE_BYTES
+) -> Iterator[EventOrNone]:
     """Read the events of a log; `service` is whose log it is, where its lines do not say so."""
-    splitter = Splitter(longest)
-    while piece := stream.read(_PIECE):
+    splitter = LineSplitter(longest)
+    while piece := stream.read(_CHUNK_BYTES):
         for line in splitter.lines(piece):
             yield from _event_in(line, service)
     yield from _event_in(splitter.rest(), service)
 
 
-def _event_in(line: bytes | None, service: str = "") -> Iterator[Found]:
+def _event_in(line: bytes | None, service: str = "") -> Iterator[EventOrNone]:
     if line is None:
         yield None
     elif line.strip():
@@ -60,37 +68,37 @@ def _event_in(line: bytes | None, service: str = "") -> Iterator[Found]:
         yield event
 
 
-def file_events(path: Path) -> Iterator[Found]:
+def read_file_events(path: Path) -> Iterator[EventOrNone]:
     """Read the events of a file.
 
     Raises:
         InvalidRequest: It cannot be read.
     """
     with _opened(path) as file:
-        yield from log_events(file)
+        yield from read_log_events(file)
 
 
-def event_files(home: Path, ledgers: Path) -> list[Path]:
+def list_event_files(home: Path, ledgers: Path) -> list[Path]:
     """Name the files in which a home's events are: of what serves it, and of commands."""
-    own, beside = Home(home), Home(ledgers / STATE)
+    own, beside = Home(home), Home(ledgers / STATE_FOLDER_NAME)
     return list(dict.fromkeys((own.telemetry_file, own.commands_file, beside.commands_file)))
 
 
-def rotated_events(path: Path) -> Iterator[Found]:
+def read_rotated_events(path: Path) -> Iterator[EventOrNone]:
     """Read the events of a file that is set aside when it is full, oldest first.
 
     Raises:
         InvalidRequest: It is there and cannot be read.
     """
     with ExitStack() as stack:
-        for file in _both(path, stack):
-            yield from log_events(file)
+        for file in _open_rotated_pair(path, stack):
+            yield from read_log_events(file)
 
 
-def _both(path: Path, stack: ExitStack) -> list[IO[bytes]]:
+def _open_rotated_pair(path: Path, stack: ExitStack) -> list[IO[bytes]]:
     """Open the file that was set aside and the current one, as they were at one moment."""
-    aside = path.with_name(path.name + ROTATED)
-    for _ in range(_ATTEMPTS):
+    aside = path.with_name(path.name + ROTATED_SUFFIX)
+    for _ in range(_MAX_OPEN_ATTEMPTS):
         before = _identity(aside)
         files = [_opened(one) for one in (aside, path) if one.exists()]
         for file in files:
@@ -120,14 +128,14 @@ def _opened(path: Path) -> IO[bytes]:
 # Ledgers
 
 
-def ledger_events(root: Path, since: datetime | None = None) -> Iterator[Found]:
-    """Read the tool calls in the ledgers below a folder; `since` spares reading older entries."""
+def read_ledger_events(place: LedgerPaths, since: datetime | None = None) -> Iterator[EventOrNone]:
+    """Read the tool calls in ledgers; `since` spares reading older entries."""
     # A page holds what is later than a moment; what happened at it belongs here too.
     after = None if since is None else since - timedelta(microseconds=1)
-    for agent in agents_in(root):
-        folder, cursor, more = AgentFolder(root, agent), BEGINNING, True
+    for agent in list_ledger_agents(place.ledgers):
+        view, cursor, more = LedgerView(place.folder(agent), place.tombstones), BEGINNING, True
         while more:
-            with open_page(folder, cursor=cursor, after=after, limit=LARGEST_PAGE) as page:
+            with view.page(cursor=cursor, after=after, limit=MAX_PAGE_ENTRIES) as page:
                 for identifier, line in page.identified():
                     calls = read_tool_calls(identifier, line)
                     yield from [None] if calls is None else calls
@@ -138,14 +146,14 @@ def ledger_events(root: Path, since: datetime | None = None) -> Iterator[Found]:
 # Docker
 
 
-class Container(msgspec.Struct, frozen=True):
+class ProxyContainer(msgspec.Struct, frozen=True):
     """A proxy's container, and which service of the pod it is."""
 
     id: str
     service: str
 
 
-def docker_here() -> str:
+def find_docker() -> str:
     """Find the `docker` command.
 
     Raises:
@@ -160,7 +168,7 @@ def docker_here() -> str:
     return found
 
 
-def proxies(pod: str, docker: str) -> list[Container]:
+def find_proxy_containers(pod: str, docker: str) -> list[ProxyContainer]:
     """Find the containers of a pod's proxies, running or not, by their services.
 
     Raises:
@@ -169,28 +177,28 @@ def proxies(pod: str, docker: str) -> list[Container]:
     words = ["ps", "--all", "--no-trunc", "--format", '{{.ID}}\t{{.Label "claw.service"}}']
     for label in (f"claw.pod={pod}", "claw.role=proxy"):
         words += ["--filter", f"label={label}"]
-    with _running(docker, words) as (out, _):
+    with _run_docker(docker, words) as (out, _):
         rows = [line.decode("utf-8", "replace").strip().split("\t") for line in out]
-    found = [Container(row[0], "".join(row[1:])) for row in rows if row[0]]
+    found = [ProxyContainer(row[0], "".join(row[1:])) for row in rows if row[0]]
     return sorted(found, key=lambda one: (one.service, one.id))
 
 
-def docker_events(
-    containers: list[Container], docker: str, since: datetime | None = None
-) -> Iterator[Found]:
+def read_docker_events(
+    containers: list[ProxyContainer], docker: str, since: datetime | None = None
+) -> Iterator[EventOrNone]:
     """Read what containers printed, on stdout and on stderr.
 
     Raises:
         PodError: Docker does not answer.
     """
     for one in containers:
-        with _running(docker, ["logs", *_since(since), one.id]) as (out, err):
-            yield from log_events(out, service=one.service)
-            yield from log_events(err(), service=one.service)
+        with _run_docker(docker, ["logs", *_since_option(since), one.id]) as (out, err):
+            yield from read_log_events(out, service=one.service)
+            yield from read_log_events(err(), service=one.service)
 
 
 @contextmanager
-def _running(
+def _run_docker(
     docker: str, words: list[str]
 ) -> Generator[tuple[IO[bytes], Callable[[], IO[bytes]]]]:
     """Run docker: what it says on stdout, and what it said on stderr when that was read.
@@ -212,7 +220,7 @@ def _running(
             status = process.wait()
             aside.seek(0)
             if status:
-                said = aside.read()[-_SAID:].decode("utf-8", "replace").strip()
+                said = aside.read()[-_MAX_MESSAGE_CHARS:].decode("utf-8", "replace").strip()
                 raise PodError(f"docker {words[0]} failed: {said or f'exit code {status}'}")
             return aside
 
@@ -220,15 +228,15 @@ def _running(
         ended()
 
 
-def _since(moment: datetime | None) -> list[str]:
-    return [] if moment is None else ["--since", shown_time(moment)]
+def _since_option(moment: datetime | None) -> list[str]:
+    return [] if moment is None else ["--since", format_event_time(moment)]
 
 
 # Following
 
 
 async def follow_file(
-    path: Path, show: Show, *, wait: Callable[[], Awaitable[object]], from_start: bool
+    path: Path, show: EventHandler, *, wait: Callable[[], Awaitable[object]], from_start: bool
 ) -> None:
     """Show the events that a file gets, for ever; one that is set aside is read to its end."""
     tail = _Tail(path, from_start=from_start)
@@ -248,9 +256,9 @@ class _Tail:
         self._path = path
         self._from_start = from_start
         self._file: IO[bytes] | None = None
-        self._splitter = Splitter()
+        self._splitter = LineSplitter()
 
-    def added(self) -> Iterator[Found]:
+    def added(self) -> Iterator[EventOrNone]:
         """Yield the events that came since the last call."""
         if self._file is None:
             self._file = self._open()
@@ -278,21 +286,21 @@ class _Tail:
         file.seek(0, whence)
         return file
 
-    def _rest(self, file: IO[bytes]) -> Iterator[Found]:
+    def _rest(self, file: IO[bytes]) -> Iterator[EventOrNone]:
         if os.fstat(file.fileno()).st_size < file.tell():
             file.seek(0)  # it was emptied in place
-        while piece := file.read(_PIECE):
+        while piece := file.read(_CHUNK_BYTES):
             for line in self._splitter.lines(piece):
                 yield from _event_in(line)
 
 
-async def follow_stream(stream: IO[bytes], show: Show) -> None:
+async def follow_stream(stream: IO[bytes], show: EventHandler) -> None:
     """Show the events that come through a pipe, until it is closed; of a file, those it has."""
     if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-        for found in log_events(stream):
+        for found in read_log_events(stream):
             show(found)
         return
-    reader = asyncio.StreamReader(limit=_PIECE)
+    reader = asyncio.StreamReader(limit=_CHUNK_BYTES)
     loop = asyncio.get_running_loop()
     transport, _ = await loop.connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), stream
@@ -304,7 +312,10 @@ async def follow_stream(stream: IO[bytes], show: Show) -> None:
 
 
 async def follow_docker(
-    containers: list[Container], docker: str, show: Show, since: datetime | None = None
+    containers: list[ProxyContainer],
+    docker: str,
+    show: EventHandler,
+    since: datetime | None = None,
 ) -> None:
     """Show what containers print, from a moment on or from now on, until they stop."""
     following = (_follow_container(one, docker, show, since) for one in containers)
@@ -312,9 +323,9 @@ async def follow_docker(
 
 
 async def _follow_container(
-    container: Container, docker: str, show: Show, since: datetime | None
+    container: ProxyContainer, docker: str, show: EventHandler, since: datetime | None
 ) -> None:
-    start = _since(since) or ["--tail", "0"]
+    start = _since_option(since) or ["--tail", "0"]
     process = await asyncio.create_subprocess_exec(
         docker,
         "logs",
@@ -338,9 +349,9 @@ async def _follow_container(
         await process.wait()
 
 
-async def _show_all(reader: asyncio.StreamReader, show: Show, service: str = "") -> None:
-    splitter = Splitter()
-    while piece := await reader.read(_PIECE):
+async def _show_all(reader: asyncio.StreamReader, show: EventHandler, service: str = "") -> None:
+    splitter = LineSplitter()
+    while piece := await reader.read(_CHUNK_BYTES):
         for line in splitter.lines(piece):
             for found in _event_in(line, service):
                 show(found)

@@ -15,33 +15,40 @@ from typing import Final
 
 from memplane.clock import Clock
 from memplane.errors import InvalidCursor, MemplaneError
-from memplane.ledger.tombstones import Forgotten
-from memplane.memory.withheld import without_memory
-from memplane.objects.pacing import Pacing
-from memplane.operate.checkpoints import (
+from memplane.ledger.tombstones import ForgottenIds
+from memplane.memory.outgoing_entry import strip_memory
+from memplane.objects.retry_clock import RetryClock
+from memplane.operate.backfill_checkpoint import (
+    BackfillJob,
+    BackfillProgress,
     Checkpoint,
-    Job,
-    Progress,
-    Refused,
+    RefusedEntry,
     open_checkpoint,
     read_progress,
 )
-from memplane.operate.selecting import LeftOut, ReadEntry, Selection, Walk
-from memplane.operate.targets import Place, Target
-from memplane.redaction.redactor import Redacted
-from memplane.services.client import Address, Answered, Outcome, ServiceClient, explained, insist
-from memplane.services.wire import retain_body
+from memplane.operate.entry_filter import EntryFilter, LedgerWalk, ReplayEntry, SkipReason
+from memplane.operate.service_targets import LedgerPaths, ServiceTarget
+from memplane.redaction.redactor import RedactionResult
+from memplane.services.client import (
+    ServiceAddress,
+    ServiceClient,
+    ServiceResponse,
+    ServiceResult,
+    explain_failure,
+    post_with_retries,
+)
+from memplane.services.wire_format import encode_retain
 
-CONCURRENCY: Final = 4
-_BATCH: Final = 32
-_BATCH_BYTES: Final = 1 << 20
-_SYNC_SECONDS: Final = 1.0
-_REFUSED_IN_A_ROW: Final = 100
-_TOLD: Final = 100
+DEFAULT_CONCURRENCY: Final = 4
+_MAX_BATCH_ENTRIES: Final = 32
+_MAX_BATCH_BYTES: Final = 1 << 20
+_SYNC_INTERVAL_S: Final = 1.0
+_MAX_CONSECUTIVE_REFUSALS: Final = 100
+_MAX_REPORTED_ENTRIES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Undelivered:
+class UndeliveredEntry:
     """An entry that the service refused for good, and its words."""
 
     entry_id: str
@@ -50,7 +57,7 @@ class Undelivered:
 
 
 @dataclass(slots=True)
-class AgentReport:
+class AgentBackfillReport:
     """What came of one agent's backfill; a dry run counts what it would have replayed.
 
     `refused` are entries that the service does not take, the first of them in `undelivered`.
@@ -67,7 +74,7 @@ class AgentReport:
     unreadable: int = 0
     refused: int = 0
     resumed: bool = False
-    undelivered: list[Undelivered] = field(default_factory=list[Undelivered])
+    undelivered: list[UndeliveredEntry] = field(default_factory=list[UndeliveredEntry])
     stopped: str = ""
     taken: int = 0
 
@@ -76,7 +83,7 @@ class AgentReport:
         """Why not everything was delivered; empty when it was."""
         return self.stopped or (self.undelivered[0].said if self.undelivered else "")
 
-    def and_also(self, other: AgentReport) -> None:
+    def merge_report(self, other: AgentBackfillReport) -> None:
         """Add what came of another ledger of the same agent."""
         self.replayed += other.replayed
         self.forgotten += other.forgotten
@@ -89,20 +96,20 @@ class AgentReport:
         self.stopped = self.stopped or other.stopped
         self.taken += other.taken
 
-    def leave_out(self, why: LeftOut) -> None:
+    def leave_out(self, why: SkipReason) -> None:
         """Count an entry that is not replayed."""
         match why:
-            case LeftOut.FORGOTTEN:
+            case SkipReason.FORGOTTEN:
                 self.forgotten += 1
-            case LeftOut.FAILED:
+            case SkipReason.FAILED:
                 self.failed_turns += 1
-            case LeftOut.NOT_A_TURN:
+            case SkipReason.NOT_A_TURN:
                 self.no_turns += 1
 
-    def refuse(self, one: Undelivered) -> None:
+    def refuse(self, one: UndeliveredEntry) -> None:
         """Count an entry that the service does not take."""
         self.refused += 1
-        if len(self.undelivered) < _TOLD:
+        if len(self.undelivered) < _MAX_REPORTED_ENTRIES:
             self.undelivered.append(one)
 
 
@@ -115,23 +122,23 @@ class Backfill:
     """
 
     service: str
-    place: Place
-    selection: Selection
+    place: LedgerPaths
+    selection: EntryFilter
     client: ServiceClient
-    redact: Callable[[bytes], Redacted[bytes]]
-    pacing: Pacing
+    redact: Callable[[bytes], RedactionResult[bytes]]
+    pacing: RetryClock
     clock: Clock
-    concurrency: int = CONCURRENCY
+    concurrency: int = DEFAULT_CONCURRENCY
     resume: bool = True
     elsewhere: Mapping[str, int] = field(default_factory=dict[str, int])
-    watch: Callable[[AgentReport], None] = lambda _report: None
+    watch: Callable[[AgentBackfillReport], None] = lambda _report: None
 
-    async def run(self, targets: Sequence[Target]) -> list[AgentReport]:
+    async def run(self, targets: Sequence[ServiceTarget]) -> list[AgentBackfillReport]:
         """Replay every agent's entries; what failed for one agent is in its report."""
         gate = asyncio.Semaphore(self.concurrency)
 
-        async def replayed(target: Target) -> AgentReport:
-            report = AgentReport(target.agent)
+        async def replayed(target: ServiceTarget) -> AgentBackfillReport:
+            report = AgentBackfillReport(target.agent)
             async with gate:
                 try:
                     await self._replay(target, report)
@@ -141,7 +148,7 @@ class Backfill:
 
         return await asyncio.gather(*map(replayed, targets))
 
-    def count(self, targets: Sequence[Target]) -> list[AgentReport]:
+    def count(self, targets: Sequence[ServiceTarget]) -> list[AgentBackfillReport]:
         """Count what `run` would replay, and change nothing."""
         return [_counted(self, target.agent) for target in targets]
 
@@ -149,19 +156,19 @@ class Backfill:
         """Say whether an agent's limit is reached with so many entries of this ledger."""
         return self.selection.is_enough(self.elsewhere.get(agent, 0) + taken)
 
-    def job(self, agent: str) -> Job:
+    def job(self, agent: str) -> BackfillJob:
         """Name the backfill of one agent, for its checkpoint."""
         chosen = self.selection
-        return Job(self.service, agent, chosen.after, chosen.limit, chosen.include_errors)
+        return BackfillJob(self.service, agent, chosen.after, chosen.limit, chosen.include_errors)
 
-    async def _replay(self, target: Target, report: AgentReport) -> None:
+    async def _replay(self, target: ServiceTarget, report: AgentBackfillReport) -> None:
         if target.address is None:
             return
         with ExitStack() as stack:
             opening = open_checkpoint(self.place.state, self.job(target.agent), resume=self.resume)
             checkpoint = await asyncio.to_thread(stack.enter_context, opening)
             report.resumed = bool(checkpoint.progress.cursor.id)
-            replay = _Replay(
+            replay = _AgentReplay(
                 self, target, address=target.address, checkpoint=checkpoint, report=report
             )
             try:
@@ -171,26 +178,28 @@ class Backfill:
             await asyncio.to_thread(checkpoint.sync)
 
 
-def _counted(backfill: Backfill, agent: str) -> AgentReport:
-    report = AgentReport(agent)
+def _counted(backfill: Backfill, agent: str) -> AgentBackfillReport:
+    report = AgentBackfillReport(agent)
     try:
         job = backfill.job(agent)
-        progress = read_progress(backfill.place.state, job) if backfill.resume else Progress()
+        progress = (
+            read_progress(backfill.place.state, job) if backfill.resume else BackfillProgress()
+        )
         report.resumed = bool(progress.cursor.id)
         try:
             _count(backfill, progress, report)
         except InvalidCursor:
-            _count(backfill, Progress(), report)
+            _count(backfill, BackfillProgress(), report)
     except (MemplaneError, OSError) as error:
         report.stopped = str(error)
     return report
 
 
-def _count(backfill: Backfill, progress: Progress, report: AgentReport) -> None:
+def _count(backfill: Backfill, progress: BackfillProgress, report: AgentBackfillReport) -> None:
     selection = backfill.selection
-    forgotten = Forgotten(backfill.place.tombstones, report.agent)
+    forgotten = ForgottenIds(backfill.place.tombstones, report.agent)
     forgotten.refresh()
-    walk = Walk(backfill.place.folder(report.agent), progress.cursor, selection.after)
+    walk = LedgerWalk(backfill.place.folder(report.agent), progress.cursor, selection.after)
     report.taken = progress.taken
     report.replayed = sum(one not in forgotten for one in progress.refused)
     for entry in walk:
@@ -207,36 +216,36 @@ def _count(backfill: Backfill, progress: Progress, report: AgentReport) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ready:
+class _PreparedReplay:
     """An entry with the body that retains it; None when it is left out.
 
     One that is `whole` has the memory in its prompt: nothing was forgotten when it was made.
     """
 
-    entry: ReadEntry
+    entry: ReplayEntry
     body: bytes | None
-    why: LeftOut | None = None
+    why: SkipReason | None = None
     whole: bool = True
 
 
-class _Replay:
+class _AgentReplay:
     """Replays one agent's entries, and writes down how far it came."""
 
     def __init__(
         self,
         backfill: Backfill,
-        target: Target,
+        target: ServiceTarget,
         *,
-        address: Address,
+        address: ServiceAddress,
         checkpoint: Checkpoint,
-        report: AgentReport,
+        report: AgentBackfillReport,
     ) -> None:
         self._backfill = backfill
         self._target = target
         self._address = address
         self._checkpoint = checkpoint
         self._report = report
-        self._forgotten = Forgotten(backfill.place.tombstones, target.agent)
+        self._forgotten = ForgottenIds(backfill.place.tombstones, target.agent)
         self._folder = backfill.place.folder(target.agent)
         self._refused_in_a_row = 0
         self._synced = backfill.pacing.elapsed()
@@ -261,8 +270,8 @@ class _Replay:
             if outcome is None or outcome.ok:
                 self._checkpoint.settle(entry_id)
 
-    def _found_again(self, entry_id: str, refused: Refused) -> _Ready:
-        walk = Walk(self._folder, refused.before, self._backfill.selection.after)
+    def _found_again(self, entry_id: str, refused: RefusedEntry) -> _PreparedReplay:
+        walk = LedgerWalk(self._folder, refused.before, self._backfill.selection.after)
         entry = next(iter(walk), None)
         walk.close()
         if entry is None or entry.id != entry_id:
@@ -271,7 +280,7 @@ class _Replay:
 
     async def _following(self) -> None:
         start = self._checkpoint.progress.cursor
-        walk = Walk(self._folder, start, self._backfill.selection.after)
+        walk = LedgerWalk(self._folder, start, self._backfill.selection.after)
         while not self._is_over() and (batch := await asyncio.to_thread(self._batch, iter(walk))):
             for ready in batch:
                 if self._is_over():
@@ -284,28 +293,28 @@ class _Replay:
         taken = self._checkpoint.progress.taken
         return bool(self._report.stopped) or self._backfill.is_enough(self._target.agent, taken)
 
-    def _batch(self, entries: Iterator[ReadEntry]) -> list[_Ready]:
+    def _batch(self, entries: Iterator[ReplayEntry]) -> list[_PreparedReplay]:
         """Read and redact some entries, off the loop: a few, or one that is very long."""
         self._forgotten.refresh()
-        batch: list[_Ready] = []
+        batch: list[_PreparedReplay] = []
         size = 0
         for entry in entries:
             batch.append(self._ready(entry))
             size += len(entry.line)
-            if len(batch) == _BATCH or size >= _BATCH_BYTES:
+            if len(batch) == _MAX_BATCH_ENTRIES or size >= _MAX_BATCH_BYTES:
                 break
         return batch
 
-    def _ready(self, entry: ReadEntry) -> _Ready:
+    def _ready(self, entry: ReplayEntry) -> _PreparedReplay:
         why = self._backfill.selection.left_out(entry, self._forgotten)
         if why is not None:
-            return _Ready(entry, None, why)
+            return _PreparedReplay(entry, None, why)
         whole = self._forgotten.is_empty
-        redacted = self._backfill.redact(entry.line if whole else without_memory(entry.line))
-        body = retain_body(self._target.context, redacted, removed=entry.removed)
-        return _Ready(entry, body, whole=whole)
+        redacted = self._backfill.redact(entry.line if whole else strip_memory(entry.line))
+        body = encode_retain(self._target.context, redacted, removed=entry.removed)
+        return _PreparedReplay(entry, body, whole=whole)
 
-    async def _take(self, ready: _Ready) -> None:
+    async def _take(self, ready: _PreparedReplay) -> None:
         """Deal with the next entry, and go on behind it unless the service is not there."""
         entry, progress = ready.entry, self._checkpoint.progress
         if entry.id in progress.refused:
@@ -319,36 +328,36 @@ class _Replay:
             self._checkpoint.advance(entry.cursor, taken=progress.taken)
             return
         self._refused_in_a_row = 0 if outcome.ok else self._refused_in_a_row + 1
-        if isinstance(outcome, Answered) and not outcome.ok:
-            self._checkpoint.refuse(entry.id, Refused(entry.before, outcome.status))
+        if isinstance(outcome, ServiceResponse) and not outcome.ok:
+            self._checkpoint.refuse(entry.id, RefusedEntry(entry.before, outcome.status))
         self._checkpoint.advance(entry.cursor, taken=progress.taken + 1)
-        if self._refused_in_a_row == _REFUSED_IN_A_ROW:
-            self._report.stopped = explained("retain", outcome, self._address.token)
+        if self._refused_in_a_row == _MAX_CONSECUTIVE_REFUSALS:
+            self._report.stopped = explain_failure("retain", outcome, self._address.token)
         await self._sync_sometimes()
 
-    async def _offer(self, ready: _Ready) -> Outcome | None:
+    async def _offer(self, ready: _PreparedReplay) -> ServiceResult | None:
         """Send an entry and count what came of it; None when it is left out."""
         report, entry = self._report, ready.entry
         if ready.body is None:
-            report.leave_out(ready.why or LeftOut.FORGOTTEN)
+            report.leave_out(ready.why or SkipReason.FORGOTTEN)
             return None
         outcome = await self._insisted(ready, ready.body)
         if outcome is None and (again := await asyncio.to_thread(self._ready, entry)).body:
             # Something else was forgotten meanwhile, and its prompt may cite it.
             outcome = await self._insisted(again, again.body)
         if outcome is None:
-            report.leave_out(LeftOut.FORGOTTEN)
+            report.leave_out(SkipReason.FORGOTTEN)
         elif outcome.ok:
             report.replayed += 1
-        elif isinstance(outcome, Answered) and not outcome.may_pass:
-            said = explained("retain", outcome, self._address.token)
-            report.refuse(Undelivered(entry.id, outcome.status, said))
+        elif isinstance(outcome, ServiceResponse) and not outcome.is_retryable:
+            said = explain_failure("retain", outcome, self._address.token)
+            report.refuse(UndeliveredEntry(entry.id, outcome.status, said))
         else:
-            report.stopped = explained("retain", outcome, self._address.token)
+            report.stopped = explain_failure("retain", outcome, self._address.token)
         self._backfill.watch(report)
         return outcome
 
-    async def _insisted(self, ready: _Ready, body: bytes) -> Outcome | None:
+    async def _insisted(self, ready: _PreparedReplay, body: bytes) -> ServiceResult | None:
         """Send a body; None when it must not be sent as it is any more."""
 
         def is_wanted() -> bool:
@@ -356,7 +365,7 @@ class _Replay:
             known = ready.entry.id in self._forgotten
             return not known and (self._forgotten.is_empty or not ready.whole)
 
-        return await insist(
+        return await post_with_retries(
             self._backfill.client,
             self._address,
             body,
@@ -367,6 +376,6 @@ class _Replay:
 
     async def _sync_sometimes(self) -> None:
         now = self._backfill.pacing.elapsed()
-        if now - self._synced >= _SYNC_SECONDS:
+        if now - self._synced >= _SYNC_INTERVAL_S:
             self._synced = now
             await asyncio.to_thread(self._checkpoint.sync)

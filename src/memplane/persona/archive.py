@@ -19,27 +19,27 @@ from typing import Final, Protocol
 import msgspec
 
 from memplane.errors import PersonaError
-from memplane.objects.keys import collisions
-from memplane.persona.naming import objection_to
+from memplane.objects.keys import find_collisions
+from memplane.persona.document_names import explain_invalid_name
 
-FORMAT: Final = 1
-HEADER: Final = "memplane-persona.json"
+FORMAT_VERSION: Final = 1
+HEADER_NAME: Final = "memplane-persona.json"
 """Its name is no document's, because those end in `.md`."""
-MOST_FILES: Final = 2_000
-MOST_BYTES: Final = 5 << 20
-MOST_IN_ALL: Final = 64 << 20
+MAX_FILES: Final = 2_000
+MAX_FILE_BYTES: Final = 5 << 20
+MAX_TOTAL_BYTES: Final = 64 << 20
 
-_MOST_PACKED: Final = 80 << 20
+_MAX_PACKED_BYTES: Final = 80 << 20
 """The largest archive there can be, with all of its headers and not compressed at all."""
-_MOST_RATIO: Final = 200
-_ALWAYS_UNPACKED: Final = 1 << 20
+_MAX_UNPACK_RATIO: Final = 200
+_RATIO_CHECK_FROM_BYTES: Final = 1 << 20
 """So much may come out of very few bytes: a short text of one letter is no attack."""
-_GZIP: Final = 16 + zlib.MAX_WBITS
-_CHUNK: Final = 1 << 16
-_BLOCK: Final = tarfile.BLOCKSIZE
-_MOST_EXTENDED: Final = 4_096
+_GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
+_CHUNK_BYTES: Final = 1 << 16
+_BLOCK_BYTES: Final = tarfile.BLOCKSIZE
+_MAX_EXTENDED_HEADER_BYTES: Final = 4_096
 """Longer than the longest key."""
-_WORDS: Final = {
+_ENTRY_TYPE_LABELS: Final = {
     tarfile.SYMTYPE: "a symbolic link",
     tarfile.LNKTYPE: "a hard link",
     tarfile.CHRTYPE: "a device",
@@ -58,15 +58,15 @@ class Readable(Protocol):
         ...
 
 
-class _Listed(msgspec.Struct, frozen=True):
+class _ArchivedFile(msgspec.Struct, frozen=True):
     key: str
     size: int
     sha256: str
 
 
-class _Header(msgspec.Struct, frozen=True):
+class _ArchiveHeader(msgspec.Struct, frozen=True):
     format: int
-    files: tuple[_Listed, ...]
+    files: tuple[_ArchivedFile, ...]
 
 
 def export_archive(files: Mapping[str, bytes]) -> bytes:
@@ -76,23 +76,27 @@ def export_archive(files: Mapping[str, bytes]) -> bytes:
         PersonaError: `read_archive` would not take it back.
     """
     listed = tuple(
-        _Listed(key, len(files[key]), hashlib.sha256(files[key]).hexdigest())
+        _ArchivedFile(key, len(files[key]), hashlib.sha256(files[key]).hexdigest())
         for key in sorted(files)
     )
     _refuse_unfit(listed)
-    header = msgspec.json.format(msgspec.json.encode(_Header(FORMAT, listed)), indent=1)
-    entries = [_entry(HEADER, header), *(_entry(one.key, files[one.key]) for one in listed)]
-    tar = b"".join(entries) + bytes(2 * _BLOCK)
+    header = msgspec.json.format(
+        msgspec.json.encode(_ArchiveHeader(FORMAT_VERSION, listed)), indent=1
+    )
+    entries = [_entry(HEADER_NAME, header), *(_entry(one.key, files[one.key]) for one in listed)]
+    tar = b"".join(entries) + bytes(2 * _BLOCK_BYTES)
     packed = _gzipped(tar, level=9)
     # Text that repeats itself too much looks like a bomb, so it is not made smaller.
-    return packed if _unpacks(packed) else _gzipped(tar, level=0)
+    return packed if _can_unpack(packed) else _gzipped(tar, level=0)
 
 
 def _entry(name: str, data: bytes) -> bytes:
     info = tarfile.TarInfo(name)
     info.size = len(data)
     info.mode = 0o600
-    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict") + data + bytes(-len(data) % _BLOCK)
+    return (
+        info.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict") + data + bytes(-len(data) % _BLOCK_BYTES)
+    )
 
 
 def _gzipped(data: bytes, *, level: int) -> bytes:
@@ -102,10 +106,10 @@ def _gzipped(data: bytes, *, level: int) -> bytes:
     return written.getvalue()
 
 
-def _unpacks(packed: bytes) -> bool:
-    unpacked = _Unpacked(io.BytesIO(packed))
+def _can_unpack(packed: bytes) -> bool:
+    unpacked = _GunzipReader(io.BytesIO(packed))
     try:
-        while unpacked.read(_CHUNK):
+        while unpacked.read(_CHUNK_BYTES):
             pass
     except PersonaError:
         return False
@@ -123,61 +127,63 @@ def read_archive(source: bytes | Readable) -> dict[str, bytes]:
     """
     stream = io.BytesIO(source) if isinstance(source, bytes) else source
     with _translated():
-        tar = _Tar(stream)
+        tar = _TarReader(stream)
         listed = _list_at_the_start(tar)
         files: dict[str, bytes] = {}
         while (info := tar.next_entry()) is not None:
             if info.name in files:
-                raise _refused(info.name, "is in it twice")
+                raise _refusal(info.name, "is in it twice")
             files[info.name] = _document(tar, info, listed.get(info.name))
         if missing := sorted(listed.keys() - files.keys()):
-            raise _refused(missing[0], "is missing, though it is listed")
+            raise _refusal(missing[0], "is missing, though it is listed")
     return files
 
 
-def _list_at_the_start(tar: _Tar) -> dict[str, _Listed]:
+def _list_at_the_start(tar: _TarReader) -> dict[str, _ArchivedFile]:
     info = tar.next_entry()
     if info is None:
         raise PersonaError("the archive is refused: it is empty")
-    if info.name != HEADER:
-        raise _refused(info.name, f"stands where {HEADER} should be")
-    header = msgspec.json.decode(tar.content(info), type=_Header)
-    if header.format != FORMAT:
-        raise _refused(HEADER, f"is of format {header.format}; this memplane reads {FORMAT}")
+    if info.name != HEADER_NAME:
+        raise _refusal(info.name, f"stands where {HEADER_NAME} should be")
+    header = msgspec.json.decode(tar.content(info), type=_ArchiveHeader)
+    if header.format != FORMAT_VERSION:
+        raise _refusal(
+            HEADER_NAME, f"is of format {header.format}; this memplane reads {FORMAT_VERSION}"
+        )
     _refuse_unfit(header.files)
     return {one.key: one for one in header.files}
 
 
-def _document(tar: _Tar, info: tarfile.TarInfo, listed: _Listed | None) -> bytes:
-    if reason := objection_to(info.name):
-        raise _refused(info.name, f"cannot be a document: {reason}")
+def _document(tar: _TarReader, info: tarfile.TarInfo, listed: _ArchivedFile | None) -> bytes:
+    if reason := explain_invalid_name(info.name):
+        raise _refusal(info.name, f"cannot be a document: {reason}")
     if listed is None:
-        raise _refused(info.name, "is not in its list")
+        raise _refusal(info.name, "is not in its list")
     if info.size != listed.size:
-        raise _refused(info.name, f"has {info.size} bytes instead of {listed.size}")
+        raise _refusal(info.name, f"has {info.size} bytes instead of {listed.size}")
     data = tar.content(info)
     if hashlib.sha256(data).hexdigest() != listed.sha256:
-        raise _refused(info.name, "is not what was put in: its hash differs")
+        raise _refusal(info.name, "is not what was put in: its hash differs")
     return data
 
 
-def _refuse_unfit(listed: Iterable[_Listed]) -> None:
+def _refuse_unfit(listed: Iterable[_ArchivedFile]) -> None:
     """Refuse a list of documents that no folder can hold."""
     files = tuple(listed)
-    if len(files) > MOST_FILES:
-        raise _refused(files[MOST_FILES].key, f"is one too many: it holds at most {MOST_FILES}")
+    if len(files) > MAX_FILES:
+        raise _refusal(files[MAX_FILES].key, f"is one too many: it holds at most {MAX_FILES}")
     for one in files:
-        if reason := objection_to(one.key):
-            raise _refused(one.key, f"cannot be a document: {reason}")
-        if not 0 <= one.size <= MOST_BYTES:
-            raise _refused(one.key, f"is larger than {MOST_BYTES} bytes")
-    if sum(one.size for one in files) > MOST_IN_ALL:
-        raise _refused("", f"its documents have more than {MOST_IN_ALL} bytes")
-    for rivals in collisions(one.key for one in files):
-        raise _refused(rivals[1], f"is the same file as {rivals[0]!r} on some machines")
+        if reason := explain_invalid_name(one.key):
+            raise _refusal(one.key, f"cannot be a document: {reason}")
+        if not 0 <= one.size <= MAX_FILE_BYTES:
+            raise _refusal(one.key, f"is larger than {MAX_FILE_BYTES} bytes")
+    if sum(one.size for one in files) > MAX_TOTAL_BYTES:
+        raise _refusal("", f"its documents have more than {MAX_TOTAL_BYTES} bytes")
+    for rivals in find_collisions(one.key for one in files):
+        raise _refusal(rivals[1], f"is the same file as {rivals[0]!r} on some machines")
 
 
-class _Tar:
+class _TarReader:
     """A gzipped tar, read from front to back.
 
     `tarfile` reads single headers, but does not walk: it keeps every header it saw, takes
@@ -185,37 +191,37 @@ class _Tar:
     """
 
     def __init__(self, packed: Readable) -> None:
-        self._unpacked = _Unpacked(packed)
+        self._unpacked = _GunzipReader(packed)
 
     def next_entry(self) -> tarfile.TarInfo | None:
         """Return the next entry, a regular file of a bearable size; None at a proper end."""
-        block = self._take(_BLOCK)
-        if block == bytes(_BLOCK):
+        block = self._take(_BLOCK_BYTES)
+        if block == bytes(_BLOCK_BYTES):
             self._refuse_more()
             return None
         info = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
         if info.type == tarfile.XHDTYPE:
             name = self._long_name(info)
-            info = tarfile.TarInfo.frombuf(self._take(_BLOCK), "utf-8", "strict")
+            info = tarfile.TarInfo.frombuf(self._take(_BLOCK_BYTES), "utf-8", "strict")
             info.name = name
         if info.type not in {tarfile.REGTYPE, tarfile.AREGTYPE}:
-            raise _refused(info.name, f"is {_WORDS.get(info.type, 'no file')}")
-        if not 0 <= info.size <= MOST_BYTES:
-            raise _refused(info.name, f"is larger than {MOST_BYTES} bytes")
+            raise _refusal(info.name, f"is {_ENTRY_TYPE_LABELS.get(info.type, 'no file')}")
+        if not 0 <= info.size <= MAX_FILE_BYTES:
+            raise _refusal(info.name, f"is larger than {MAX_FILE_BYTES} bytes")
         return info
 
     def content(self, info: tarfile.TarInfo) -> bytes:
         """Return the content of the entry that came last."""
-        return self._take(info.size + -info.size % _BLOCK)[: info.size]
+        return self._take(info.size + -info.size % _BLOCK_BYTES)[: info.size]
 
     def _long_name(self, info: tarfile.TarInfo) -> str:
         """Read an extended header, of which we only ever write `<length> path=<name>`."""
-        if not 0 <= info.size <= _MOST_EXTENDED:
-            raise _refused(info.name, "is an extended header that is too long")
+        if not 0 <= info.size <= _MAX_EXTENDED_HEADER_BYTES:
+            raise _refusal(info.name, "is an extended header that is too long")
         length, _, record = self.content(info).decode().partition(" ")
         keyword, _, name = record.removesuffix("\n").partition("=")
         if length != str(info.size) or keyword != "path" or "\n" in name:
-            raise _refused(info.name, "is an extended header with more than a name")
+            raise _refusal(info.name, "is an extended header with more than a name")
         return name
 
     def _take(self, size: int) -> bytes:
@@ -227,18 +233,18 @@ class _Tar:
     def _refuse_more(self) -> None:
         """Read the rest of the end: at least one more empty block, and no more than a record."""
         rest = self._unpacked.read(tarfile.RECORDSIZE)
-        if len(rest) < _BLOCK:
+        if len(rest) < _BLOCK_BYTES:
             raise EOFError("it ends too early")
         if rest.strip(b"\0") or self._unpacked.goes_on():
-            raise _refused("", "something follows after its end")
+            raise _refusal("", "something follows after its end")
 
 
-class _Unpacked:
+class _GunzipReader:
     """What is inside one gzip stream, and never more of it in memory than was asked for."""
 
     def __init__(self, packed: Readable) -> None:
         self._packed = packed
-        self._stream = zlib.decompressobj(wbits=_GZIP)
+        self._stream = zlib.decompressobj(wbits=_GZIP_WBITS)
         self._in = self._out = 0
 
     def read(self, size: int) -> bytes:
@@ -249,7 +255,7 @@ class _Unpacked:
             data += piece
             self._out += len(piece)
             if _is_bomb(self._out, self._in):
-                raise _refused("", f"it unpacks to more than {_MOST_RATIO} times its size")
+                raise _refusal("", f"it unpacks to more than {_MAX_UNPACK_RATIO} times its size")
         return bytes(data)
 
     def goes_on(self) -> bool:
@@ -261,18 +267,18 @@ class _Unpacked:
             return tail
         # Whole chunks, or what is taken for a bomb would depend on how the stream is cut.
         data = bytearray()
-        while len(data) < _CHUNK and (piece := self._packed.read(_CHUNK - len(data))):
+        while len(data) < _CHUNK_BYTES and (piece := self._packed.read(_CHUNK_BYTES - len(data))):
             data += piece
         if not data:
             raise EOFError("it ends too early")
         self._in += len(data)
-        if self._in > _MOST_PACKED:
-            raise _refused("", f"it has more than {_MOST_PACKED} bytes")
+        if self._in > _MAX_PACKED_BYTES:
+            raise _refusal("", f"it has more than {_MAX_PACKED_BYTES} bytes")
         return bytes(data)
 
 
 def _is_bomb(unpacked: int, packed: int) -> bool:
-    return unpacked > _ALWAYS_UNPACKED and unpacked > _MOST_RATIO * packed
+    return unpacked > _RATIO_CHECK_FROM_BYTES and unpacked > _MAX_UNPACK_RATIO * packed
 
 
 @contextmanager
@@ -285,5 +291,5 @@ def _translated() -> Generator[None]:
         raise PersonaError(f"the archive is refused: {error}") from error
 
 
-def _refused(entry: str, why: str) -> PersonaError:
+def _refusal(entry: str, why: str) -> PersonaError:
     return PersonaError(f"the archive is refused: {f'{entry!r} ' if entry else ''}{why}")

@@ -19,12 +19,12 @@ import apsw
 import msgspec
 
 from memplane.errors import BackendUnavailable, PersonaError
-from memplane.home import make_private
+from memplane.home import make_private_folder
 from memplane.ids import new_id
-from memplane.objects.pacing import Pacing
-from memplane.persona.model import NEW, State
+from memplane.objects.retry_clock import RetryClock
+from memplane.persona.model import NEW_STATE, DocumentState
 
-FORMAT: Final = "1"
+FORMAT_VERSION: Final = "1"
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS documents (key TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWID;
@@ -45,12 +45,12 @@ _PRAGMAS: Final = (
     "synchronous=FULL",
     "secure_delete=ON",
 )
-_LOCK_PAUSE: Final = 0.05
+_LOCK_POLL_S: Final = 0.05
 
-Value: TypeAlias = str | bytes | int
+SqlValue: TypeAlias = str | bytes | int
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class QueuedDocument(msgspec.Struct, frozen=True):
     """A document that could not be sent: tried again later, or never when it is dead (1)."""
 
     key: str
@@ -62,7 +62,7 @@ class Waiting(msgspec.Struct, frozen=True):
     dead: int = 0
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldDocument(msgspec.Struct, frozen=True):
     """A document that is not published, and why; saved (1) when the container has a copy aside."""
 
     key: str
@@ -72,54 +72,56 @@ class Held(msgspec.Struct, frozen=True):
     saved: int = 0
 
 
-class _Library(Protocol):
+class _BaselineDatabase(Protocol):
     """What is used of the library's connection, whose own types are not complete."""
 
     def execute(
-        self, sql: str, bindings: Sequence[Value] = (), /
+        self, sql: str, bindings: Sequence[SqlValue] = (), /
     ) -> Iterator[tuple[Any, ...]]: ...
-    def executemany(self, sql: str, bindings: Sequence[Sequence[Value]], /) -> object: ...
+    def executemany(self, sql: str, bindings: Sequence[Sequence[SqlValue]], /) -> object: ...
     def close(self) -> None: ...
 
 
-class _Batch(msgspec.Struct, frozen=True):
+class _StateBatch(msgspec.Struct, frozen=True):
     """States that are committed together."""
 
-    states: dict[str, State]
+    states: dict[str, DocumentState]
     committed: asyncio.Task[None]
 
 
 class Baseline:
     """The memory of one folder and one container. Open it with `open_baseline`."""
 
-    def __init__(self, database: _Library) -> None:
+    def __init__(self, database: _BaselineDatabase) -> None:
         self._database = database
         self._numbers = int(self.fact("last_number") or 0)
         rows = database.execute("SELECT key, state FROM documents")
-        self._states = {key: msgspec.msgpack.decode(state, type=State) for key, state in rows}
-        self._next: _Batch | None = None
+        self._states = {
+            key: msgspec.msgpack.decode(state, type=DocumentState) for key, state in rows
+        }
+        self._next: _StateBatch | None = None
         self._turn = asyncio.Lock()
         self.device = self.fact("device") or ""
         self._troubled = {one.key for one in self.waiting()}
         self._troubled |= {one.key for one in self.held()}
 
-    def states(self) -> Mapping[str, State]:
+    def states(self) -> Mapping[str, DocumentState]:
         """Return all that is remembered, by key."""
         return self._states
 
-    def known(self, key: str) -> State:
+    def known(self, key: str) -> DocumentState:
         """Return what is remembered of one document."""
-        return self._states.get(key, NEW)
+        return self._states.get(key, NEW_STATE)
 
     def next_number(self) -> int:
         """Return a number that this device never used; it is kept with what uses it."""
         self._numbers += 1
         return self._numbers
 
-    async def keep(self, key: str, state: State) -> None:
+    async def keep(self, key: str, state: DocumentState) -> None:
         """Remember a document's state. It is durable when this returns."""
         if self._next is None:
-            self._next = _Batch({}, asyncio.create_task(self._commit_next()))
+            self._next = _StateBatch({}, asyncio.create_task(self._commit_next()))
         batch = self._next
         batch.states[key] = state
         await asyncio.shield(batch.committed)
@@ -138,7 +140,7 @@ class Baseline:
         async with self._turn:
             self._database.close()
 
-    def _write(self, batch: Mapping[str, State]) -> None:
+    def _write(self, batch: Mapping[str, DocumentState]) -> None:
         rows = [(key, msgspec.msgpack.encode(state)) for key, state in batch.items()]
         try:
             self._database.execute("BEGIN IMMEDIATE")
@@ -154,8 +156,8 @@ class Baseline:
 
     def adopt(self, files: Mapping[str, bytes]) -> None:
         """Begin anew with the files that were found where an earlier memory is lost."""
-        states = dict.fromkeys(self._states, NEW)
-        states |= {key: State(adopted=text) for key, text in files.items()}
+        states = dict.fromkeys(self._states, NEW_STATE)
+        states |= {key: DocumentState(adopted=text) for key, text in files.items()}
         self._write(states)
         self._states |= states
 
@@ -168,17 +170,17 @@ class Baseline:
         """Remember something of the whole."""
         self._database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[QueuedDocument]:
         """Return what could not be sent, by key."""
         rows = self._database.execute("SELECT * FROM waiting ORDER BY key")
-        return [Waiting(*row) for row in rows]
+        return [QueuedDocument(*row) for row in rows]
 
-    def waits_for(self, key: str) -> Waiting | None:
+    def find_queued(self, key: str) -> QueuedDocument | None:
         """Return a document's row in the queue."""
         rows = self._database.execute("SELECT * FROM waiting WHERE key = ?", (key,))
-        return next((Waiting(*row) for row in rows), None)
+        return next((QueuedDocument(*row) for row in rows), None)
 
-    def wait(self, row: Waiting) -> None:
+    def wait(self, row: QueuedDocument) -> None:
         """Put a document in the queue; one row for each, the latest."""
         self._troubled.add(row.key)
         values = (row.key, row.sha256, row.since, row.attempts, row.error, row.next_try, row.dead)
@@ -198,23 +200,23 @@ class Baseline:
         self._database.execute("DELETE FROM held WHERE key = ?", (key,))
         self._troubled.discard(key)
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldDocument]:
         """Return what is not published, by key."""
         rows = self._database.execute("SELECT * FROM held ORDER BY key")
-        return [Held(*row) for row in rows]
+        return [HeldDocument(*row) for row in rows]
 
-    def hold(self, row: Held) -> None:
+    def hold(self, row: HeldDocument) -> None:
         """Note that a document is not published."""
         self._troubled.add(row.key)
         values = (row.key, row.sha256, row.reason, row.since, row.saved)
         self._database.execute("INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?, ?)", values)
 
-    def holds(self, key: str) -> Held | None:
+    def holds(self, key: str) -> HeldDocument | None:
         """Return why a document is not published; None when it is not held."""
         if key not in self._troubled:
             return None
         rows = self._database.execute("SELECT * FROM held WHERE key = ?", (key,))
-        return next((Held(*row) for row in rows), None)
+        return next((HeldDocument(*row) for row in rows), None)
 
     def allowed(self) -> set[str]:
         """Name the documents that may be published although they look as if they held secrets."""
@@ -230,17 +232,17 @@ class Baseline:
 
 @asynccontextmanager
 async def open_baseline(
-    folder: Path, *, pacing: Pacing, patience: float = 60.0
+    folder: Path, *, pacing: RetryClock, patience: float = 60.0
 ) -> AsyncGenerator[Baseline]:
     """Open the memory of earlier syncs, alone.
 
     Raises:
         PersonaError: Another process syncs and does not end, or the file cannot be used.
     """
-    make_private(folder)
-    lock = await _locked(folder / "lock", pacing, patience)
+    make_private_folder(folder)
+    lock = await _acquire_lock(folder / "lock", pacing, patience)
     try:
-        baseline = _opened(folder / "baseline.db")
+        baseline = _open_file(folder / "baseline.db")
         try:
             yield baseline
         finally:
@@ -249,7 +251,7 @@ async def open_baseline(
         os.close(lock)
 
 
-async def _locked(path: Path, pacing: Pacing, patience: float) -> int:
+async def _acquire_lock(path: Path, pacing: RetryClock, patience: float) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     lock = os.open(path, flags, 0o600)
     until = pacing.elapsed() + patience
@@ -263,18 +265,18 @@ async def _locked(path: Path, pacing: Pacing, patience: float) -> int:
                     f"another process has been syncing this folder for {patience:.0f} seconds. "
                     "Wait for it, or look for a `memplane` that hangs"
                 ) from None
-            await pacing.sleep(_LOCK_PAUSE)
+            await pacing.sleep(_LOCK_POLL_S)
         else:
             return lock
 
 
-def _opened(path: Path) -> Baseline:
+def _open_file(path: Path) -> Baseline:
     try:
-        database = _connected(path)
+        database = _connect(path)
         for pragma in _PRAGMAS:
             database.execute(f"PRAGMA {pragma}")
         database.execute(_SCHEMA)
-        _mint(database)
+        _check_format(database)
         baseline = Baseline(database)
     except (apsw.Error, msgspec.DecodeError) as error:
         raise PersonaError(
@@ -285,19 +287,19 @@ def _opened(path: Path) -> Baseline:
     return baseline
 
 
-def _connected(path: Path) -> _Library:
+def _connect(path: Path) -> _BaselineDatabase:
     return apsw.Connection(str(path))
 
 
-def _mint(database: _Library) -> None:
+def _check_format(database: _BaselineDatabase) -> None:
     """Give a new file a device name of its own; refuse one of another version."""
     rows = dict(database.execute("SELECT name, value FROM facts"))
     if not rows:
         database.executemany(
-            "INSERT INTO facts VALUES (?, ?)", [("format", FORMAT), ("device", new_id())]
+            "INSERT INTO facts VALUES (?, ?)", [("format", FORMAT_VERSION), ("device", new_id())]
         )
-    elif rows.get("format") != FORMAT:
+    elif rows.get("format") != FORMAT_VERSION:
         raise PersonaError(
             f"the memory of earlier syncs has format {rows.get('format')}, and this memplane "
-            f"knows {FORMAT}. Use a newer memplane"
+            f"knows {FORMAT_VERSION}. Use a newer memplane"
         )

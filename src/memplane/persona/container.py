@@ -14,28 +14,29 @@ import msgspec
 from memplane.errors import ConcurrencyError, PersonaError
 from memplane.objects.lineage import Lineage
 from memplane.objects.store import (
-    DELETED,
+    DELETED_METADATA,
     Absent,
     Expect,
     Matches,
-    Object,
     ObjectInfo,
     ObjectStore,
+    StoredObject,
     Version,
 )
-from memplane.persona.joining import Project
-from memplane.persona.model import Remote, Text, sha256_of
-from memplane.persona.naming import objection_to
-from memplane.persona.plan import Listed
+from memplane.persona.document_names import explain_invalid_name
+from memplane.persona.model import OptionalText, RemoteDocument, sha256_of
+from memplane.persona.plan import ListedObject
+from memplane.persona.project_match import Project, check_project_id
+from memplane.persona.validation import find_text_flaw
 
-PROJECT: Final = ".project.json"
+PROJECT_FILE: Final = ".project.json"
 _CHANGED: Final = "memplane_changed"
 _AUTHOR: Final = "memplane_author"
 _SHA: Final = "memplane_sha256"
-_TOMBSTONE: Final = b'{"memplane_tombstone":1,'
+_TOMBSTONE_PREFIX: Final = b'{"memplane_tombstone":1,'
 
 
-class Tombstone(msgspec.Struct, frozen=True):
+class DocumentTombstone(msgspec.Struct, frozen=True):
     """What stays of a deleted document: which text it was, when, where, and its new name."""
 
     memplane_tombstone: int
@@ -48,12 +49,12 @@ class Tombstone(msgspec.Struct, frozen=True):
 class Survey(msgspec.Struct, frozen=True):
     """A complete listing of the documents, and names there that cannot be documents."""
 
-    listed: Mapping[str, Listed] = msgspec.field(default_factory=dict[str, Listed])
+    listed: Mapping[str, ListedObject] = msgspec.field(default_factory=dict[str, ListedObject])
     refused: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     project: Version | None = None
 
 
-class Container:
+class DocumentContainer:
     """The documents below one prefix of an object store."""
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
@@ -63,26 +64,32 @@ class Container:
     async def survey(self) -> Survey:
         """List everything; a partial listing raises, so that nothing looks deleted."""
         found = await self._store.listing(f"{self.prefix}/")
-        listed: dict[str, Listed] = {}
+        listed: dict[str, ListedObject] = {}
         refused = dict.fromkeys(found.refused, "its name cannot be a key")
         project: Version | None = None
         for one in found.entries:
             key = one.key.removeprefix(f"{self.prefix}/")
-            if key == PROJECT:
+            if key == PROJECT_FILE:
                 project = one.version
-            elif (reason := objection_to(key)) is not None:
+            elif (reason := explain_invalid_name(key)) is not None:
                 refused[one.key] = reason
             else:
                 listed[key] = _listed(one)
         return Survey(listed, refused, project)
 
-    async def read(self, key: str) -> Remote | None:
+    async def read(self, key: str) -> RemoteDocument | None:
         """Return a document or its tombstone."""
         found = await self._store.read(self._key(key))
         return None if found is None else _remote(found)
 
     async def put(
-        self, key: str, text: Text, expected: str | None, lineage: Lineage, *, about: Tombstone
+        self,
+        key: str,
+        text: OptionalText,
+        expected: str | None,
+        lineage: Lineage,
+        *,
+        about: DocumentTombstone,
     ) -> str:
         """Write a document, or its tombstone, if the object is still the expected one."""
         expect: Expect = Absent() if expected is None else Matches(Version(expected))
@@ -94,7 +101,7 @@ class Container:
             _SHA: sha256_of(body),
         }
         if text is None:
-            metadata[DELETED] = about.sha256
+            metadata[DELETED_METADATA] = about.sha256
         return await self._store.write(self._key(key), body, expect=expect, metadata=metadata)
 
     async def forget_tombstone(self, key: str, etag: str) -> bool:
@@ -103,22 +110,38 @@ class Container:
 
     async def read_project(self) -> Project | None:
         """Return whose documents these are; None when nobody has put any here."""
-        found = await self._store.read(self._key(PROJECT))
+        record = await self.read_record()
+        return None if record is None else record[0]
+
+    async def read_record(self) -> tuple[Project, Version] | None:
+        """Return whose documents these are, and at which version the record is."""
+        found = await self._store.read(self._key(PROJECT_FILE))
         if found is None:
             return None
         try:
-            return msgspec.json.decode(found.data, type=Project)
+            project = msgspec.json.decode(found.data, type=Project)
         except msgspec.DecodeError as error:
             raise PersonaError(
-                f"{self._key(PROJECT)} in the container is damaged ({error}). It says whose "
+                f"{self._key(PROJECT_FILE)} in the container is damaged ({error}). It says whose "
                 "documents these are; put it right before anything is synced"
             ) from error
+        check_project_id(project.project)
+        return project, found.version
+
+    async def replace_record(self, project: Project, version: Version) -> None:
+        """Change the record of whose documents these are.
+
+        Raises:
+            ConcurrencyError: It was changed meanwhile.
+        """
+        body = msgspec.json.encode(project)
+        await self._store.write(self._key(PROJECT_FILE), body, expect=Matches(version))
 
     async def claim(self, project: Project) -> Project:
         """Say whose documents these are, unless somebody said so first; return what holds."""
         body = msgspec.json.encode(project)
         try:
-            await self._store.write(self._key(PROJECT), body, expect=Absent())
+            await self._store.write(self._key(PROJECT_FILE), body, expect=Absent())
         except ConcurrencyError:
             return await self.read_project() or project
         return project
@@ -153,21 +176,30 @@ class Container:
         return f"{self.prefix}/{key}"
 
 
-def tombstone(text: Text, *, device: str, at: str, moved_to: str | None) -> Tombstone:
+def make_tombstone(
+    text: OptionalText, *, device: str, at: str, moved_to: str | None
+) -> DocumentTombstone:
     """Describe a change that may be a deletion; `text` is the last one that was seen."""
-    return Tombstone(1, sha256_of(text or b""), at, device, moved_to)
+    return DocumentTombstone(1, sha256_of(text or b""), at, device, moved_to)
 
 
-def _listed(one: ObjectInfo) -> Listed:
-    covers = one.metadata.get(DELETED)
+def _listed(one: ObjectInfo) -> ListedObject:
+    covers = one.metadata.get(DELETED_METADATA)
     said = "" if covers is not None else one.metadata.get(_SHA, "")
-    return Listed(one.version, one.size, covers is not None, covers or "", said)
+    return ListedObject(one.version, one.size, covers is not None, covers or "", said)
 
 
-def _remote(found: Object) -> Remote:
+def _remote(found: StoredObject) -> RemoteDocument:
     lineage = Lineage.parse(found.metadata)
     changed = found.metadata.get(_CHANGED, "")
-    if DELETED not in found.metadata and not found.data.startswith(_TOMBSTONE):
-        return Remote(found.data, found.version, lineage, changed)
-    covers = found.metadata.get(DELETED, "")
-    return Remote(None, found.version, lineage, changed, covers)
+    is_tombstone = DELETED_METADATA in found.metadata or found.data.startswith(_TOMBSTONE_PREFIX)
+    text = None if is_tombstone else found.data
+    covers = found.metadata.get(DELETED_METADATA, "")
+    return RemoteDocument(text, found.version, lineage, changed, covers, _flaw_of(found, text))
+
+
+def _flaw_of(found: StoredObject, text: OptionalText) -> str:
+    """Say why an object may not become a document: it was damaged, or is no text."""
+    if found.metadata.get(_SHA) not in {None, sha256_of(found.data)}:
+        return "its content does not match the checksum that was written with it"
+    return find_text_flaw(text) if text is not None else ""

@@ -28,16 +28,16 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-MOST_BYTES: Final = 64 * 1024
+MAX_FRONTMATTER_BYTES: Final = 64 * 1024
 """How long a frontmatter may be, to be read as YAML."""
-MOST_DEPTH: Final = 32
+MAX_FRONTMATTER_DEPTH: Final = 32
 """How deep its values may be nested."""
-STAMPS: Final = frozenset({"modified", "originSessionId"})
+STAMP_FIELDS: Final = frozenset({"modified", "originSessionId"})
 """What Claude Code writes by itself while saving; it says nothing about what was changed."""
-NESTED: Final = "metadata"
+NESTED_FIELD: Final = "metadata"
 """Where one of the two shapes of frontmatter keeps its type."""
 
-Value: TypeAlias = "str | tuple[Value, ...] | Mapping[str, Value]"
+FrontmatterValue: TypeAlias = "str | tuple[FrontmatterValue, ...] | Mapping[str, FrontmatterValue]"
 """A value of the frontmatter. Numbers and switches stay the texts that they are."""
 
 _BOM: Final = "\ufeff"
@@ -52,7 +52,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9](?:[\w ./@+:-]*[\w./@+-])?")
 _LOADER: Final = cast("type[yaml.CSafeLoader]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-class Field(msgspec.Struct, frozen=True):
+class FrontmatterField(msgspec.Struct, frozen=True):
     """A key of the frontmatter with the lines that belong to it, as they were written.
 
     Comments that stand before the first key have no key. Where the value is a mapping, its keys
@@ -61,7 +61,7 @@ class Field(msgspec.Struct, frozen=True):
 
     key: str
     text: str
-    fields: tuple[Field, ...] = ()
+    fields: tuple[FrontmatterField, ...] = ()
 
     def written(self) -> str:
         """Return all its lines."""
@@ -77,10 +77,12 @@ class Document(msgspec.Struct, frozen=True):
 
     bom: str = ""
     opening: str = ""
-    fields: tuple[Field, ...] = ()
+    fields: tuple[FrontmatterField, ...] = ()
     closing: str = ""
     body: str = ""
-    values: Mapping[str, Value] = msgspec.field(default_factory=dict[str, Value])
+    values: Mapping[str, FrontmatterValue] = msgspec.field(
+        default_factory=dict[str, FrontmatterValue]
+    )
     flaw: str | None = None
     opaque: bytes | None = None
 
@@ -110,9 +112,9 @@ class Document(msgspec.Struct, frozen=True):
         text = "".join(self.texts())
         return "\r\n" if 2 * text.count("\r\n") > text.count("\n") else "\n"
 
-    def value(self, key: str) -> Value | None:
+    def value(self, key: str) -> FrontmatterValue | None:
         """Return a value, from the top level or from below `metadata`."""
-        nested = self.values.get(NESTED)
+        nested = self.values.get(NESTED_FIELD)
         if key not in self.values and isinstance(nested, Mapping):
             return nested.get(key)
         return self.values.get(key)
@@ -170,10 +172,10 @@ def with_value(document: Document, key: str, value: str) -> Document:
     """
     if document.opaque is not None or (document.flaw and not document.opening):
         return document
-    line = f"{key}: {scalar(value)}{document.eol}"
+    line = f"{key}: {render_scalar(value)}{document.eol}"
     fields = tuple(_set(one, key, line) for one in document.fields)
     if not any(key in {one.key, *(inner.key for inner in one.fields)} for one in fields):
-        fields = (*fields, Field(key, line))
+        fields = (*fields, FrontmatterField(key, line))
     fence = f"---{document.eol}"
     opening, closing = document.opening or fence, document.closing or fence
     return parse(render(replace(document, opening=opening, fields=fields, closing=closing)))
@@ -187,42 +189,44 @@ def with_plain_lines(document: Document) -> Document:
     return parse(_ENDING.sub(b"\n", text))
 
 
-def semantic(data: bytes) -> bytes:
+def read_semantics(data: bytes) -> bytes:
     """Return what counts when two versions are compared.
 
     Line endings and a byte order mark do not, nor does what Claude Code stamps while saving.
     """
-    return meaning_of(parse(data))
+    return render_semantics(parse(data))
 
 
-def meaning_of(document: Document) -> bytes:
+def render_semantics(document: Document) -> bytes:
     """Return the same for a document that was parsed."""
     if document.opaque is not None:
         return document.opaque
-    text = render(replace(document, bom="", fields=unstamped(document.fields)))
+    text = render(replace(document, bom="", fields=without_stamps(document.fields)))
     return _ENDING.sub(b"\n", text) if b"\r" in text else text
 
 
-def same(one: bytes, other: bytes) -> bool:
+def is_equivalent(one: bytes, other: bytes) -> bool:
     """Say whether two versions differ in nothing that counts."""
-    return one == other or semantic(one) == semantic(other)
+    return one == other or read_semantics(one) == read_semantics(other)
 
 
-def unstamped(fields: Sequence[Field]) -> tuple[Field, ...]:
+def without_stamps(fields: Sequence[FrontmatterField]) -> tuple[FrontmatterField, ...]:
     """Return keys without those that say nothing about what was changed."""
     return tuple(
-        replace(one, fields=unstamped(one.fields)) for one in fields if one.key not in STAMPS
+        replace(one, fields=without_stamps(one.fields))
+        for one in fields
+        if one.key not in STAMP_FIELDS
     )
 
 
-def scalar(value: str) -> str:
+def render_scalar(value: str) -> str:
     """Write a text so that every reader of YAML reads that text."""
     if _PLAIN.fullmatch(value) and ": " not in value and value not in _NULLS:
         return value
     return f'"{"".join(_ESCAPES.get(one) or _visible(one) for one in value)}"'
 
 
-def _fields(lines: Sequence[str], indent: str = "") -> tuple[Field, ...]:
+def _fields(lines: Sequence[str], indent: str = "") -> tuple[FrontmatterField, ...]:
     """Group lines by the keys that are indented so; every other line belongs to the one before."""
     groups: list[tuple[str, list[str]]] = []
     for line in lines:
@@ -236,14 +240,14 @@ def _fields(lines: Sequence[str], indent: str = "") -> tuple[Field, ...]:
     return tuple(_field(key, group, nested=bool(indent)) for key, group in groups)
 
 
-def _field(key: str, lines: Sequence[str], *, nested: bool) -> Field:
+def _field(key: str, lines: Sequence[str], *, nested: bool) -> FrontmatterField:
     first = _KEY.match(lines[1]) if len(lines) > 1 else None
     if key and not nested and first and first[1] and lines[0].rstrip().endswith(":"):
-        return Field(key, lines[0], _fields(lines[1:], first[1]))
-    return Field(key, "".join(lines))
+        return FrontmatterField(key, lines[0], _fields(lines[1:], first[1]))
+    return FrontmatterField(key, "".join(lines))
 
 
-def _set(one: Field, key: str, line: str) -> Field:
+def _set(one: FrontmatterField, key: str, line: str) -> FrontmatterField:
     if one.fields:
         return replace(one, fields=tuple(_set(inner, key, line) for inner in one.fields))
     if one.key != key:
@@ -256,24 +260,24 @@ def _visible(letter: str) -> str:
     return letter if letter.isprintable() else f"\\U{ord(letter):08x}"
 
 
-class _Flawed(ValueError):
+class _FrontmatterError(ValueError):
     """The frontmatter is not what we read. The message says why."""
 
 
 @lru_cache(maxsize=128)  # the versions of a document mostly have the same frontmatter
-def _values(text: str) -> tuple[Mapping[str, Value], str | None]:
+def _values(text: str) -> tuple[Mapping[str, FrontmatterValue], str | None]:
     """Read the frontmatter, or say what is wrong with it."""
-    if len(text.encode()) > MOST_BYTES:
-        return {}, f"its frontmatter is longer than {MOST_BYTES // 1024} KB"
+    if len(text.encode()) > MAX_FRONTMATTER_BYTES:
+        return {}, f"its frontmatter is longer than {MAX_FRONTMATTER_BYTES // 1024} KB"
     try:
         return _read(text), None
-    except _Flawed as flaw:
+    except _FrontmatterError as flaw:
         return {}, f"its frontmatter {flaw}"
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         return {}, f"its frontmatter is not YAML: {' '.join(str(error).split())}"
 
 
-def _read(text: str) -> Mapping[str, Value]:
+def _read(text: str) -> Mapping[str, FrontmatterValue]:
     # Events come one by one, so that nothing is built before it was looked at.
     events = iter(_LOADER(text).get_event, None)
     next(events)
@@ -283,13 +287,13 @@ def _read(text: str) -> Mapping[str, Value]:
     if not isinstance(next(events), DocumentEndEvent) or not isinstance(
         next(events), StreamEndEvent
     ):
-        raise _Flawed("has more than one document")
+        raise _FrontmatterError("has more than one document")
     if isinstance(value, Mapping):
         return value
-    raise _Flawed("is not a list of keys and values")
+    raise _FrontmatterError("is not a list of keys and values")
 
 
-def _node(event: Event, events: Iterator[Event], depth: int) -> Value:
+def _node(event: Event, events: Iterator[Event], depth: int) -> FrontmatterValue:
     _refuse(event, depth)
     if isinstance(event, MappingStartEvent):
         return _mapping(events, depth + 1)
@@ -300,23 +304,23 @@ def _node(event: Event, events: Iterator[Event], depth: int) -> Value:
     return "" if not word.style and word.value in _NULLS else word.value
 
 
-def _mapping(events: Iterator[Event], depth: int) -> Mapping[str, Value]:
-    found: dict[str, Value] = {}
+def _mapping(events: Iterator[Event], depth: int) -> Mapping[str, FrontmatterValue]:
+    found: dict[str, FrontmatterValue] = {}
     for event in takewhile(lambda item: not isinstance(item, MappingEndEvent), events):
         key = _node(event, events, depth)
         if not isinstance(key, str):
-            raise _Flawed("has a key that is not a text")
+            raise _FrontmatterError("has a key that is not a text")
         if key in found:
-            raise _Flawed(f"has the key {key!r} twice")
+            raise _FrontmatterError(f"has the key {key!r} twice")
         found[key] = _node(next(events), events, depth)
     return found
 
 
 def _refuse(event: Event, depth: int) -> None:
     """Refuse what a person would not write, and what grows or runs when it is read."""
-    if depth > MOST_DEPTH:
-        raise _Flawed(f"is nested more than {MOST_DEPTH} deep")
+    if depth > MAX_FRONTMATTER_DEPTH:
+        raise _FrontmatterError(f"is nested more than {MAX_FRONTMATTER_DEPTH} deep")
     if isinstance(event, AliasEvent) or (isinstance(event, NodeEvent) and event.anchor):
-        raise _Flawed("has an anchor or alias (& or *)")
+        raise _FrontmatterError("has an anchor or alias (& or *)")
     if isinstance(event, ScalarEvent | CollectionStartEvent) and event.tag:
-        raise _Flawed("has a tag (!)")
+        raise _FrontmatterError("has a tag (!)")

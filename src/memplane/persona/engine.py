@@ -10,103 +10,107 @@ from typing import Final
 
 import msgspec
 
-from memplane.clock import Clock, milli_stamp
+from memplane.clock import Clock, format_milli_timestamp
 from memplane.errors import (
     AuthError,
     BackendUnavailable,
     ConcurrencyError,
     InvalidKey,
     MemplaneError,
+    NotBrought,
     NotPublished,
     PersonaError,
     RequestRefused,
     StorageError,
     TooLarge,
 )
-from memplane.objects.parallel import for_each, meanwhile
-from memplane.persona.baseline import Baseline, Held, Waiting
-from memplane.persona.belonging import Belonging
-from memplane.persona.container import Container, Survey, tombstone
-from memplane.persona.folder import Folder
-from memplane.persona.gate import Gate
-from memplane.persona.index import is_part
-from memplane.persona.joining import Project
-from memplane.persona.kinds import INDEX_KEY
-from memplane.persona.model import NEW, NO_LINEAGE, sha256_of
+from memplane.objects.concurrency import run_for_each, run_meanwhile
+from memplane.persona.baseline import Baseline, HeldDocument, QueuedDocument
+from memplane.persona.container import DocumentContainer, Survey, make_tombstone
+from memplane.persona.document_kinds import INDEX_KEY
+from memplane.persona.document_ports import DocumentPorts
+from memplane.persona.folder import DocumentFolder
+from memplane.persona.group_commit import GroupCommit
+from memplane.persona.index_file import is_index_part
+from memplane.persona.index_maintenance import rename_case_collisions, update_index
+from memplane.persona.model import NEW_STATE, NO_LINEAGE, sha256_of
+from memplane.persona.ownership import OwnershipCheck
 from memplane.persona.plan import (
-    BRINGS,
-    SENDS,
-    Action,
-    Planned,
-    plan,
-    remembered,
-    too_many_deletions,
-    unwelcome,
+    PULL_ACTIONS,
+    PUSH_ACTIONS,
+    PlannedDocument,
+    SyncAction,
+    expected_remote,
+    explain_excess_deletions,
+    find_unsyncable,
+    plan_sync,
 )
-from memplane.persona.ports import DocumentPorts
+from memplane.persona.project_match import Project
+from memplane.persona.publish_gate import PublishGate
 from memplane.persona.report import PersonaReport
-from memplane.persona.steps import Believed, Outcome, sync_document
-from memplane.persona.tidying import rename_rivals, update_index
-from memplane.persona.together import Together
+from memplane.persona.steps import AssumedRemote, SyncOutcome, sync_document
 
-MOST_DOCUMENTS: Final = 2_000
-_AT_ONCE: Final = 64
-_NEVER: Final = (InvalidKey, TooLarge, RequestRefused)
+MAX_DOCUMENTS: Final = 2_000
+_MAX_CONCURRENT_DOCUMENTS: Final = 64
+_PERMANENT_ERRORS: Final = (InvalidKey, TooLarge, RequestRefused)
 """Errors that trying again does not mend."""
-_MINUTE: Final = len("2026-03-01T09:30")
-_WAIT: Final = timedelta(seconds=30)
-_LONGEST_WAIT: Final = timedelta(hours=1)
-_LAST_MOMENT: Final = 253_402_300_799_000
+_MINUTE_CHARS: Final = len("2026-03-01T09:30")
+_RETRY_DELAY: Final = timedelta(seconds=30)
+_MAX_RETRY_DELAY: Final = timedelta(hours=1)
+_MAX_EPOCH_MS: Final = 253_402_300_799_000
 """The end of the year 9999 in milliseconds: a file may claim to be of later."""
 
 _log = logging.getLogger(__name__)
 
-BOTH: Final = SENDS | BRINGS
+ALL_ACTIONS: Final = PUSH_ACTIONS | PULL_ACTIONS
 
-Progress = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 """Is told how many documents of how many are done."""
 
 
-class View(msgspec.Struct, frozen=True):
+class SyncView(msgspec.Struct, frozen=True):
     """What is here, what is there, and what is to do."""
 
     files: Mapping[str, bytes]
     changed: Mapping[str, str]
     refused: Mapping[str, str]
     survey: Survey
-    rows: tuple[Planned, ...]
+    rows: tuple[PlannedDocument, ...]
 
     @property
     def gone(self) -> frozenset[str]:
         """Documents that were deleted: nothing should link to them."""
         there = {key for key, one in self.survey.listed.items() if one.tombstone}
-        going = {row.key for row in self.rows if row.action in {Action.DELETE, Action.REMOVE}}
+        going = {
+            row.key for row in self.rows if row.action in {SyncAction.DELETE, SyncAction.REMOVE}
+        }
         return frozenset((there - set(self.files)) | going)
 
 
-class Engine:
-    """Syncs one folder with one container. Open it with `memplane.persona.entering`."""
+class SyncEngine:
+    """Syncs one folder with one container. Open it with `memplane.persona.open_sync`."""
 
     def __init__(
         self,
-        folder: Folder,
+        folder: DocumentFolder,
         baseline: Baseline,
-        container: Container,
-        gate: Gate,
+        container: DocumentContainer,
+        gate: PublishGate,
         *,
         mine: Project,
         clock: Clock,
     ) -> None:
-        self._belonging = Belonging(container, baseline, mine)
-        self.make_sure = self._belonging.make_sure
+        self._ownership = OwnershipCheck(container, baseline, mine)
+        self.verify_ownership = self._ownership.verify_ownership
+        self.notes: list[str] = []
         self.folder = folder
-        self.together = Together()
+        self.together = GroupCommit()
         self.baseline = baseline
         self.container = container
         self.gate = gate
         self.clock = clock
 
-    async def look(self) -> View:
+    async def look(self) -> SyncView:
         """Look at both sides and plan. Changes nothing.
 
         Raises:
@@ -114,18 +118,18 @@ class Engine:
             PersonaError: The folder is not there, or has too many documents, or the container has
                 those of something else.
         """
-        async with meanwhile(self.container.survey()) as surveying:
+        async with run_meanwhile(self.container.survey()) as surveying:
             files, changed, refused = await asyncio.to_thread(self._read_folder)
             try:
                 survey = await surveying
             except (StorageError, AuthError) as error:
                 self._queue_changes(files, error)
                 raise
-        await self._belonging.make_sure_of(survey)
+        await self._ownership.verify_survey(survey)
         there = [key for key, one in survey.listed.items() if not one.tombstone]
-        if max(_count(there), _count(files)) > MOST_DOCUMENTS:
+        if max(_count(there), _count(files)) > MAX_DOCUMENTS:
             raise PersonaError(
-                f"there are more than {MOST_DOCUMENTS} documents, and so nothing was done. Is "
+                f"there are more than {MAX_DOCUMENTS} documents, and so nothing was done. Is "
                 "this the right folder, and the right prefix?"
             )
         return self._planned(files, changed, refused, survey)
@@ -136,20 +140,22 @@ class Engine:
         changed: Mapping[str, str],
         refused: Mapping[str, str],
         survey: Survey,
-    ) -> View:
+    ) -> SyncView:
         states = self.baseline.states()
-        unclear = {**unwelcome(survey.listed, states, limit=self.gate.limit), **refused}
-        rows = plan(states, files, survey.listed, unclear=unclear)
-        return View(files, changed, unclear, survey, rows)
+        unclear = {**find_unsyncable(survey.listed, states, limit=self.gate.limit), **refused}
+        rows = plan_sync(states, files, survey.listed, unclear=unclear)
+        return SyncView(files, changed, unclear, survey, rows)
 
     async def sync(
         self,
-        wanted: Collection[Action] = BOTH,
+        wanted: Collection[SyncAction] = ALL_ACTIONS,
         *,
         force: bool = False,
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
     ) -> PersonaReport:
         """Bring everything into step: what changed here goes there, and the other way round.
+
+        What waits in the queue is sent before anything is brought, also by a pull.
 
         Raises:
             PersonaError: It would delete too much, or the container or the folder is not the one
@@ -158,22 +164,28 @@ class Engine:
         view = await self.look()
         self.refuse_accidents(view, force=force)
         report = PersonaReport(errors=[*view.refused.items(), *view.survey.refused.items()])
-        if Action.CREATE in wanted:
-            await self._belonging.claim_again(view.survey)
+        report.warnings += self.notes
+        if warning := self._ownership.warning():
+            report.warnings.append(warning)
+        if SyncAction.CREATE in wanted:
+            await self._ownership.reclaim(view.survey)
             view = await self._tidied(view, report)
-        rows = [row for row in view.rows if row.action in wanted]
+            drained = frozenset[str]()
+        else:
+            view, drained = await self._drain(view, report)
+        rows = [row for row in view.rows if row.action in wanted and row.key not in drained]
         self._note_unchanged(view, report)
         await self._carry_out(rows, view, report, progress)
-        if Action.CREATE in wanted:
+        if SyncAction.CREATE in wanted:
             await self._link_revived(view, report)
         self._forget_settled(view)
-        self._note_end(did_something=bool(rows))
+        self._note_end(did_something=bool(rows or drained))
         return report.sorted()
 
     def _note_end(self, *, did_something: bool) -> None:
         """Note when a sync ended; one that found nothing to do, once a minute: a note is slow."""
         now, last = self._now(), self.baseline.fact("last_sync") or ""
-        if did_something or now[:_MINUTE] != last[:_MINUTE]:
+        if did_something or now[:_MINUTE_CHARS] != last[:_MINUTE_CHARS]:
             self.baseline.note("last_sync", now)
 
     async def push(self, keys: Collection[str]) -> PersonaReport:
@@ -184,20 +196,22 @@ class Engine:
         files, changed, _ = await asyncio.to_thread(self._read_folder, keys)
         report = PersonaReport()
         rows = [self._believing(key) for key in sorted(files)]
-        if any(row.action is Action.CREATE for row in rows):
-            await self.make_sure()
-        await self._carry_out(rows, View(files, changed, {}, Survey(), ()), report, None)
+        if any(row.action is SyncAction.CREATE for row in rows):
+            await self.verify_ownership()
+        await self._carry_out(rows, SyncView(files, changed, {}, Survey(), ()), report, None)
         return report.sorted()
 
-    def _believing(self, key: str) -> Planned:
+    def _believing(self, key: str) -> PlannedDocument:
         """Plan a put that takes the object to be what it was at the last sync."""
         state = self.baseline.known(key)
         base = state.base
-        if state == NEW:
-            return Planned(key, Action.CREATE, Believed(None))
+        if state == NEW_STATE:
+            return PlannedDocument(key, SyncAction.CREATE, AssumedRemote(None))
         if base is None or base.etag is None:
-            return Planned(key, Action.SETTLE)
-        return Planned(key, Action.PUT, Believed(remembered(base, base.etag)))
+            return PlannedDocument(key, SyncAction.SETTLE)
+        return PlannedDocument(
+            key, SyncAction.PUT, AssumedRemote(expected_remote(base, base.etag))
+        )
 
     async def put_if(self, key: str, text: bytes, expected: str | None) -> str:
         """Write an object if it is still at that version; return the new one.
@@ -209,19 +223,19 @@ class Engine:
         refusal = self.gate.refusal(key, text)
         if refusal is not None:
             raise PersonaError(f"{key} is not published: {refusal.reason}")
-        await self.make_sure()
+        await self.verify_ownership()
         there = await self.container.read(key)
         if (there.etag if there and there.text is not None else None) != expected:
             raise ConcurrencyError("is at another version", key=key)
-        now = milli_stamp(self.clock())
-        about = tombstone(None, device=self.baseline.device, at=now, moved_to=None)
+        now = format_milli_timestamp(self.clock())
+        about = make_tombstone(None, device=self.baseline.device, at=now, moved_to=None)
         lineage = there.lineage if there else NO_LINEAGE
         over = there.etag if there else None
         return await self.container.put(key, text, over, lineage, about=about)
 
     # Guards.
 
-    def refuse_accidents(self, view: View, *, force: bool) -> None:
+    def refuse_accidents(self, view: SyncView, *, force: bool) -> None:
         """Refuse a plan that looks like an accident.
 
         Raises:
@@ -237,10 +251,10 @@ class Engine:
             )
         self._refuse_deletions(view)
 
-    def _refuse_deletions(self, view: View) -> None:
+    def _refuse_deletions(self, view: SyncView) -> None:
         states = self.baseline.states().values()
         known = sum(1 for one in states if one.adopted or (one.base and one.base.text))
-        reason = too_many_deletions(view.rows, max(known, len(view.files)))
+        reason = explain_excess_deletions(view.rows, max(known, len(view.files)))
         if reason is not None:
             raise PersonaError(
                 f"{reason}, and so nothing was done. If that is meant, say --force; if not, see "
@@ -272,25 +286,52 @@ class Engine:
         times = {key: _time(one.mtime_ns) for key, one in scan.documents.items()}
         return files, times, refused
 
-    async def _tidied(self, view: View, report: PersonaReport) -> View:
-        """Put the folder in order before new documents are published, and look again."""
-        new = self._new_here(view)
+    async def _drain(
+        self, view: SyncView, report: PersonaReport
+    ) -> tuple[SyncView, frozenset[str]]:
+        """Send what waits in the queue, and return what is to do now and the keys that were sent.
+
+        Where that changes the index, the index goes with it.
+        """
+        waiting = {one.key for one in self.baseline.waiting() if not one.dead}
+        if not any(row.key in waiting and row.action in PUSH_ACTIONS for row in view.rows):
+            return view, frozenset()
+        await self._ownership.reclaim(view.survey)
+        tidied = await self._tidied(view, report, only=waiting)
+        indexes = {row.key for row in tidied.rows if tidied is not view and _is_index(row.key)}
+        rows = [
+            row
+            for row in tidied.rows
+            if row.action in PUSH_ACTIONS and row.key in waiting | indexes
+        ]
+        await self._carry_out(rows, tidied, report, None)
+        return tidied, frozenset(row.key for row in rows)
+
+    async def _tidied(
+        self, view: SyncView, report: PersonaReport, *, only: Collection[str] | None = None
+    ) -> SyncView:
+        """Put the folder in order before new documents are published, and look again.
+
+        With `only`, just these documents are about to be published or deleted.
+        """
+        new = self._new_here(view, only)
         taken = set(view.survey.listed) - set(view.files)
         try:
-            told = await asyncio.to_thread(rename_rivals, self.folder, view.files, new, taken)
+            told = await asyncio.to_thread(
+                rename_case_collisions, self.folder, view.files, new, taken
+            )
             if told:
                 view = await self._looked_again(view)
-                new = self._new_here(view)
-            told += await asyncio.to_thread(
-                update_index, self.folder, view.files, new, self._deleted_here(view)
-            )
+                new = self._new_here(view, only)
+            deleted = self._deleted_here(view, only)
+            told += await asyncio.to_thread(update_index, self.folder, view.files, new, deleted)
         except StorageError as error:  # the documents themselves can go all the same
             report.errors.append((INDEX_KEY, f"it could not be brought up to date: {error}"))
             return await self._looked_again(view)
         report.warnings += told
         return await self._looked_again(view) if told else view
 
-    async def _link_revived(self, view: View, report: PersonaReport) -> None:
+    async def _link_revived(self, view: SyncView, report: PersonaReport) -> None:
         """Give a line to documents that came back: it went with their deletion, and stays gone.
 
         An edit wins over a deletion elsewhere; in the index, a line that one side removed does
@@ -313,47 +354,52 @@ class Engine:
         await self._carry_out([row for row in again.rows if _is_index(row.key)], again, sent, None)
         report.add(sent)
 
-    def _revived(self, view: View) -> list[str]:
+    def _revived(self, view: SyncView) -> list[str]:
         """Name the documents that were not there, and are now, though they are not new."""
         there = {key for key, one in view.survey.listed.items() if not one.tombstone}
-        old = [row.key for row in view.rows if row.action is not Action.CREATE]
+        old = [row.key for row in view.rows if row.action is not SyncAction.CREATE]
         bases = {key: self.baseline.known(key).base for key in old if key not in there}
         return [key for key, base in bases.items() if base and base.etag and base.text is not None]
 
-    async def _looked_again(self, view: View) -> View:
+    async def _looked_again(self, view: SyncView) -> SyncView:
         files, changed, refused = await asyncio.to_thread(self._read_folder)
         return self._planned(files, changed, refused, view.survey)
 
     @staticmethod
-    def _deleted_here(view: View) -> set[str]:
-        return {row.key for row in view.rows if row.action is Action.DELETE and not row.moved_to}
+    def _deleted_here(view: SyncView, only: Collection[str] | None) -> set[str]:
+        deleted = (
+            row for row in view.rows if row.action is SyncAction.DELETE and not row.moved_to
+        )
+        return {row.key for row in deleted if only is None or row.key in only}
 
-    def _new_here(self, view: View) -> dict[str, str | None]:
+    def _new_here(self, view: SyncView, only: Collection[str] | None) -> dict[str, str | None]:
         """Name the documents that are published for the first time, with their earlier names."""
         before = {row.moved_to: row.key for row in view.rows if row.moved_to is not None}
-        created = [row.key for row in view.rows if row.action is Action.CREATE]
+        created = [row.key for row in view.rows if row.action is SyncAction.CREATE]
+        if only is not None:
+            created = [key for key in created if key in only]
         may_go = (key for key in created if not self.gate.refusal(key, view.files[key]))
         return {key: before.get(key) for key in may_go}
 
     @staticmethod
-    def _note_unchanged(view: View, report: PersonaReport) -> None:
+    def _note_unchanged(view: SyncView, report: PersonaReport) -> None:
         for row in view.rows:
-            if row.action is Action.NOTHING and row.key in view.files:
+            if row.action is SyncAction.NOTHING and row.key in view.files:
                 report.note(row.key, pushed=False, pulled=False, deleted=False)
 
     # Doing.
 
     async def _carry_out(
         self,
-        rows: Collection[Planned],
-        view: View,
+        rows: Collection[PlannedDocument],
+        view: SyncView,
         report: PersonaReport,
-        progress: Progress | None,
+        progress: ProgressCallback | None,
     ) -> None:
         """Do all of it, many at a time; the index last, so that it links to nothing missing."""
         done, gone = 0, view.gone
 
-        async def one(row: Planned) -> None:
+        async def one(row: PlannedDocument) -> None:
             nonlocal done
             await self._do(row, view, gone, report)
             done += 1
@@ -361,15 +407,15 @@ class Engine:
                 progress(done, len(rows))
 
         waiting = {one.key for one in self.baseline.waiting()}
-        has_order = not _all_stay(rows, view)
+        has_order = not _keeps_all_documents(rows, view)
         last = [row for row in rows if has_order and _is_index(row.key)]
         first = [row for row in rows if not has_order or not _is_index(row.key)]
         first.sort(key=lambda row: row.key not in waiting)  # what waits goes first
-        await for_each(first, one, at_once=_AT_ONCE)
-        await for_each(last, one, at_once=_AT_ONCE)
+        await run_for_each(first, one, at_once=_MAX_CONCURRENT_DOCUMENTS)
+        await run_for_each(last, one, at_once=_MAX_CONCURRENT_DOCUMENTS)
 
     async def _do(
-        self, row: Planned, view: View, gone: frozenset[str], report: PersonaReport
+        self, row: PlannedDocument, view: SyncView, gone: frozenset[str], report: PersonaReport
     ) -> None:
         """Bring one document into step; whatever goes wrong with it stops no other."""
         key = row.key
@@ -379,19 +425,24 @@ class Engine:
             done = await sync_document(ports, self.baseline.known(key), row.believed)
         except NotPublished:
             await self._hold(key, report)
+        except NotBrought as error:
+            report.errors.append((key, str(error)))
+            base = self.baseline.known(key).base
+            if view.files.get(key) != (base.text if base is not None else None):
+                self._queue(key, view.files.get(key), error, dead=True)
         except BackendUnavailable as error:
             self._queue(key, view.files.get(key), error, dead=False)
             report.waiting.append(key)
             report.errors.append((key, str(error)))
         except (StorageError, AuthError) as error:
-            self._queue(key, view.files.get(key), error, dead=isinstance(error, _NEVER))
+            self._queue(key, view.files.get(key), error, dead=isinstance(error, _PERMANENT_ERRORS))
             report.errors.append((key, str(error)))
         else:
             await self._settle(key, report)
             base = done.state.base
             deleted = base is not None and base.text is None
             report.note(key, pushed=done.pushed, pulled=done.pulled, deleted=deleted)
-            if done.outcome is Outcome.CONTESTED:
+            if done.outcome is SyncOutcome.CONTESTED:
                 self._queue(key, view.files.get(key), PersonaError("others write it"), dead=False)
                 report.waiting.append(key)
         report.conflicts += ports.aside
@@ -428,7 +479,7 @@ class Engine:
                 report.errors.append((key, f"it could not be put into safety: {error}"))
             else:
                 saved = True
-        self.baseline.hold(Held(key, content, reason, self._now(), int(saved)))
+        self.baseline.hold(HeldDocument(key, content, reason, self._now(), int(saved)))
 
     # What could not be sent.
 
@@ -439,35 +490,35 @@ class Engine:
             if files.get(key) != (base.text if base is not None else None):
                 self._queue(key, files.get(key), error, dead=False)
 
-    def _forget_settled(self, view: View) -> None:
+    def _forget_settled(self, view: SyncView) -> None:
         """Let go of rows about documents with which there is nothing left to do."""
-        busy = {row.key for row in view.rows if row.action is not Action.NOTHING}
+        busy = {row.key for row in view.rows if row.action is not SyncAction.NOTHING}
         noted = {one.key for one in self.baseline.waiting()}
         noted |= {one.key for one in self.baseline.held()}
         for key in noted - busy - set(view.refused):
             self.baseline.settled(key)
 
     def _queue(self, key: str, text: bytes | None, error: Exception, *, dead: bool) -> None:
-        known = self.baseline.waits_for(key)
+        known = self.baseline.find_queued(key)
         attempts = known.attempts + 1 if known is not None else 1
-        pause = min(_WAIT * 2 ** min(attempts - 1, 10), _LONGEST_WAIT)
+        pause = min(_RETRY_DELAY * 2 ** min(attempts - 1, 10), _MAX_RETRY_DELAY)
         self.baseline.wait(
-            Waiting(
+            QueuedDocument(
                 key,
                 sha256_of(text) if text is not None else "",
                 known.since if known is not None else self._now(),
                 attempts,
                 str(error),
-                milli_stamp(self.clock() + pause),
+                format_milli_timestamp(self.clock() + pause),
                 int(dead),
             )
         )
 
     def _now(self) -> str:
-        return milli_stamp(self.clock())
+        return format_milli_timestamp(self.clock())
 
 
-def _all_stay(rows: Collection[Planned], view: View) -> bool:
+def _keeps_all_documents(rows: Collection[PlannedDocument], view: SyncView) -> bool:
     """Say whether every document is on both sides, before and after: no link can be dead."""
     there = {key for key, one in view.survey.listed.items() if not one.tombstone}
     return all(row.key in view.files and row.key in there for row in rows)
@@ -479,9 +530,9 @@ def _count(keys: Iterable[str]) -> int:
 
 
 def _is_index(key: str) -> bool:
-    return key == INDEX_KEY or is_part(key)
+    return key == INDEX_KEY or is_index_part(key)
 
 
 def _time(nanoseconds: int) -> str:
-    seconds = min(max(nanoseconds // 1_000_000, 0), _LAST_MOMENT) / 1e3
-    return milli_stamp(datetime.fromtimestamp(seconds, UTC))
+    seconds = min(max(nanoseconds // 1_000_000, 0), _MAX_EPOCH_MS) / 1e3
+    return format_milli_timestamp(datetime.fromtimestamp(seconds, UTC))

@@ -22,48 +22,55 @@ from typing import BinaryIO, Final
 import msgspec
 
 from memplane.errors import InvalidKey, StorageError, TooLarge
-from memplane.home import make_private
+from memplane.home import make_private_folder
 from memplane.ids import new_id
-from memplane.objects.files import Work, alone, read_file, sync_file, translated, write_all
-from memplane.objects.keys import RESERVED
-from memplane.persona.keeping import ConflictCopy, Keeping, Snapshot
-from memplane.persona.marking import Marker, read_marker, write_marker
-from memplane.persona.naming import objection_to
-from memplane.persona.opening import (
-    LARGEST,
-    bytes_at,
-    document_at,
-    folder_at,
-    folder_made,
-    hold_alone,
-    hold_with_others,
-    opened_root,
-    read_if_there,
-    status_of,
+from memplane.objects.durable_files import (
+    FileWork,
+    read_file,
+    run_file_work,
+    sync_file,
+    translate_os_errors,
+    write_all,
 )
-from memplane.persona.renaming import exchange, rename_new
-from memplane.persona.scanning import Scan, scan
+from memplane.objects.keys import RESERVED_PREFIX
+from memplane.persona.atomic_rename import exchange_files, rename_no_replace
+from memplane.persona.document_names import explain_invalid_name
+from memplane.persona.folder_scan import FolderScan, scan_folder
+from memplane.persona.local_history import ConflictCopy, DocumentSnapshot, LocalHistory
+from memplane.persona.project_marker import ProjectMarker, read_marker, write_marker
+from memplane.persona.safe_open import (
+    MAX_DOCUMENT_BYTES,
+    acquire_shared_lock,
+    make_folder_at,
+    open_document,
+    open_folder_at,
+    open_root,
+    read_document,
+    read_optional_file,
+    stat_entry,
+    try_exclusive_lock,
+)
 
-_STAGED: Final = f"{RESERVED}-new-"
-_GONE: Final = f"{RESERVED}-gone-"
-_DIGITS: Final = 16
+_STAGED_PREFIX: Final = f"{RESERVED_PREFIX}-new-"
+_DISCARDED_PREFIX: Final = f"{RESERVED_PREFIX}-gone-"
+_HASH_DIGITS: Final = 16
 _STAGED_NAME: Final = re.compile(
-    rf"{re.escape(_STAGED)}[0-9A-Za-z]+"
-    rf"-(?P<text>[0-9a-f]{{{_DIGITS}}})(?:-(?P<over>[0-9a-f]{{{_DIGITS}}}))?"
-    rf"(?:-for-(?P<leaf>[0-9a-f]{{{_DIGITS}}}))?"
+    rf"{re.escape(_STAGED_PREFIX)}[0-9A-Za-z]+"
+    rf"-(?P<text>[0-9a-f]{{{_HASH_DIGITS}}})(?:-(?P<over>[0-9a-f]{{{_HASH_DIGITS}}}))?"
+    rf"(?:-for-(?P<leaf>[0-9a-f]{{{_HASH_DIGITS}}}))?"
 )
-_GONE_NAME: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
-_LAST_SECOND: Final = 253_402_300_799
+_DISCARDED_NAME: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
+_MAX_EPOCH_S: Final = 253_402_300_799
 """The end of the year 9999: a file may claim to be of later, a date cannot be."""
 
 
-class Swapped(msgspec.Struct, frozen=True):
+class SwapResult(msgspec.Struct, frozen=True):
     """The staged text is in place. `typed` is where the text lies that it overtook, if any."""
 
     typed: Path | None = None
 
 
-class Folder:
+class DocumentFolder:
     """One folder of documents, and the private folder where what it loses is kept.
 
     The folder itself is made by `create` alone. Without it every call but `scan` and `identity`
@@ -75,34 +82,34 @@ class Folder:
 
     def __init__(self, root: Path, state: Path, *, new_id: Callable[[], str] = new_id) -> None:
         self._root = root
-        self._keeping = Keeping(state, new_id=new_id)
+        self._keeping = LocalHistory(state, new_id=new_id)
         self._new_id = new_id
         self._is_swept = False
 
     def create(self) -> None:
         """Make the folder if it is missing, for this user alone."""
-        with translated(""):
-            make_private(self._root)
+        with translate_os_errors(""):
+            make_private_folder(self._root)
 
     def identity(self) -> tuple[int, int] | None:
         """Return what tells this folder from one put in its place; None when it is missing."""
-        with translated(""):
+        with translate_os_errors(""):
             try:
                 status = self._root.stat()
             except FileNotFoundError:
                 return None
             return status.st_dev, status.st_ino
 
-    def scan(self) -> Scan:
+    def scan(self) -> FolderScan:
         """Look at what lies in the folder."""
-        return scan(self._root)
+        return scan_folder(self._root)
 
     def read(self, key: str) -> bytes | None:
         """Return a document's bytes; None only when it is known that there is none."""
         with self._looking(key) as (folder, leaf):
-            return None if folder is None else bytes_at(folder, leaf, key)
+            return None if folder is None else read_document(folder, leaf, key)
 
-    def reading(self, key: str) -> Work[bytes | None]:
+    def reading(self, key: str) -> FileWork[bytes | None]:
         """Return a document's bytes, as `read` does."""
         yield from ()
         return self.read(key)
@@ -118,16 +125,16 @@ class Folder:
         file's text: after a crash it is told by it from one that was typed. What is not `noted`
         anywhere is staged while `writing`, and cleared by the next who writes after a crash.
         """
-        return alone(self.staging(key, data, over=over, noted=noted))
+        return run_file_work(self.staging(key, data, over=over, noted=noted))
 
     def staging(
         self, key: str, data: bytes, *, over: bytes | None = None, noted: bool = True
-    ) -> Work[str]:
+    ) -> FileWork[str]:
         """Put a new text beside its document, as `stage` does."""
-        if len(data) > LARGEST:
-            raise TooLarge(f"{len(data)} bytes are more than {LARGEST}", key=key)
+        if len(data) > MAX_DOCUMENT_BYTES:
+            raise TooLarge(f"{len(data)} bytes are more than {MAX_DOCUMENT_BYTES}", key=key)
         # Its name says what it holds. After the swap, it holds something else or is gone.
-        name = f"{_STAGED}{self._new_id()}-{_sum_of(data)}"
+        name = f"{_STAGED_PREFIX}{self._new_id()}-{_sum_of(data)}"
         if over is not None:
             name = f"{name}-{_sum_of(over)}"
         with self._making(key) as (folder, leaf):
@@ -154,7 +161,7 @@ class Folder:
         with self._looking(key) as (folder, leaf):
             if folder is None:
                 return False
-            waiting = read_if_there(folder, name)
+            waiting = read_optional_file(folder, name)
             if waiting is None or _sum_of(waiting) != staged:
                 return False
             # A rename in two steps that was cut short leaves it under both names.
@@ -168,28 +175,28 @@ class Folder:
         """
         staged, over = _sums_in(name, key)
         with self._looking(key) as (folder, _):
-            left = None if folder is None else read_if_there(folder, name)
+            left = None if folder is None else read_optional_file(folder, name)
             if folder is None or left is None:
                 return
             found = _sum_of(left)
             if found == over != staged:
-                alone(self._keeping.taking_snapshot(key, folder=folder, leaf=name))
+                run_file_work(self._keeping.move_snapshot_work(key, folder=folder, leaf=name))
             else:
                 if found != staged:
                     self._keep_typed(key, *read_file(folder, name))
                 os.unlink(name, dir_fd=folder)
             sync_file(folder)
 
-    def swap(self, key: str, name: str, expected: bytes | None) -> Swapped | None:
+    def swap(self, key: str, name: str, expected: bytes | None) -> SwapResult | None:
         """Put a staged text in place, if the document is still as expected (None: not there).
 
         Returns None, and has changed nothing, when the document is another, or nothing is staged
         under that name. What it replaces is kept as a snapshot. What is typed after the last look
         is overtaken: it is kept as a conflict copy, and the answer says where.
         """
-        return alone(self.swapping(key, name, expected))
+        return run_file_work(self.swapping(key, name, expected))
 
-    def swapping(self, key: str, name: str, expected: bytes | None) -> Work[Swapped | None]:
+    def swapping(self, key: str, name: str, expected: bytes | None) -> FileWork[SwapResult | None]:
         """Put a staged text in place, as `swap` does."""
         _sums_in(name, key)
         with self._looking(key) as (folder, leaf):
@@ -198,21 +205,23 @@ class Folder:
             if expected is not None:
                 return (yield from self._replacing(folder, key, name, expected=expected))
             try:
-                placed = bytes_at(folder, leaf, key) is None and rename_new(folder, name, leaf)
+                placed = read_document(folder, leaf, key) is None and rename_no_replace(
+                    folder, name, leaf
+                )
             except FileNotFoundError:
                 return None
             yield folder
-            return Swapped() if placed else None
+            return SwapResult() if placed else None
 
     def _replacing(
         self, folder: int, key: str, name: str, *, expected: bytes
-    ) -> Work[Swapped | None]:
+    ) -> FileWork[SwapResult | None]:
         leaf = key.rpartition("/")[2]
-        with document_at(folder, leaf, key) as old:
+        with open_document(folder, leaf, key) as old:
             if old is None or old.read() != expected:
                 return None
             try:
-                if not exchange(folder, name, leaf):
+                if not exchange_files(folder, name, leaf):
                     work = self._overwriting(folder, key, name, old=old, expected=expected)
                     return (yield from work)
             except FileNotFoundError:
@@ -221,37 +230,37 @@ class Folder:
         yield folder
         overtaken, status = read_file(folder, name)
         if overtaken == expected:
-            yield from self._keeping.taking_snapshot(key, folder=folder, leaf=name)
-            return Swapped()
-        yield from self._keeping.keeping_snapshot(key, expected)
+            yield from self._keeping.move_snapshot_work(key, folder=folder, leaf=name)
+            return SwapResult()
+        yield from self._keeping.keep_snapshot_work(key, expected)
         typed = self._keep_typed(key, overtaken, status)
         os.unlink(name, dir_fd=folder)
-        return Swapped(typed)
+        return SwapResult(typed)
 
     def _overwriting(
         self, folder: int, key: str, name: str, *, old: BinaryIO, expected: bytes
-    ) -> Work[Swapped | None]:
+    ) -> FileWork[SwapResult | None]:
         """Replace a document where two names cannot be traded: its text is copied before."""
         leaf = key.rpartition("/")[2]
-        yield from self._keeping.keeping_snapshot(key, expected)
-        if bytes_at(folder, leaf, key) != expected:
+        yield from self._keeping.keep_snapshot_work(key, expected)
+        if read_document(folder, leaf, key) != expected:
             return None
         os.rename(name, leaf, src_dir_fd=folder, dst_dir_fd=folder)
         yield folder
         overtaken, status = _read_again(old)
         typed = self._keep_typed(key, overtaken, status) if overtaken != expected else None
-        return Swapped(typed)
+        return SwapResult(typed)
 
     # Replacing at once, without a note.
 
     @contextmanager
     def writing(self) -> Generator[None]:
         """Keep others from clearing what is staged here; first clear what a crash has left."""
-        with translated(""), opened_root(self._root) as root:
-            if not self._is_swept and hold_alone(root):
+        with translate_os_errors(""), open_root(self._root) as root:
+            if not self._is_swept and try_exclusive_lock(root):
                 self._sweep(root)
             self._is_swept = True
-            hold_with_others(root)
+            acquire_shared_lock(root)
             yield
 
     def _sweep(self, root: int) -> None:
@@ -280,9 +289,9 @@ class Folder:
 
         Returns False, and has changed nothing, when it is another.
         """
-        gone = _gone(name, key)
+        gone = _discarded_name(name, key)
         with self._looking(key) as (folder, leaf):
-            if folder is None or bytes_at(folder, leaf, key) != expected:
+            if folder is None or read_document(folder, leaf, key) != expected:
                 return False
             try:
                 os.rename(leaf, gone, src_dir_fd=folder, dst_dir_fd=folder)
@@ -293,7 +302,7 @@ class Folder:
             if overtaken == expected:
                 return True
             # Somebody typed after the last look: that text goes back.
-            if not rename_new(folder, gone, leaf):
+            if not rename_no_replace(folder, gone, leaf):
                 self._keep_typed(key, overtaken, status)
                 os.unlink(gone, dir_fd=folder)
             sync_file(folder)
@@ -301,32 +310,32 @@ class Folder:
 
     def is_discarded(self, key: str, name: str) -> bool:
         """Say whether a document was taken away under that name, buried or not."""
-        gone = _gone(name, key)
+        gone = _discarded_name(name, key)
         with self._looking(key) as (folder, _):
-            if folder is not None and read_if_there(folder, gone) is not None:
+            if folder is not None and read_optional_file(folder, gone) is not None:
                 return True
         return self._keeping.is_buried(key, name)
 
     def bury(self, key: str, name: str) -> None:
         """Move a discarded document out of the folder; the second time there is nothing to do."""
-        gone = _gone(name, key)
+        gone = _discarded_name(name, key)
         with self._looking(key) as (folder, _):
             if folder is not None:
                 self._keeping.bury(key, name, folder=folder, leaf=gone)
 
     # Whose folder it is.
 
-    def marker(self) -> Marker | None:
+    def marker(self) -> ProjectMarker | None:
         """Return the folder's marker; None when it has none. A damaged one is an error."""
         return read_marker(self._root)
 
-    def mark(self, marker: Marker) -> None:
+    def mark(self, marker: ProjectMarker) -> None:
         """Write the folder's marker, all of it or nothing."""
         write_marker(self._root, marker)
 
     # What is kept elsewhere.
 
-    def snapshots(self, key: str) -> tuple[Snapshot, ...]:
+    def snapshots(self, key: str) -> tuple[DocumentSnapshot, ...]:
         """List the texts that `swap` replaced, the newest first."""
         _check(key)
         return self._keeping.snapshots(key)
@@ -350,21 +359,29 @@ class Folder:
         return self._keeping.drop_copy(path)
 
     def _keep_typed(self, key: str, data: bytes, status: os.stat_result) -> Path:
-        moment = datetime.fromtimestamp(min(max(status.st_mtime, 0), _LAST_SECOND), UTC)
+        moment = datetime.fromtimestamp(min(max(status.st_mtime, 0), _MAX_EPOCH_S), UTC)
         return self._keeping.keep_copy(key, data, label="typed", now=moment)
 
     @contextmanager
     def _looking(self, key: str) -> Generator[tuple[int | None, str]]:
         """Hold the folder of a document open; None when there is no such folder."""
         above, leaf = _parts(key)
-        with translated(key), opened_root(self._root) as root, folder_at(root, above) as folder:
+        with (
+            translate_os_errors(key),
+            open_root(self._root) as root,
+            open_folder_at(root, above) as folder,
+        ):
             yield folder, leaf
 
     @contextmanager
     def _making(self, key: str) -> Generator[tuple[int, str]]:
         """Hold the folder of a document open; it is made when it is not there."""
         above, leaf = _parts(key)
-        with translated(key), opened_root(self._root) as root, folder_made(root, above) as folder:
+        with (
+            translate_os_errors(key),
+            open_root(self._root) as root,
+            make_folder_at(root, above) as folder,
+        ):
             yield folder, leaf
 
 
@@ -375,7 +392,7 @@ def _parts(key: str) -> tuple[tuple[str, ...], str]:
 
 
 def _check(key: str) -> None:
-    if reason := objection_to(key):
+    if reason := explain_invalid_name(key):
         raise InvalidKey(reason, key=key or "(empty)")
 
 
@@ -387,18 +404,18 @@ def _sums_in(name: str, key: str) -> tuple[str, str | None]:
     return named["text"], named["over"]
 
 
-def _gone(name: str, key: str) -> str:
-    if not _GONE_NAME.fullmatch(name):
+def _discarded_name(name: str, key: str) -> str:
+    if not _DISCARDED_NAME.fullmatch(name):
         raise InvalidKey(f"{name!r} cannot be the name of a discarded document", key=key)
-    return f"{_GONE}{name}"
+    return f"{_DISCARDED_PREFIX}{name}"
 
 
 def _sum_of(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:_DIGITS]
+    return hashlib.sha256(data).hexdigest()[:_HASH_DIGITS]
 
 
 def _mode_of(folder: int, leaf: str) -> int:
-    status = status_of(folder, leaf)
+    status = stat_entry(folder, leaf)
     return stat.S_IMODE(status.st_mode) & 0o777 if status else 0o600
 
 
@@ -408,5 +425,5 @@ def _read_again(document: BinaryIO) -> tuple[bytes, os.stat_result]:
 
 
 def _are_one_file(folder: int, name: str, other: str) -> bool:
-    one, two = status_of(folder, name), status_of(folder, other)
+    one, two = stat_entry(folder, name), stat_entry(folder, other)
     return one is not None and two is not None and os.path.samestat(one, two)

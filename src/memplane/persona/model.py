@@ -13,7 +13,7 @@ import msgspec
 
 from memplane.objects.lineage import Lineage
 
-Text: TypeAlias = bytes | None
+OptionalText: TypeAlias = bytes | None
 
 NO_LINEAGE: Final = Lineage()
 
@@ -23,28 +23,28 @@ def sha256_of(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-class Base(msgspec.Struct, frozen=True):
+class MergeBase(msgspec.Struct, frozen=True):
     """What this machine and the container last had in common.
 
     `etag` is the version of the container's object when that object holds just this text; None
     when it holds more than this text, or when that is not known.
     """
 
-    text: Text
+    text: OptionalText
     etag: str | None = None
     lineage: Lineage = NO_LINEAGE
     changed: str = ""
 
 
-class Intent(msgspec.Struct, frozen=True):
+class PutIntent(msgspec.Struct, frozen=True):
     """A put that may have landed: its number, the local text it told, and what it expected."""
 
     seq: int
-    text: Text
+    text: OptionalText
     expected: str | None
 
 
-class Apply(msgspec.Struct, frozen=True):
+class LocalChange(msgspec.Struct, frozen=True):
     """A change of the local file that may have happened; `name` is the evidence.
 
     While a new text is staged under that name the file has not been replaced; once the file lies
@@ -52,42 +52,44 @@ class Apply(msgspec.Struct, frozen=True):
     """
 
     name: str
-    text: Text
+    text: OptionalText
     etag: str
     lineage: Lineage
     changed: str
 
 
-class State(msgspec.Struct, frozen=True):
+class DocumentState(msgspec.Struct, frozen=True):
     """All that is remembered of one document.
 
     `adopted` is the local text that was found when this machine's memory of earlier syncs was
     gone: what of it the container lacks may have been deleted elsewhere.
     """
 
-    base: Base | None = None
-    pending: tuple[Intent, ...] = ()
-    apply: Apply | None = None
+    base: MergeBase | None = None
+    pending: tuple[PutIntent, ...] = ()
+    apply: LocalChange | None = None
     adopted: bytes | None = None
 
 
-NEW: Final = State()
+NEW_STATE: Final = DocumentState()
 
 
-class Remote(msgspec.Struct, frozen=True):
+class RemoteDocument(msgspec.Struct, frozen=True):
     """The container's object: a text or a tombstone, its version, and whose writes are in it."""
 
-    text: Text
+    text: OptionalText
     etag: str
     lineage: Lineage = NO_LINEAGE
     changed: str = ""
     covers: str = ""
     """Of a tombstone: the SHA-256 of the text that was deleted."""
+    flaw: str = ""
+    """Why its bytes may not become a document here; empty when they may."""
 
 
-class Combined(msgspec.Struct, frozen=True):
+class MergedDocument(msgspec.Struct, frozen=True):
     """One text made of two, and a text that could not go into it and must be kept aside."""
 
-    text: Text
+    text: OptionalText
     lost: bytes | None = None
     changed: str = ""

@@ -14,15 +14,16 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from memplane.objects.keys import collisions
-from memplane.persona.model import Base, Remote, State
-from memplane.persona.steps import Believed
+from memplane.objects.keys import find_collisions
+from memplane.persona.document_kinds import OTHER_KIND, detect_kind
+from memplane.persona.model import DocumentState, MergeBase, RemoteDocument
+from memplane.persona.steps import AssumedRemote
 
-MOST_DELETIONS: Final = 10
-MOST_DELETED_SHARE: Final = 0.30
+MAX_DELETIONS: Final = 10
+MAX_DELETED_SHARE: Final = 0.30
 
 
-class Action(Enum):
+class SyncAction(Enum):
     """What will become of a document, as far as can be seen beforehand."""
 
     NOTHING = "nothing"
@@ -38,21 +39,34 @@ class Action(Enum):
     SETTLE = "settle"
 
 
-SENDS: Final = frozenset(
+PUSH_ACTIONS: Final = frozenset(
     {
-        *(Action.CREATE, Action.PUT, Action.REPUBLISH, Action.MERGE, Action.DELETE),
-        *(Action.SAME, Action.SETTLE),
+        *(
+            SyncAction.CREATE,
+            SyncAction.PUT,
+            SyncAction.REPUBLISH,
+            SyncAction.MERGE,
+            SyncAction.DELETE,
+        ),
+        *(SyncAction.SAME, SyncAction.SETTLE),
     }
 )
 """What a push does."""
 
-BRINGS: Final = frozenset(
-    {Action.PULL, Action.MERGE, Action.REMOVE, Action.RESTORE, Action.SAME, Action.SETTLE}
+PULL_ACTIONS: Final = frozenset(
+    {
+        SyncAction.PULL,
+        SyncAction.MERGE,
+        SyncAction.REMOVE,
+        SyncAction.RESTORE,
+        SyncAction.SAME,
+        SyncAction.SETTLE,
+    }
 )
 """What a pull does. What changed on both sides goes both ways."""
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedObject(msgspec.Struct, frozen=True):
     """What a complete listing says of one object."""
 
     etag: str
@@ -64,22 +78,22 @@ class Listed(msgspec.Struct, frozen=True):
     """Of a text, as whoever wrote it said; empty when that is not known."""
 
 
-class Planned(msgspec.Struct, frozen=True):
+class PlannedDocument(msgspec.Struct, frozen=True):
     """One document of a plan. `believed` saves the steps a read."""
 
     key: str
-    action: Action
-    believed: Believed | None = None
+    action: SyncAction
+    believed: AssumedRemote | None = None
     moved_to: str | None = None
 
 
-def plan(
-    states: Mapping[str, State],
+def plan_sync(
+    states: Mapping[str, DocumentState],
     local: Mapping[str, bytes],
-    listing: Mapping[str, Listed],
+    listing: Mapping[str, ListedObject],
     *,
     unclear: Collection[str] = (),
-) -> tuple[Planned, ...]:
+) -> tuple[PlannedDocument, ...]:
     """Say what is to do for every document that is remembered, here or there.
 
     Nothing is done about what is `unclear`: documents, and folders of them, of which it is not
@@ -87,7 +101,7 @@ def plan(
     """
     keys = sorted({*states, *local, *listing})
     rows = (
-        _planned(key, states.get(key, State()), local, listing)
+        _planned(key, states.get(key, DocumentState()), local, listing)
         for key in keys
         if not _is_any_of(key, unclear)
     )
@@ -100,91 +114,98 @@ def _is_any_of(key: str, unclear: Collection[str]) -> bool:
 
 
 def _planned(
-    key: str, state: State, local: Mapping[str, bytes], listing: Mapping[str, Listed]
-) -> Planned:
+    key: str, state: DocumentState, local: Mapping[str, bytes], listing: Mapping[str, ListedObject]
+) -> PlannedDocument:
     listed = listing.get(key)
     text = local.get(key)
     if state.apply is not None or state.adopted is not None:
         kept = text is None or text != state.adopted or listed is None or not listed.tombstone
-        return Planned(key, Action.SETTLE if kept else Action.REMOVE)
+        return PlannedDocument(key, SyncAction.SETTLE if kept else SyncAction.REMOVE)
     if listed is None:
-        return Planned(key, _without_object(state.base, here=text is not None), Believed(None))
+        return PlannedDocument(
+            key, _without_object(state.base, here=text is not None), AssumedRemote(None)
+        )
     base = state.base
     if base is not None and base.etag == listed.etag:
         action = _unless_changed_there(base, text)
-        return Planned(key, action, Believed(remembered(base, listed.etag)))
-    return Planned(key, _changed_there(base, text, listed))
+        return PlannedDocument(key, action, AssumedRemote(expected_remote(base, listed.etag)))
+    return PlannedDocument(key, _changed_there(base, text, listed))
 
 
-def remembered(base: Base, etag: str) -> Remote:
+def expected_remote(base: MergeBase, etag: str) -> RemoteDocument:
     """Return the object as it was when it was last in step with this machine."""
-    return Remote(base.text, etag, base.lineage, base.changed)
+    return RemoteDocument(base.text, etag, base.lineage, base.changed)
 
 
-def _without_object(base: Base | None, *, here: bool) -> Action:
+def _without_object(base: MergeBase | None, *, here: bool) -> SyncAction:
     if not here:
-        return Action.NOTHING
-    return Action.CREATE if base is None else Action.REPUBLISH
+        return SyncAction.NOTHING
+    return SyncAction.CREATE if base is None else SyncAction.REPUBLISH
 
 
-def _unless_changed_there(base: Base, text: bytes | None) -> Action:
+def _unless_changed_there(base: MergeBase, text: bytes | None) -> SyncAction:
     if text == base.text:
-        return Action.NOTHING
+        return SyncAction.NOTHING
     if text is None:
-        return Action.DELETE
-    return Action.CREATE if base.text is None else Action.PUT
+        return SyncAction.DELETE
+    return SyncAction.CREATE if base.text is None else SyncAction.PUT
 
 
-def _changed_there(base: Base | None, text: bytes | None, listed: Listed) -> Action:
+def _changed_there(base: MergeBase | None, text: bytes | None, listed: ListedObject) -> SyncAction:
     if text is None:
         if listed.tombstone:
-            return Action.SETTLE
-        return Action.PULL if base is None or base.text is None else Action.RESTORE
+            return SyncAction.SETTLE
+        return SyncAction.PULL if base is None or base.text is None else SyncAction.RESTORE
     if base is None:
         content = hashlib.sha256(text).hexdigest()
         if listed.tombstone:
-            return Action.REMOVE if content == listed.covers else Action.MERGE
-        return Action.SAME if content == listed.sha256 else Action.MERGE
+            return SyncAction.REMOVE if content == listed.covers else SyncAction.MERGE
+        return SyncAction.SAME if content == listed.sha256 else SyncAction.MERGE
     if text == base.text:
-        return Action.REMOVE if listed.tombstone else Action.PULL
-    return Action.MERGE
+        return SyncAction.REMOVE if listed.tombstone else SyncAction.PULL
+    return SyncAction.MERGE
 
 
 def _with_moves(
-    rows: tuple[Planned, ...], states: Mapping[str, State], local: Mapping[str, bytes]
-) -> tuple[Planned, ...]:
+    rows: tuple[PlannedDocument, ...],
+    states: Mapping[str, DocumentState],
+    local: Mapping[str, bytes],
+) -> tuple[PlannedDocument, ...]:
     """Recognise a document that was deleted here and appears under another name.
 
     Of several with the same text each goes to one place, so that a deletion stays one.
     """
     created: dict[bytes, list[str]] = {}
     for row in reversed(rows):
-        if row.action is Action.CREATE:
+        if row.action is SyncAction.CREATE:
             created.setdefault(local[row.key], []).append(row.key)
 
-    def moved(row: Planned) -> Planned:
-        base = states[row.key].base if row.action is Action.DELETE else None
+    def moved(row: PlannedDocument) -> PlannedDocument:
+        base = states[row.key].base if row.action is SyncAction.DELETE else None
         places = created.get(base.text) if base is not None and base.text else None
         return replace(row, moved_to=places.pop()) if places else row
 
     return tuple(moved(row) for row in rows)
 
 
-def unwelcome(
-    listing: Mapping[str, Listed], states: Mapping[str, State], *, limit: int
+def find_unsyncable(
+    listing: Mapping[str, ListedObject], states: Mapping[str, DocumentState], *, limit: int
 ) -> dict[str, str]:
     """Say which objects are not brought here, and why: too large, or one name twice.
 
-    Of two names that differ only by case, the one stays that this machine knows.
+    Of two names that differ only by case, the one stays that this machine knows, or else the one
+    that is called as documents of its kind are, or else the one in lower case.
     """
     found = {
         key: f"it has {one.size} bytes in the container, which is more than {limit}"
         for key, one in listing.items()
         if one.size > limit and not _has(states, key, one.etag)
     }
-    for keys in collisions(listing):
+    for keys in find_collisions(listing):
         alive = [key for key in keys if not listing[key].tombstone]
-        first, *others = sorted(alive or keys, key=lambda key: (key not in states, key))
+        first, *others = sorted(
+            alive or keys, key=lambda key: (key not in states, *_name_rank(key))
+        )
         found |= {
             key: f"on some machines it is the same file as {first}, and so it was not brought"
             for key in others
@@ -193,20 +214,25 @@ def unwelcome(
     return found
 
 
-def _has(states: Mapping[str, State], key: str, etag: str) -> bool:
+def _name_rank(key: str) -> tuple[bool, bool, str]:
+    """Rank names of one document: those that a kind of document has come first."""
+    return detect_kind(key, None) is OTHER_KIND, key != key.lower(), key
+
+
+def _has(states: Mapping[str, DocumentState], key: str, etag: str) -> bool:
     base = states[key].base if key in states else None
     return base is not None and base.etag == etag
 
 
-def too_many_deletions(rows: tuple[Planned, ...], known: int) -> str | None:
+def explain_excess_deletions(rows: tuple[PlannedDocument, ...], known: int) -> str | None:
     """Say why a plan deletes too much to be carried out unasked; None when it does not.
 
     A move is no deletion. One document may always go.
     """
-    here = sum(row.action is Action.REMOVE for row in rows)
-    there = sum(row.action is Action.DELETE and row.moved_to is None for row in rows)
+    here = sum(row.action is SyncAction.REMOVE for row in rows)
+    there = sum(row.action is SyncAction.DELETE and row.moved_to is None for row in rows)
     for count, where in ((there, "in the container"), (here, "in the folder")):
         share = count / max(known, 1)
-        if count > MOST_DELETIONS or (count > 1 and share > MOST_DELETED_SHARE):
+        if count > MAX_DELETIONS or (count > 1 and share > MAX_DELETED_SHARE):
             return f"{count} of {known} documents would be deleted {where}"
     return None

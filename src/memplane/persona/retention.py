@@ -14,13 +14,13 @@ import msgspec
 
 from memplane.errors import PersonaError
 from memplane.persona.document import Document, parse
-from memplane.persona.kinds import Kind, kind_named, kind_of
-from memplane.persona.naming import days_of, period_of
+from memplane.persona.document_kinds import DocumentKind, detect_kind, find_kind
+from memplane.persona.document_names import format_period, parse_period_days
 
 _DAY: Final = timedelta(days=1)
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class RetentionVerdict(msgspec.Struct, frozen=True):
     """Whether a document may be removed, and why, or why not."""
 
     key: str
@@ -28,14 +28,14 @@ class Verdict(msgspec.Struct, frozen=True):
     reason: str
 
 
-def prunable(
-    kind: Kind,
+def judge_retention(
+    kind: DocumentKind,
     documents: Mapping[str, bytes],
     *,
     older_than: timedelta,
     today: date,
     seen: date | None = None,
-) -> list[Verdict]:
+) -> list[RetentionVerdict]:
     """Judge every document of a kind, in order of their keys.
 
     `documents` is the whole folder, because what replaces a document is in it too. The age counts
@@ -47,39 +47,43 @@ def prunable(
     """
     read = {key: parse(data) for key, data in documents.items()}
     _refuse_wrong_clock(read, today, (seen, "the store") if seen else None)
-    ours = sorted(key for key, one in read.items() if kind_of(key, one.type) is kind)
-    larger = kind_named(kind.rolls_into)
+    ours = sorted(key for key, one in read.items() if detect_kind(key, one.type) is kind)
+    larger = find_kind(kind.rolls_into)
     if larger is None:
         return [_kept(key, f"never removed: {kind.retention}") for key in ours]
-    covers = {key: one for key, one in sorted(read.items()) if kind_of(key, one.type) is larger}
-    judge = _Judge(kind, larger, covers, max(older_than, timedelta(days=kind.days)), today)
+    covers = {
+        key: one for key, one in sorted(read.items()) if detect_kind(key, one.type) is larger
+    }
+    judge = _RetentionJudge(
+        kind, larger, covers, max(older_than, timedelta(days=kind.days)), today
+    )
     return [judge.verdict(key) for key in ours]
 
 
-class _Judge(msgspec.Struct, frozen=True):
-    kind: Kind
-    larger: Kind
+class _RetentionJudge(msgspec.Struct, frozen=True):
+    kind: DocumentKind
+    larger: DocumentKind
     covers: Mapping[str, Document]
     older_than: timedelta
     today: date
 
-    def verdict(self, key: str) -> Verdict:
-        days = days_of(self.kind, key)
+    def verdict(self, key: str) -> RetentionVerdict:
+        days = parse_period_days(self.kind, key)
         if days is None:
             return _kept(key, f"skipped: its name is not {self.kind.file}")
         first, last = days
         if self.today - last <= self.older_than:
             return _kept(key, f"it is not older than {self.older_than.days} days")
         # A week belongs to the month, and to the year, that its Thursday is in.
-        period = period_of(self.larger, first + (last - first) // 2)
+        period = format_period(self.larger, first + (last - first) // 2)
         for cover, document in self.covers.items():
             if _covers(document, key, period):
-                return Verdict(key, is_removable=True, reason=f"{cover} covers it")
+                return RetentionVerdict(key, is_removable=True, reason=f"{cover} covers it")
         return _kept(key, f"no {self.larger.name} of {period} covers it")
 
 
-def _kept(key: str, reason: str) -> Verdict:
-    return Verdict(key, is_removable=False, reason=reason)
+def _kept(key: str, reason: str) -> RetentionVerdict:
+    return RetentionVerdict(key, is_removable=False, reason=reason)
 
 
 def _covers(document: Document, key: str, period: str) -> bool:
@@ -117,7 +121,7 @@ def _refuse_wrong_clock(
 def _dates(read: Mapping[str, Document]) -> Iterator[tuple[date, str]]:
     """Yield the day on which each document was certainly there."""
     for key, document in read.items():
-        days = days_of(kind_of(key, document.type), key)
+        days = parse_period_days(detect_kind(key, document.type), key)
         if days is not None:
             yield days[0], key
         if stamped := _day_in(document.modified or ""):

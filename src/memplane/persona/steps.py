@@ -21,16 +21,16 @@ from memplane.errors import ConcurrencyError
 from memplane.objects.lineage import Lineage, Stamp
 from memplane.persona.model import (
     NO_LINEAGE,
-    Apply,
-    Base,
-    Combined,
-    Intent,
-    Remote,
-    State,
-    Text,
+    DocumentState,
+    LocalChange,
+    MergeBase,
+    MergedDocument,
+    OptionalText,
+    PutIntent,
+    RemoteDocument,
 )
 
-ATTEMPTS: Final = 8
+MAX_ATTEMPTS: Final = 8
 
 
 class Ports(Protocol):
@@ -41,15 +41,17 @@ class Ports(Protocol):
         """The name of this machine in lineages; a new one whenever its memory is new."""
         ...
 
-    async def read_local(self) -> Text:
+    async def read_local(self) -> OptionalText:
         """Return the file's bytes; None only when it is known that there is no file."""
         ...
 
-    async def read_remote(self) -> Remote | None:
+    async def read_remote(self) -> RemoteDocument | None:
         """Return the object; None when the container says that there is none."""
         ...
 
-    async def put(self, text: Text, expected: str | None, lineage: Lineage, changed: str) -> str:
+    async def put(
+        self, text: OptionalText, expected: str | None, lineage: Lineage, changed: str
+    ) -> str:
         """Write a text or a tombstone if the object is still the expected one; return its version.
 
         Raises:
@@ -62,11 +64,11 @@ class Ports(Protocol):
         """Return a number greater than any that this device used."""
         ...
 
-    async def keep(self, state: State) -> None:
+    async def keep(self, state: DocumentState) -> None:
         """Remember this, durably."""
         ...
 
-    async def stage(self, text: bytes, over: Text) -> str:
+    async def stage(self, text: bytes, over: OptionalText) -> str:
         """Put a text beside the file whose text it is to replace, durably; return its name."""
         ...
 
@@ -74,11 +76,11 @@ class Ports(Protocol):
         """Say whether the staged text is still there."""
         ...
 
-    async def clear(self, apply: Apply) -> None:
+    async def clear(self, apply: LocalChange) -> None:
         """Clear what lies under the name of a change that was settled or given up."""
         ...
 
-    async def swap(self, name: str, expected: Text) -> bool:
+    async def swap(self, name: str, expected: OptionalText) -> bool:
         """Put the staged text in the file's place, if the file is still as expected."""
         ...
 
@@ -98,12 +100,14 @@ class Ports(Protocol):
         """Keep a text that goes nowhere else, durably, for a person to look at."""
         ...
 
-    def combine(self, base: Base | None, local: Text, remote: Remote) -> Combined:
+    def combine(
+        self, base: MergeBase | None, local: OptionalText, remote: RemoteDocument
+    ) -> MergedDocument:
         """Merge what is here and what is there over what they had in common."""
         ...
 
 
-class Outcome(Enum):
+class SyncOutcome(Enum):
     """What became of a document."""
 
     SETTLED = "settled"
@@ -111,47 +115,49 @@ class Outcome(Enum):
     """Others wrote all the time. Nothing is lost; it is tried again later."""
 
 
-class Done(msgspec.Struct, frozen=True):
+class DocumentSyncResult(msgspec.Struct, frozen=True):
     """How it ended, what is remembered now, and whether the object and the file were changed."""
 
-    outcome: Outcome
-    state: State
+    outcome: SyncOutcome
+    state: DocumentState
     pushed: bool = False
     pulled: bool = False
 
 
-class Believed(msgspec.Struct, frozen=True):
+class AssumedRemote(msgspec.Struct, frozen=True):
     """What a recent listing, or the last sync, says of the object; None says that there is none.
 
     It saves a read. When it is wrong, the put that follows finds out.
     """
 
-    remote: Remote | None
+    remote: RemoteDocument | None
 
 
-async def sync_document(ports: Ports, state: State, believed: Believed | None = None) -> Done:
+async def sync_document(
+    ports: Ports, state: DocumentState, believed: AssumedRemote | None = None
+) -> DocumentSyncResult:
     """Bring the file and the object into step.
 
     Raises:
         BackendUnavailable: The container did not answer; what was noted settles it next time.
     """
     state = await _recovered(ports, state)
-    done = Done(Outcome.CONTESTED, state)
-    for _ in range(ATTEMPTS):
+    done = DocumentSyncResult(SyncOutcome.CONTESTED, state)
+    for _ in range(MAX_ATTEMPTS):
         done, again = await _attempt(ports, done, believed)
         if not again:
-            return replace(done, outcome=Outcome.SETTLED)
+            return replace(done, outcome=SyncOutcome.SETTLED)
         believed = None
     return done
 
 
-async def _recovered(ports: Ports, state: State) -> State:
+async def _recovered(ports: Ports, state: DocumentState) -> DocumentState:
     """Find out whether the last change of the file was made before we were stopped."""
     apply = state.apply
     if apply is None:
         return state
     if await _was_made(ports, apply):
-        state = State(Base(apply.text, apply.etag, apply.lineage, apply.changed))
+        state = DocumentState(MergeBase(apply.text, apply.etag, apply.lineage, apply.changed))
     else:
         state = replace(state, apply=None)
     # First the note, then the evidence it is judged by.
@@ -160,13 +166,15 @@ async def _recovered(ports: Ports, state: State) -> State:
     return state
 
 
-async def _was_made(ports: Ports, apply: Apply) -> bool:
+async def _was_made(ports: Ports, apply: LocalChange) -> bool:
     if apply.text is None:
         return await ports.is_discarded(apply.name)
     return not await ports.is_staged(apply.name)
 
 
-async def _attempt(ports: Ports, done: Done, believed: Believed | None) -> tuple[Done, bool]:
+async def _attempt(
+    ports: Ports, done: DocumentSyncResult, believed: AssumedRemote | None
+) -> tuple[DocumentSyncResult, bool]:
     """Try once; say whether to try again because the file or the object changed meanwhile."""
     local = await ports.read_local()
     remote = believed.remote if believed else await ports.read_remote()
@@ -182,7 +190,7 @@ async def _attempt(ports: Ports, done: Done, believed: Believed | None) -> tuple
     return await _brought(ports, done, local, remote)
 
 
-def _must_be_put(state: State, combined: Combined, remote: Remote) -> bool:
+def _must_be_put(state: DocumentState, combined: MergedDocument, remote: RemoteDocument) -> bool:
     """Say whether to write: there is something to tell, or an earlier put could still land.
 
     Such a put lands only on the version that it expected. Writing the same text again makes a new
@@ -193,13 +201,15 @@ def _must_be_put(state: State, combined: Combined, remote: Remote) -> bool:
     )
 
 
-async def _brought(ports: Ports, done: Done, local: Text, remote: Remote) -> tuple[Done, bool]:
+async def _brought(
+    ports: Ports, done: DocumentSyncResult, local: OptionalText, remote: RemoteDocument
+) -> tuple[DocumentSyncResult, bool]:
     """Bring the object's text to the file, and remember that they are in step."""
     if remote.text != local:
         done, made = await _apply(ports, done, local, remote)
         if not made:
             return done, True
-    state, apply = State(_base_of(remote)), done.state.apply
+    state, apply = DocumentState(_base_of(remote)), done.state.apply
     if state != done.state:
         await ports.keep(state)
     if apply is not None:
@@ -208,11 +218,11 @@ async def _brought(ports: Ports, done: Done, local: Text, remote: Remote) -> tup
 
 
 async def _combined(
-    ports: Ports, done: Done, local: Text, remote: Remote | None
-) -> tuple[Done, Combined]:
+    ports: Ports, done: DocumentSyncResult, local: OptionalText, remote: RemoteDocument | None
+) -> tuple[DocumentSyncResult, MergedDocument]:
     """Merge over what is known to be common; first of all keep what does not fit."""
     if remote is None:
-        return done, Combined(local)
+        return done, MergedDocument(local)
     state = await _with_landed(ports, done.state, remote)
     state = await _with_adopted(ports, state, remote)
     combined = ports.combine(state.base, local, remote)
@@ -221,7 +231,9 @@ async def _combined(
     return replace(done, state=state), combined
 
 
-async def _with_landed(ports: Ports, state: State, remote: Remote) -> State:
+async def _with_landed(
+    ports: Ports, state: DocumentState, remote: RemoteDocument
+) -> DocumentState:
     """Find out which of our puts are in the object: what they told is common knowledge."""
     landed = [
         one for one in state.pending if remote.lineage.includes(Stamp(ports.device, one.seq))
@@ -230,12 +242,14 @@ async def _with_landed(ports: Ports, state: State, remote: Remote) -> State:
         return state
     last = max(landed, key=lambda one: one.seq)
     left = tuple(one for one in state.pending if one.seq > last.seq)
-    state = State(Base(last.text), left)
+    state = DocumentState(MergeBase(last.text), left)
     await ports.keep(state)
     return state
 
 
-async def _with_adopted(ports: Ports, state: State, remote: Remote) -> State:
+async def _with_adopted(
+    ports: Ports, state: DocumentState, remote: RemoteDocument
+) -> DocumentState:
     """Take the text found here for what was common, though the memory of it is gone.
 
     What of it the container lacks was deleted elsewhere, or never left this machine: it goes from
@@ -246,19 +260,19 @@ async def _with_adopted(ports: Ports, state: State, remote: Remote) -> State:
         return state
     if found != remote.text:
         await ports.set_aside(found, "adopted")
-    state = replace(state, base=Base(found), adopted=None)
+    state = replace(state, base=MergeBase(found), adopted=None)
     await ports.keep(state)
     return state
 
 
 async def _put(
     ports: Ports,
-    done: Done,
-    local: Text,
-    combined: Combined,
+    done: DocumentSyncResult,
+    local: OptionalText,
+    combined: MergedDocument,
     *,
-    over: Remote | None,
-) -> tuple[Done, Remote | None]:
+    over: RemoteDocument | None,
+) -> tuple[DocumentSyncResult, RemoteDocument | None]:
     """Write the object over the one that was read; None when somebody else was quicker."""
     expected = over.etag if over else None
     state, intent = await _intended(ports, done.state, local, expected)
@@ -267,32 +281,34 @@ async def _put(
         etag = await ports.put(combined.text, expected, lineage, combined.changed)
     except ConcurrencyError:
         return replace(done, state=state), None
-    remote = Remote(combined.text, etag, lineage, combined.changed)
+    remote = RemoteDocument(combined.text, etag, lineage, combined.changed)
     # Earlier puts expected earlier versions, and so can land no more.
-    base = _base_of(remote) if combined.text == local else Base(local)
-    state = State(base)
+    base = _base_of(remote) if combined.text == local else MergeBase(local)
+    state = DocumentState(base)
     await ports.keep(state)
     return replace(done, state=state, pushed=True), remote
 
 
 async def _intended(
-    ports: Ports, state: State, text: Text, expected: str | None
-) -> tuple[State, Intent]:
+    ports: Ports, state: DocumentState, text: OptionalText, expected: str | None
+) -> tuple[DocumentState, PutIntent]:
     """Note a put before it is tried. One that is tried again keeps its number."""
     for one in state.pending:
         if one.text == text and one.expected == expected:
             return state, one
-    intent = Intent(await ports.next_number(), text, expected)
+    intent = PutIntent(await ports.next_number(), text, expected)
     state = replace(state, pending=(*state.pending, intent))
     await ports.keep(state)
     return state, intent
 
 
-async def _apply(ports: Ports, done: Done, local: Text, remote: Remote) -> tuple[Done, bool]:
+async def _apply(
+    ports: Ports, done: DocumentSyncResult, local: OptionalText, remote: RemoteDocument
+) -> tuple[DocumentSyncResult, bool]:
     """Make the file what the object is, unless somebody types meanwhile."""
     text = remote.text
     name = await ports.stage(text, local) if text is not None else await ports.new_name()
-    apply = Apply(name, text, remote.etag, remote.lineage, remote.changed)
+    apply = LocalChange(name, text, remote.etag, remote.lineage, remote.changed)
     state = replace(done.state, apply=apply)
     await ports.keep(state)
     if text is not None:
@@ -307,5 +323,5 @@ async def _apply(ports: Ports, done: Done, local: Text, remote: Remote) -> tuple
     return replace(done, state=state), False
 
 
-def _base_of(remote: Remote) -> Base:
-    return Base(remote.text, remote.etag, remote.lineage, remote.changed)
+def _base_of(remote: RemoteDocument) -> MergeBase:
+    return MergeBase(remote.text, remote.etag, remote.lineage, remote.changed)

@@ -8,38 +8,42 @@ from typing import Final, cast
 import msgspec
 
 from memplane.errors import PodError
-from memplane.pod.grammar import Pod, Service, environment_of
+from memplane.pod.pod_file import Pod, PodService, read_environment
 
-PROXY: Final = "cllama"
+PROXY_SERVICE: Final = "cllama"
 PROXY_PORT: Final = 8080
-HISTORY_URL: Final = f"http://{PROXY}:{PROXY_PORT}/history"
+HISTORY_URL: Final = f"http://{PROXY_SERVICE}:{PROXY_PORT}/history"
 PROXY_IMAGE: Final = "memplane:latest"
+_HTTP_PORT: Final = 80
+_ALLOWED_HOSTS_VARIABLE: Final = "MEMPLANE_HTTP_ALLOWED_HOSTS"
+_PORT_VARIABLE: Final = "MEMPLANE_HTTP_PORT"
 _COMMAND: Final = ("memplane", "up", "--port", str(PROXY_PORT))
-_PLACES: Final = {
+_PROXY_VOLUMES: Final = {
     "./.claw-runtime/context": ("/claw/context", "ro"),
     "./.claw-auth": ("/claw/auth", "rw"),
     "./.claw-session-history": ("/claw/session-history", "rw"),
 }
 
 
-class Replay(msgspec.Struct, frozen=True):
+class LedgerReplay(msgspec.Struct, frozen=True):
     """What a memory service needs to read the ledgers of those who use it."""
 
     service: str
     token: str
     agents: tuple[str, ...]
+    port: int
 
 
-class Generated(msgspec.Struct, frozen=True):
+class GeneratedCompose(msgspec.Struct, frozen=True):
     """What Docker Compose is given, and what is odd about it."""
 
     body: Mapping[str, object]
     warnings: tuple[str, ...] = ()
 
 
-def generated_compose(
-    pod: Pod, *, agent_tokens: Mapping[str, str], replays: Iterable[Replay], image: str
-) -> Generated:
+def generate_compose(
+    pod: Pod, *, agent_tokens: Mapping[str, str], replays: Iterable[LedgerReplay], image: str
+) -> GeneratedCompose:
     """Put the pod together as it will run, with the proxy if there is an agent.
 
     Raises:
@@ -55,10 +59,12 @@ def generated_compose(
         services[replay.service] = _with_history(services.get(replay.service), replay)
     warnings: list[str] = []
     if agent_tokens:
-        if PROXY in services:
-            raise PodError(f'service "{PROXY}": the proxy is called so; choose another name')
-        services[PROXY] = _proxy(pod, image, warnings)
-    return Generated({"services": services, **pod.compose}, tuple(warnings))
+        if PROXY_SERVICE in services:
+            raise PodError(
+                f'service "{PROXY_SERVICE}": the proxy is called so; choose another name'
+            )
+        services[PROXY_SERVICE] = _proxy(pod, image, warnings)
+    return GeneratedCompose({"services": services, **pod.compose}, tuple(warnings))
 
 
 def _with_token(body: Mapping[str, object], agent: str, token: str | None) -> Mapping[str, object]:
@@ -75,12 +81,14 @@ def _with_token(body: Mapping[str, object], agent: str, token: str | None) -> Ma
     )
 
 
-def _with_history(body: object, replay: Replay) -> Mapping[str, object]:
+def _with_history(body: object, replay: LedgerReplay) -> Mapping[str, object]:
     if body is None:
         raise PodError(f'history replay target "{replay.service}" not found in pod services')
+    service = cast("Mapping[str, object]", body)
     return _with_variables(
-        cast("Mapping[str, object]", body),
+        service,
         {
+            **_listening(service, replay),
             "CLAW_HISTORY_URL": HISTORY_URL,
             "CLAW_HISTORY_TOKEN": replay.token,
             "CLAW_HISTORY_AGENT_IDS": ",".join(sorted(replay.agents)),
@@ -88,8 +96,23 @@ def _with_history(body: object, replay: Replay) -> Mapping[str, object]:
     )
 
 
+def _listening(body: Mapping[str, object], replay: LedgerReplay) -> dict[str, str]:
+    """Let memplane as a memory service listen where the proxy asks, and accept that name.
+
+    Other memory services ignore these variables. Those that the pod sets keep their value.
+    """
+    own = read_environment(body.get("environment"), "environment")
+    name = f"{replay.service}:{replay.port}"
+    hosts = [name, replay.service] if replay.port == _HTTP_PORT else [name]
+    if _ALLOWED_HOSTS_VARIABLE in own:
+        value = own[_ALLOWED_HOSTS_VARIABLE]
+        hosts.insert(0, f"${{{_ALLOWED_HOSTS_VARIABLE}:-}}" if value is None else value)
+    variables = {_ALLOWED_HOSTS_VARIABLE: ",".join(hosts)}
+    return variables if _PORT_VARIABLE in own else {**variables, _PORT_VARIABLE: str(replay.port)}
+
+
 def _with_variables(body: Mapping[str, object], more: Mapping[str, str]) -> dict[str, object]:
-    before = environment_of(body.get("environment"), "environment")
+    before = read_environment(body.get("environment"), "environment")
     return {**body, "environment": {**before, **more}}
 
 
@@ -127,18 +150,18 @@ def _proxy(pod: Pod, image: str, warnings: list[str]) -> dict[str, object]:
             # Agents are other containers, the pod's network is its own, and tokens are asked for.
             "MEMPLANE_HTTP_HOST": "0.0.0.0",  # noqa: S104
             "MEMPLANE_HTTP_TRUSTED_NETWORK": "true",
-            "MEMPLANE_HTTP_ALLOWED_HOSTS": f"{PROXY}:{PROXY_PORT}",
+            _ALLOWED_HOSTS_VARIABLE: f"{PROXY_SERVICE}:{PROXY_PORT}",
             # An audit reads what the container prints.
             "MEMPLANE_TELEMETRY_STDOUT": "true",
         },
         "expose": [str(PROXY_PORT)],
-        "volumes": [f"{here}:{there}:{mode}" for here, (there, mode) in _PLACES.items()],
+        "volumes": [f"{here}:{there}:{mode}" for here, (there, mode) in _PROXY_VOLUMES.items()],
     }
     networks = sorted({name for one in beside for name in _networks(one)})
     return body if networks == ["default"] else {**body, "networks": networks}
 
 
-def _keys(agents: Iterable[Service], warnings: list[str]) -> dict[str, str]:
+def _keys(agents: Iterable[PodService], warnings: list[str]) -> dict[str, str]:
     """Collect the variables that agents want their proxy to have."""
     found: dict[str, str] = {}
     for agent in agents:
@@ -149,7 +172,7 @@ def _keys(agents: Iterable[Service], warnings: list[str]) -> dict[str, str]:
     return found
 
 
-def _networks(service: Service) -> Iterable[str]:
+def _networks(service: PodService) -> Iterable[str]:
     named = service.compose.get("networks")
     if isinstance(named, (list, Mapping)) and named:
         return [str(one) for one in cast("Iterable[object]", named)]

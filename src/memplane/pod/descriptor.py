@@ -11,15 +11,15 @@ from memplane.errors import PodError
 
 DESCRIPTOR_FILE: Final = ".claw-describe.json"
 DESCRIPTOR_LABEL: Final = "claw.describe"
-OPERATIONS: Final = ("recall", "retain", "forget")
-MOST_BYTES: Final = 1 << 20
+OPERATION_NAMES: Final = ("recall", "retain", "forget")
+MAX_DESCRIPTOR_BYTES: Final = 1 << 20
 
-_MEMORY_SINCE: Final = 2
+_MIN_MEMORY_VERSION: Final = 2
 _AUTH_TYPES: Final = frozenset({"bearer", "header", "none"})
-_UNSEEN: Final = re.compile(r"[\s\x00-\x1f\x7f]")
+_INVISIBLE_CHARS: Final = re.compile(r"[\s\x00-\x1f\x7f]")
 
 
-class MemoryPaths(msgspec.Struct, frozen=True):
+class MemoryEndpointPaths(msgspec.Struct, frozen=True):
     """Where a service offers what; None is not offered."""
 
     recall: str | None = None
@@ -40,31 +40,31 @@ class Descriptor(msgspec.Struct, frozen=True):
     version: int
     description: str = ""
     skill: str = ""
-    memory: MemoryPaths | None = None
+    memory: MemoryEndpointPaths | None = None
     auth: DescriptorAuth | None = None
 
 
-class _Path(msgspec.Struct, omit_defaults=True):
+class _DescriptorPath(msgspec.Struct, omit_defaults=True):
     path: str | None = None
 
 
-class _Memory(msgspec.Struct, omit_defaults=True):
-    recall: _Path | None = None
-    retain: _Path | None = None
-    forget: _Path | None = None
+class _DescriptorMemory(msgspec.Struct, omit_defaults=True):
+    recall: _DescriptorPath | None = None
+    retain: _DescriptorPath | None = None
+    forget: _DescriptorPath | None = None
 
 
-class _Auth(msgspec.Struct, omit_defaults=True):
+class _DescriptorAuthBody(msgspec.Struct, omit_defaults=True):
     type: str | None = None
     env: str | None = None
 
 
-class _Wire(msgspec.Struct, omit_defaults=True):
+class _DescriptorBody(msgspec.Struct, omit_defaults=True):
     version: int | None = None
     description: str | None = None
     skill: str | None = None
-    memory: _Memory | None = None
-    auth: _Auth | None = None
+    memory: _DescriptorMemory | None = None
+    auth: _DescriptorAuthBody | None = None
 
 
 def read_descriptor(data: bytes) -> Descriptor:
@@ -73,16 +73,16 @@ def read_descriptor(data: bytes) -> Descriptor:
     Raises:
         PodError: It breaks one of the rules; the message is that of the contract.
     """
-    if len(data) > MOST_BYTES:
-        raise PodError(f"parse descriptor JSON: it is larger than {MOST_BYTES} bytes")
+    if len(data) > MAX_DESCRIPTOR_BYTES:
+        raise PodError(f"parse descriptor JSON: it is larger than {MAX_DESCRIPTOR_BYTES} bytes")
     try:
-        wire = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Wire)
+        wire = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_DescriptorBody)
     except (ValueError, RecursionError) as error:
         raise PodError(f"parse descriptor JSON: {error}") from error
     version = wire.version or 0
     if version not in {1, 2}:
         raise PodError(f"descriptor version must be 1 or 2, got {version}")
-    if wire.memory is not None and version < _MEMORY_SINCE:
+    if wire.memory is not None and version < _MIN_MEMORY_VERSION:
         raise PodError("descriptor version 1 does not support memory")
     return Descriptor(
         version=version,
@@ -96,12 +96,12 @@ def read_descriptor(data: bytes) -> Descriptor:
 def write_descriptor(descriptor: Descriptor) -> bytes:
     """Write a descriptor as a service ships it."""
     memory, auth = descriptor.memory, descriptor.auth
-    wire = _Wire(
+    wire = _DescriptorBody(
         version=descriptor.version,
         description=descriptor.description or None,
         skill=descriptor.skill or None,
         memory=_written(memory) if memory else None,
-        auth=_Auth(auth.type, auth.env or None) if auth else None,
+        auth=_DescriptorAuthBody(auth.type, auth.env or None) if auth else None,
     )
     return msgspec.json.format(msgspec.json.encode(wire), indent=2) + b"\n"
 
@@ -111,28 +111,28 @@ def own_descriptor() -> Descriptor:
     return Descriptor(
         version=2,
         description="memplane: durable memory for AI agents",
-        memory=MemoryPaths("/recall", "/retain", "/forget"),
+        memory=MemoryEndpointPaths("/recall", "/retain", "/forget"),
         auth=DescriptorAuth("bearer", "MEMPLANE_SERVICE_TOKEN"),
     )
 
 
-def _written(memory: MemoryPaths) -> _Memory:
-    return _Memory(
-        recall=_Path(memory.recall) if memory.recall else None,
-        retain=_Path(memory.retain) if memory.retain else None,
-        forget=_Path(memory.forget) if memory.forget else None,
+def _written(memory: MemoryEndpointPaths) -> _DescriptorMemory:
+    return _DescriptorMemory(
+        recall=_DescriptorPath(memory.recall) if memory.recall else None,
+        retain=_DescriptorPath(memory.retain) if memory.retain else None,
+        forget=_DescriptorPath(memory.forget) if memory.forget else None,
     )
 
 
-def _memory(wire: _Memory) -> MemoryPaths:
+def _memory(wire: _DescriptorMemory) -> MemoryEndpointPaths:
     if wire.recall is None and wire.retain is None:
         raise PodError("memory: at least one of recall or retain must be declared")
-    return MemoryPaths(
+    return MemoryEndpointPaths(
         _path("recall", wire.recall), _path("retain", wire.retain), _path("forget", wire.forget)
     )
 
 
-def _path(operation: str, wire: _Path | None) -> str | None:
+def _path(operation: str, wire: _DescriptorPath | None) -> str | None:
     if wire is None:
         return None
     path = (wire.path or "").strip()
@@ -140,12 +140,12 @@ def _path(operation: str, wire: _Path | None) -> str | None:
         raise PodError(f"memory.{operation}.path is required")
     if not path.startswith("/"):
         raise PodError(f"memory.{operation}.path \"{path}\" must start with '/'")
-    if _UNSEEN.search(path):
+    if _INVISIBLE_CHARS.search(path):
         raise PodError(f'memory.{operation}.path "{path}" has a blank or control character')
     return path
 
 
-def _auth(wire: _Auth) -> DescriptorAuth:
+def _auth(wire: _DescriptorAuthBody) -> DescriptorAuth:
     kind = (wire.type or "").strip().lower()
     if kind not in _AUTH_TYPES:
         raise PodError(f'auth.type "{kind}" is unsupported')

@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from memplane.proxy.candidate import Auth, Candidate
+from memplane.proxy.provider import AuthScheme, UpstreamCandidate
 from memplane.secret import Secret
 
 Header: TypeAlias = tuple[bytes, bytes]
@@ -34,9 +34,11 @@ _HOP_BY_HOP: Final = frozenset(
     }
 )
 # Written anew for the provider, or answered by whoever received them.
-_OURS: Final = frozenset({b"host", b"content-length", b"accept-encoding", b"expect", b"cookie"})
-_OUR_PREFIXES: Final = (b"proxy-", b"x-claw-", b"x-memplane-")
-_CREDENTIALS: Final = frozenset(
+_REPLACED_HEADERS: Final = frozenset(
+    {b"host", b"content-length", b"accept-encoding", b"expect", b"cookie"}
+)
+_INTERNAL_PREFIXES: Final = (b"proxy-", b"x-claw-", b"x-memplane-")
+_CREDENTIAL_HEADERS: Final = frozenset(
     {
         b"authorization",
         b"x-api-key",
@@ -47,7 +49,7 @@ _CREDENTIALS: Final = frozenset(
         b"openai-project",
     }
 )
-_OF_ITS_ADDRESS: Final = frozenset(
+_PROVIDER_ONLY_HEADERS: Final = frozenset(
     {
         b"date",
         b"set-cookie",
@@ -57,27 +59,27 @@ _OF_ITS_ADDRESS: Final = frozenset(
         b"clear-site-data",
     }
 )
-_PAGES_PREFIX: Final = b"access-control-"
+_CORS_PREFIX: Final = b"access-control-"
 # A header that has one is no header; a server that was to send it would break off.
-_CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_CONTROL_CHARS: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _UNCOMPRESSED: Final = (b"accept-encoding", b"identity")
 _CONTENT_TYPE: Final = b"content-type"
 _JSON: Final = b"application/json"
 
 
-def passed_headers(given: Headers, *, decoded: bool = False) -> list[Header]:
+def passthrough_headers(given: Headers, *, decoded: bool = False) -> list[Header]:
     """Return the headers for a provider whose key the client brings.
 
     Args:
         given: What the client sent.
         decoded: Whether the body goes on without the encoding in which it came.
     """
-    return [*_to_provider(given, decoded=decoded), _UNCOMPRESSED]
+    return [*_select_request_headers(given, decoded=decoded), _UNCOMPRESSED]
 
 
-def governed_headers(
+def managed_key_headers(
     given: Headers,
-    candidate: Candidate,
+    candidate: UpstreamCandidate,
     *,
     secrets: Collection[Secret] = (),
     content_type: bytes | None = _JSON,
@@ -95,8 +97,8 @@ def governed_headers(
     hidden = [one.reveal().encode("utf-8", "surrogatepass") for one in secrets if one]
     kept = [
         (name, value)
-        for name, value in _to_provider(given, decoded=decoded)
-        if (lower := name.lower()) not in _CREDENTIALS
+        for name, value in _select_request_headers(given, decoded=decoded)
+        if (lower := name.lower()) not in _CREDENTIAL_HEADERS
         and (content_type is None or lower != _CONTENT_TYPE)
         and not any(one in value for one in hidden)
     ]
@@ -117,25 +119,25 @@ def response_headers(given: Headers, *, unchanged: bool = True) -> list[Header]:
     keeps_length = unchanged and not framed
     return [
         (name, value)
-        for name, value in _travelling(given)
-        if (lower := name.lower()) not in _OF_ITS_ADDRESS
-        and not lower.startswith(_PAGES_PREFIX)
+        for name, value in _drop_hop_by_hop(given)
+        if (lower := name.lower()) not in _PROVIDER_ONLY_HEADERS
+        and not lower.startswith(_CORS_PREFIX)
         and (keeps_length or lower != b"content-length")
-        and _CONTROL.search(value) is None
+        and _CONTROL_CHARS.search(value) is None
     ]
 
 
-def _to_provider(given: Headers, *, decoded: bool) -> Iterator[Header]:
-    for name, value in _travelling(given):
+def _select_request_headers(given: Headers, *, decoded: bool) -> Iterator[Header]:
+    for name, value in _drop_hop_by_hop(given):
         lower = name.lower()
-        if lower in _OURS or lower.startswith(_OUR_PREFIXES):
+        if lower in _REPLACED_HEADERS or lower.startswith(_INTERNAL_PREFIXES):
             continue
         if decoded and lower == b"content-encoding":
             continue
         yield name, value
 
 
-def _travelling(given: Headers) -> Iterator[Header]:
+def _drop_hop_by_hop(given: Headers) -> Iterator[Header]:
     """Leave out what is said between two neighbours only."""
     named = {
         one.strip().lower()
@@ -147,20 +149,20 @@ def _travelling(given: Headers) -> Iterator[Header]:
     return ((name, value) for name, value in given if name.lower() not in left)
 
 
-def _authorization(candidate: Candidate) -> list[Header]:
+def _authorization(candidate: UpstreamCandidate) -> list[Header]:
     if candidate.key is None:
         return []
     key = candidate.key.reveal().encode()
     match candidate.auth:
-        case Auth.BEARER:
+        case AuthScheme.BEARER:
             return [(b"authorization", b"Bearer " + key)]
-        case Auth.X_API_KEY:
+        case AuthScheme.X_API_KEY:
             return [(b"x-api-key", key)]
-        case Auth.NONE:
+        case AuthScheme.NONE:
             return []
 
 
-def value_of(headers: Headers, name: bytes) -> str:
+def header_value(headers: Headers, name: bytes) -> str:
     """Return the first value of a header; empty when there is none."""
     for key, value in headers:  # asked a dozen times for each turn
         if key.lower() == name:

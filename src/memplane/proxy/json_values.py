@@ -8,7 +8,7 @@ from typing import cast
 import msgspec
 
 
-def decoded(raw: bytes | str) -> object:
+def decode_json(raw: bytes | str) -> object:
     """Read a JSON value; half a surrogate pair and a number beyond every float are taken too.
 
     Raises:
@@ -24,15 +24,15 @@ def decoded(raw: bytes | str) -> object:
         raise ValueError("nested too deeply") from None
 
 
-def decoded_or_none(raw: bytes | str) -> object:
+def decode_json_or_none(raw: bytes | str) -> object:
     """Read a JSON value; None when it is none."""
     try:
-        return decoded(raw)
+        return decode_json(raw)
     except ValueError:
         return None
 
 
-def encoded(text: str) -> bytes:
+def encode_json_string(text: str) -> bytes:
     """Write a text as a JSON string; half a surrogate pair becomes U+FFFD."""
     try:
         return msgspec.json.encode(text)
@@ -41,16 +41,16 @@ def encoded(text: str) -> bytes:
         return msgspec.json.encode(joined)
 
 
-def members(value: object) -> dict[str, object]:
+def as_object(value: object) -> dict[str, object]:
     """Return an object's members; none when it is no object."""
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
-def items(value: object) -> list[object]:
+def as_list(value: object) -> list[object]:
     """Return a list's items; none when it is no list."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
-def string(value: object) -> str:
+def as_string(value: object) -> str:
     """Return a string; an empty one when it is none."""
     return value if isinstance(value, str) else ""

@@ -16,12 +16,12 @@ from typing import Final
 import msgspec
 
 from memplane.ledger.entry import Usage
-from memplane.proxy.reply import Cached
+from memplane.proxy.reply_assembler import CachedTokens
 
-_MILLION: Final = 1_000_000
-_REPORTS_COST: Final = "openrouter"
+_TOKENS_PER_PRICE: Final = 1_000_000
+_COST_REPORTING_PROVIDER: Final = "openrouter"
 # A version of a model is its name and a date, and costs the same.
-_VERSION: Final = re.compile(
+_VERSION_SUFFIX: Final = re.compile(
     r"-(?:latest|preview|\d{4}-\d{2}-\d{2}|\d{8}|\d{4}|\d{3}|\d{2}-\d{4})", re.ASCII
 )
 
@@ -38,21 +38,21 @@ class Price(msgspec.Struct, frozen=True):
     kept: float = 0.0
 
 
-def _claude(prompt: float, completion: float) -> Price:
+def _claude_price(prompt: float, completion: float) -> Price:
     return Price(prompt, completion, cached=prompt / 10, kept=prompt * 5 / 4)
 
 
 PRICES: Final[Mapping[str, Price]] = {
     "anthropic/claude-3-haiku": Price(0.25, 1.25, 0.03, 0.30),
-    "anthropic/claude-3-5-haiku": _claude(0.80, 4.00),
-    "anthropic/claude-3-5-sonnet": _claude(3.00, 15.00),
-    "anthropic/claude-3-7-sonnet": _claude(3.00, 15.00),
-    "anthropic/claude-haiku-4-5": _claude(1.00, 5.00),
-    "anthropic/claude-sonnet-4": _claude(3.00, 15.00),
-    "anthropic/claude-sonnet-4-5": _claude(3.00, 15.00),
-    "anthropic/claude-opus-4": _claude(15.00, 75.00),
-    "anthropic/claude-opus-4-1": _claude(15.00, 75.00),
-    "anthropic/claude-opus-4-5": _claude(5.00, 25.00),
+    "anthropic/claude-3-5-haiku": _claude_price(0.80, 4.00),
+    "anthropic/claude-3-5-sonnet": _claude_price(3.00, 15.00),
+    "anthropic/claude-3-7-sonnet": _claude_price(3.00, 15.00),
+    "anthropic/claude-haiku-4-5": _claude_price(1.00, 5.00),
+    "anthropic/claude-sonnet-4": _claude_price(3.00, 15.00),
+    "anthropic/claude-sonnet-4-5": _claude_price(3.00, 15.00),
+    "anthropic/claude-opus-4": _claude_price(15.00, 75.00),
+    "anthropic/claude-opus-4-1": _claude_price(15.00, 75.00),
+    "anthropic/claude-opus-4-5": _claude_price(5.00, 25.00),
     "google/gemini-2.0-flash": Price(0.10, 0.40, 0.025),
     "google/gemini-2.5-flash": Price(0.30, 2.50, 0.03),
     "google/gemini-2.5-flash-lite": Price(0.10, 0.40, 0.01),
@@ -74,11 +74,11 @@ PRICES: Final[Mapping[str, Price]] = {
 }
 
 
-def priced(
+def add_cost(
     provider: str,
     model: str,
     usage: Usage,
-    cached: Cached,
+    cached: CachedTokens,
     *,
     prices: Mapping[str, Price] = PRICES,
 ) -> Usage:
@@ -93,27 +93,29 @@ def priced(
         cached: What its cache had to do with it.
         prices: By `<provider>/<model>`.
     """
-    if provider == _REPORTS_COST and usage.reported_cost_usd is not None:
+    if provider == _COST_REPORTING_PROVIDER and usage.reported_cost_usd is not None:
         return usage
-    price = _price_of(provider, model, prices)
+    price = _find_price(provider, model, prices)
     if price is None or not (usage.prompt_tokens or usage.completion_tokens):
         return usage
     return replace(usage, reported_cost_usd=_estimate(price, usage, cached))
 
 
-def _price_of(provider: str, model: str, prices: Mapping[str, Price]) -> Price | None:
+def _find_price(provider: str, model: str, prices: Mapping[str, Price]) -> Price | None:
     maker = "google" if provider == "gemini" else provider
     # A bridge knows a model by its maker's name and its own.
-    ref = model if provider == _REPORTS_COST else f"{maker}/{model}"
+    ref = model if provider == _COST_REPORTING_PROVIDER else f"{maker}/{model}"
     if ref in prices:
         return prices[ref]
     begun = [
-        name for name in prices if ref.startswith(name) and _VERSION.fullmatch(ref[len(name) :])
+        name
+        for name in prices
+        if ref.startswith(name) and _VERSION_SUFFIX.fullmatch(ref[len(name) :])
     ]
     return prices[max(begun, key=len)] if begun else None
 
 
-def _estimate(price: Price, usage: Usage, cached: Cached) -> float:
+def _estimate(price: Price, usage: Usage, cached: CachedTokens) -> float:
     # Anthropic counts the cached parts beside the prompt, the others count them into it.
     within = min(cached.within, usage.prompt_tokens)
     dollars = (
@@ -122,4 +124,4 @@ def _estimate(price: Price, usage: Usage, cached: Cached) -> float:
         + cached.kept * price.kept
         + usage.completion_tokens * price.completion
     )
-    return dollars / _MILLION
+    return dollars / _TOKENS_PER_PRICE

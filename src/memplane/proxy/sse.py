@@ -9,19 +9,24 @@ from typing import Final
 
 import msgspec
 
+from memplane.proxy.json_values import decode_json_or_none
+
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 _LINE_ENDS: Final = (b"\n", b"\r")
+_COMMENT: Final = b":"
+_LAST_DATA: Final = "[DONE]"
+_NULL: Final = "null"
 
 
-class Event(msgspec.Struct, frozen=True):
+class SseEvent(msgspec.Struct, frozen=True):
     """One event of a stream; without a name it is empty."""
 
     name: str
     data: str
 
 
-class Events:
+class SseParser:
     """Puts events together from the pieces of a stream.
 
     An event that has only a name counts too, as clients in use take it for one. Its bytes become
@@ -37,7 +42,7 @@ class Events:
         self._name = b""
         self._data: list[bytes] = []
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[SseEvent]:
         """Take the next bytes and return the events that they complete."""
         if self._after_return and data:
             self._after_return = False
@@ -52,12 +57,12 @@ class Events:
             self._unfinished.clear()
         if rest:
             self._unfinished.append(rest)
-        events: list[Event] = []
+        events: list[SseEvent] = []
         for line in lines:
             self._take(line, events)
         return events
 
-    def end(self) -> list[Event]:
+    def end(self) -> list[SseEvent]:
         """Return what is left when the stream has ended: at most one event, perhaps cut."""
         if self._unfinished:
             self._take(b"".join(self._unfinished), [])
@@ -66,7 +71,18 @@ class Events:
         self._name, self._data = b"", []
         return left
 
-    def _take(self, line: bytes, events: list[Event]) -> None:
+    def is_cut(self) -> bool:
+        """Say whether the stream has ended inside an event; one that lacks only its end is whole.
+
+        Nothing may follow this.
+        """
+        unfinished = b"".join(self._unfinished)
+        for event in self.end():
+            said = event.data.strip()
+            return said not in {_LAST_DATA, _NULL} and decode_json_or_none(said) is None
+        return bool(unfinished) and not unfinished.startswith(_COMMENT)
+
+    def _take(self, line: bytes, events: list[SseEvent]) -> None:
         if not self._started:
             self._started = True
             line = line.removeprefix(BYTE_ORDER_MARK)
@@ -81,6 +97,6 @@ class Events:
         elif field == b"event":
             self._name = value.removeprefix(b" ")
 
-    def _event(self) -> Event:
+    def _event(self) -> SseEvent:
         data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-        return Event(self._name.decode("utf-8", "replace"), data.decode("utf-8", "replace"))
+        return SseEvent(self._name.decode("utf-8", "replace"), data.decode("utf-8", "replace"))

@@ -19,90 +19,104 @@ import msgspec
 
 from memplane.errors import InvalidRequest, MemplaneError, UpstreamError
 from memplane.ledger.entry import StreamReply, Turn
-from memplane.ledger.note import Note
-from memplane.ledger.note import encoded as encoded_note
-from memplane.pod.contexts import ProxiedAgent
-from memplane.proxy.answering import Client, pass_answer, refuse, tell_failure
-from memplane.proxy.asking import Asked, attempt_of
-from memplane.proxy.auxiliary import auxiliary
-from memplane.proxy.body import LONG, LONGEST, Body, body_of
-from memplane.proxy.candidate import Candidate
-from memplane.proxy.delivering import Deliveries
+from memplane.ledger.turn_note import TurnNote
+from memplane.ledger.turn_note import encode_note as encoded_note
+from memplane.pod.agent_contexts import ProxiedAgent
+from memplane.proxy.auxiliary_requests import classify_auxiliary
+from memplane.proxy.content_encoding import decode_content
+from memplane.proxy.conversation_position import find_position
+from memplane.proxy.delivery_workers import DeliveryWorkers
 from memplane.proxy.dialects.contract import Dialect
-from memplane.proxy.encodings import undone
-from memplane.proxy.headers import response_headers, value_of
-from memplane.proxy.injecting import Given, Injecting, Wanted
-from memplane.proxy.json_values import decoded_or_none, string
-from memplane.proxy.passing import Passing, pass_on
-from memplane.proxy.prices import priced
-from memplane.proxy.recording import Recorder, Spoken
-from memplane.proxy.reply import Assembling, Ended, Kind
-from memplane.proxy.routing import Refused
-from memplane.proxy.standing import stood_of
-from memplane.proxy.telling import TRACED, Answered, Moment, Story, Telling
-from memplane.proxy.upstream import Answer
-from memplane.proxy.usage_chunk import WithoutUsage, with_usage_asked
+from memplane.proxy.headers import header_value, response_headers
+from memplane.proxy.injector import InjectionRequest, InjectionResult, MemoryInjector
+from memplane.proxy.json_values import as_string, decode_json_or_none
+from memplane.proxy.passthrough import ForwardingContext, forward
+from memplane.proxy.prices import add_cost
+from memplane.proxy.provider import UpstreamCandidate
+from memplane.proxy.reply_assembler import AssembledReply, ReplyAssembler, ReplyOutcome
+from memplane.proxy.request import ProxyRequest, make_attempt
+from memplane.proxy.request_body import LONG_BODY_BYTES, MAX_BODY_BYTES, RequestBody, parse_body
+from memplane.proxy.response import (
+    ResponseWriter,
+    forward_response,
+    send_refusal,
+    send_upstream_failure,
+)
+from memplane.proxy.route_selection import RequestRefusal
+from memplane.proxy.turn_recorder import TurnInConversation, TurnRecorder
+from memplane.proxy.turn_telemetry import (
+    TRACE_HEADERS,
+    ProviderResponse,
+    TurnSpan,
+    TurnStart,
+    TurnTelemetry,
+)
+from memplane.proxy.upstream import UpstreamResponse
+from memplane.proxy.usage_chunk import UsageChunkFilter, add_usage_option
 
 _log = logging.getLogger(__name__)
 
 _SESSION_HEADERS: Final = ("x-claude-code-session-id", "session-id", "x-session-id")
 _SESSION_MEMBER: Final = "prompt_cache_key"
-_LONGEST_SESSION: Final = 200
-_MEMORY: Final = "x-memplane-memory"
-_OFF: Final = "memory off"
-_STREAM: Final = "text/event-stream"
-_LEFT: Final = "the client left"
+_MAX_SESSION_CHARS: Final = 200
+_MEMORY_HEADER: Final = "x-memplane-memory"
+_MEMORY_OFF: Final = "memory off"
+_EVENT_STREAM: Final = "text/event-stream"
+_JSON: Final = "json"
+_CLIENT_LEFT: Final = "the client left"
 
 
 class Proxy(msgspec.Struct, frozen=True, kw_only=True):
     """What turns are made with."""
 
-    passing: Passing
-    injecting: Injecting
-    recorder: Recorder
-    telling: Telling
-    deliveries: Deliveries | None = None
+    passing: ForwardingContext
+    injector: MemoryInjector
+    recorder: TurnRecorder
+    telling: TurnTelemetry
+    deliveries: DeliveryWorkers | None = None
     injection: str = ""
     ask_usage: bool = False
     auxiliary_phrases: tuple[str, ...] = ()
 
 
-class _Turn(msgspec.Struct, frozen=True, kw_only=True):
+class _RoutedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """A turn that was read and routed."""
 
-    asked: Asked
+    asked: ProxyRequest
     dialect: Dialect
-    body: Body
+    body: RequestBody
     agent: ProxiedAgent
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[UpstreamCandidate, ...]
     clamped: bool
     session: str
     left_out: str
     at: datetime
-    story: Story
+    story: TurnSpan
 
 
-async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client) -> None:
+async def handle_turn(
+    proxy: Proxy, dialect: Dialect, asked: ProxyRequest, client: ResponseWriter
+) -> None:
     """Answer a turn, give it memories and record it."""
     began = proxy.telling.begin()
-    turn = await _read_in_time(proxy, dialect, asked, began)
-    if isinstance(turn, Refused):
-        _story(proxy, asked, began).turned_away(turn.status, turn.text)
-        await refuse(client, turn)
+    turn = await _read_turn_or_thread(proxy, dialect, asked, began)
+    if isinstance(turn, RequestRefusal):
+        _start_span(proxy, asked, began).emit_refusal(turn.status, turn.text)
+        await send_refusal(client, turn)
         return
     if isinstance(turn, InvalidRequest):
         # Whatever it is, the provider will say what is wrong with it.
-        _story(proxy, asked, began).unread(str(turn))
-        await pass_on(proxy.passing, asked, client)
+        _start_span(proxy, asked, began).unread(str(turn))
+        await forward(proxy.passing, asked, client)
         return
     turn.story.asked()
     if turn.clamped:
         why = f"not allowed; {_ref(turn.candidates[0])} is asked instead"
-        turn.story.intervened("intervention", why)
+        turn.story.emit_intervention("intervention", why)
     if proxy.deliveries is not None and asked.caller.in_pod:
         proxy.deliveries.expect(turn.agent.context)
     try:
-        given = await _given(proxy, turn)
+        given = await _inject_memories(proxy, turn)
         if given.recall is not None:
             turn.story.recalled(given.recall, injected=given.injected)
             # What was recalled stands in the prompt; a long stream need not hold it a second time.
@@ -110,111 +124,119 @@ async def take_turn(proxy: Proxy, dialect: Dialect, asked: Asked, client: Client
         outcome = await _relay(proxy, turn, given, client)
     except UpstreamError as error:
         turn.story.cut(str(error))
-        await tell_failure(client, error)
+        await send_upstream_failure(client, error)
         return
     except asyncio.CancelledError as error:
-        turn.story.cut(str(error) or _LEFT)
+        turn.story.cut(str(error) or _CLIENT_LEFT)
         raise
-    _record(proxy, turn, given, outcome)
+    _record_turn(proxy, turn, given, outcome)
 
 
-async def turn_away(proxy: Proxy, why: Refused, asked: Asked, client: Client) -> None:
+async def refuse_request(
+    proxy: Proxy, why: RequestRefusal, asked: ProxyRequest, client: ResponseWriter
+) -> None:
     """Refuse what is not served, and tell that somebody asked for it."""
-    _story(proxy, asked, proxy.telling.begin()).turned_away(why.status, why.text)
-    await refuse(client, why)
+    _start_span(proxy, asked, proxy.telling.begin()).emit_refusal(why.status, why.text)
+    await send_refusal(client, why)
 
 
-def _ref(candidate: Candidate) -> str:
+def _ref(candidate: UpstreamCandidate) -> str:
     return f"{candidate.provider}/{candidate.model}"
 
 
 # Before the answer.
 
 
-async def _read_in_time(
-    proxy: Proxy, dialect: Dialect, asked: Asked, began: Moment
-) -> _Turn | Refused | InvalidRequest:
+async def _read_turn_or_thread(
+    proxy: Proxy, dialect: Dialect, asked: ProxyRequest, began: TurnStart
+) -> _RoutedTurn | RequestRefusal | InvalidRequest:
     """Read a turn; a long one in a thread, and one that may become long."""
-    if len(asked.raw) > LONG or asked.header("content-encoding"):
-        return await asyncio.to_thread(_read, proxy, dialect, asked, began)
-    return _read(proxy, dialect, asked, began)
+    if len(asked.raw) > LONG_BODY_BYTES or asked.header("content-encoding"):
+        return await asyncio.to_thread(_read_turn, proxy, dialect, asked, began)
+    return _read_turn(proxy, dialect, asked, began)
 
 
-def _read(
-    proxy: Proxy, dialect: Dialect, asked: Asked, began: Moment
-) -> _Turn | Refused | InvalidRequest:
+def _read_turn(
+    proxy: Proxy, dialect: Dialect, asked: ProxyRequest, began: TurnStart
+) -> _RoutedTurn | RequestRefusal | InvalidRequest:
     """Read and route a turn; an error when only its provider can say what is wrong with it."""
     try:
-        body = body_of(undone(asked.raw, asked.header("content-encoding"), most=LONGEST))
+        body = parse_body(
+            decode_content(asked.raw, asked.header("content-encoding"), most=MAX_BODY_BYTES)
+        )
     except InvalidRequest as error:
-        refused = Refused(HTTPStatus.BAD_REQUEST, str(error))
+        refused = RequestRefusal(HTTPStatus.BAD_REQUEST, str(error))
         return refused if asked.caller.governed else error
     try:
         agent = proxy.passing.agent(asked.caller)
         routed = proxy.passing.routed(asked, body, dialect.family)
     except MemplaneError as error:
-        return Refused(HTTPStatus.BAD_GATEWAY, str(error))
-    if isinstance(routed, Refused):
+        return RequestRefusal(HTTPStatus.BAD_GATEWAY, str(error))
+    if isinstance(routed, RequestRefusal):
         return routed
-    left_out = _left_out(dialect, asked, body, proxy.auxiliary_phrases)
-    return _Turn(
+    left_out = _find_exclusion(dialect, asked, body, proxy.auxiliary_phrases)
+    return _RoutedTurn(
         asked=asked,
         dialect=dialect,
         body=body,
         agent=agent,
         candidates=routed.candidates,
         clamped=routed.clamped,
-        session=_session(asked, body),
+        session=proxy.telling.redact(_find_session(asked, body)).value[:_MAX_SESSION_CHARS],
         left_out=left_out,
         at=began.at,
-        story=_story(proxy, asked, began, model=body.model, left_out=left_out),
+        story=_start_span(proxy, asked, began, model=body.model, left_out=left_out),
     )
 
 
-def _story(
-    proxy: Proxy, asked: Asked, began: Moment, *, model: str = "", left_out: str = ""
-) -> Story:
-    return Story(
+def _start_span(
+    proxy: Proxy, asked: ProxyRequest, began: TurnStart, *, model: str = "", left_out: str = ""
+) -> TurnSpan:
+    return TurnSpan(
         proxy.telling,
         began,
         agent=asked.caller.agent,
         model=model,
-        carrier={name: said for name in TRACED if (said := asked.header(name))},
+        carrier={name: said for name in TRACE_HEADERS if (said := asked.header(name))},
         left_out=left_out,
     )
 
 
-def _session(asked: Asked, body: Body) -> str:
+def _find_session(asked: ProxyRequest, body: RequestBody) -> str:
     named = (asked.header(name) for name in _SESSION_HEADERS)
     found = next(filter(None, named), "")
     if not found and _SESSION_MEMBER in body.members:
-        found = string(decoded_or_none(bytes(body.members[_SESSION_MEMBER])))
-    return found[:_LONGEST_SESSION] if found.isprintable() else ""
+        found = as_string(decode_json_or_none(bytes(body.members[_SESSION_MEMBER])))
+    return found if found.isprintable() else ""
 
 
-def _left_out(dialect: Dialect, asked: Asked, body: Body, phrases: Collection[str]) -> str:
+def _find_exclusion(
+    dialect: Dialect, asked: ProxyRequest, body: RequestBody, phrases: Collection[str]
+) -> str:
     """Say why a request is given no memory and nothing is remembered of it."""
-    if asked.header(_MEMORY).lower() == "off":
-        return _OFF
+    if asked.header(_MEMORY_HEADER).lower() == "off":
+        return _MEMORY_OFF
     headers: Mapping[str, str] = {
         name.lower().decode("latin-1"): value.decode("latin-1")
         for name, value in asked.target.headers
     }
-    return auxiliary(dialect, body, headers, phrases)
+    return classify_auxiliary(dialect, body, headers, phrases)
 
 
-async def _given(proxy: Proxy, turn: _Turn) -> Given:
+async def _inject_memories(proxy: Proxy, turn: _RoutedTurn) -> InjectionResult:
     try:
-        return await proxy.injecting.give(_wanted(proxy, turn))
+        return await proxy.injector.give(_make_injection_request(proxy, turn))
     except Exception:  # noqa: BLE001 - see below
         # Nothing that memory does may fail a turn, also nothing that nobody thought of.
         _log.exception("a turn of %s goes on without memory", turn.asked.caller.agent)
-        return Given(turn.body.raw, Note(session=turn.session, left_out=turn.left_out))
+        return InjectionResult(
+            turn.body.raw, TurnNote(session=turn.session, left_out=turn.left_out)
+        )
 
 
-def _wanted(proxy: Proxy, turn: _Turn) -> Wanted:
+def _make_injection_request(proxy: Proxy, turn: _RoutedTurn) -> InjectionRequest:
     in_pod = turn.asked.caller.in_pod
-    return Wanted(
+    return InjectionRequest(
         context=turn.agent.context,
         broken=turn.agent.broken,
         dialect=turn.dialect,
@@ -229,37 +251,44 @@ def _wanted(proxy: Proxy, turn: _Turn) -> Wanted:
 # The answer.
 
 
-async def _relay(proxy: Proxy, turn: _Turn, given: Given, client: Client) -> _Outcome:
+async def _relay(
+    proxy: Proxy, turn: _RoutedTurn, given: InjectionResult, client: ResponseWriter
+) -> _TurnOutcome:
     """Ask the candidates, and pass the answer on while it comes."""
-    asked, asking = turn.asked, _asking(proxy, turn, given)
+    asked, asking = turn.asked, _make_outgoing_body(proxy, turn, given)
     attempts = [
-        attempt_of(asked, one, _body_for(turn, one, asking.body), decoded=asking.decoded)
+        make_attempt(
+            asked, one, _body_for_candidate(turn, one, asking.body), decoded=asking.decoded
+        )
         for one in turn.candidates
     ]
     async with proxy.passing.upstream.send(attempts) as answer:
         first = turn.story.seconds
         if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
-            await pass_answer(answer, client)
-            return _Outcome(None, answer.candidate, answer.status, first)
-        stream = _STREAM in value_of(answer.headers, b"content-type").lower()
-        encoding = value_of(answer.headers, b"content-encoding")
-        assembling = Assembling(turn.dialect, stream=stream, encoding=encoding)
-        without = WithoutUsage() if asking.asked_usage and stream and not encoding else None
+            await forward_response(answer, client)
+            return _TurnOutcome(None, answer.candidate, answer.status, first)
+        stream = _EVENT_STREAM in header_value(answer.headers, b"content-type").lower()
+        encoding = header_value(answer.headers, b"content-encoding")
+        assembling = ReplyAssembler(turn.dialect, stream=stream, encoding=encoding)
+        without = (
+            UsageChunkFilter() if asking.has_usage_option and stream and not encoding else None
+        )
         await client.begin(
             answer.status, response_headers(answer.headers, unchanged=without is None)
         )
-        left = await _passed(answer, client, assembling, without)
-    # It takes a while to read much, and nobody else should wait for it.
-    is_long = assembling.length > LONG
-    ended = await asyncio.to_thread(assembling.ended) if is_long else assembling.ended()
-    if left and ended.kind is not Kind.WHOLE:
-        ended = replace(ended, kind=Kind.CUT, why=left)
+        left = await _forward_chunks(answer, client, assembling, without)
+    ended = await _assemble_reply(assembling)
+    if left and ended.kind is not ReplyOutcome.WHOLE:
+        ended = replace(ended, kind=ReplyOutcome.CUT, why=left)
     sent = asking.body if asking.decoded else given.body
-    return _Outcome(ended, answer.candidate, answer.status, first, sent)
+    return _TurnOutcome(ended, answer.candidate, answer.status, first, sent)
 
 
-async def _passed(
-    answer: Answer, client: Client, assembling: Assembling, without: WithoutUsage | None
+async def _forward_chunks(
+    answer: UpstreamResponse,
+    client: ResponseWriter,
+    assembling: ReplyAssembler,
+    without: UsageChunkFilter | None,
 ) -> str:
     """Pass an answer on while it comes; returns why it was given up before its end, if it was.
 
@@ -274,18 +303,35 @@ async def _passed(
             assembling.feed(chunk)
         if without is not None and (rest := without.end()):
             await client.send(rest)
+        if answer.ends_with_connection and _is_framed_by_its_kind(answer):
+            ended = await _assemble_reply(assembling)
+            if ended.is_truncated:
+                raise answer.cut(ended.why)
         await client.end()
     except asyncio.CancelledError as error:
-        return str(error) or _LEFT
+        return str(error) or _CLIENT_LEFT
     return ""
 
 
+def _is_framed_by_its_kind(answer: UpstreamResponse) -> bool:
+    """Say whether the content of an answer shows that it is whole: events and JSON do."""
+    kind = header_value(answer.headers, b"content-type").lower()
+    return _EVENT_STREAM in kind or _JSON in kind
+
+
+async def _assemble_reply(assembling: ReplyAssembler) -> AssembledReply:
+    """Read a reply; a long one in a thread, so that nobody else waits for it."""
+    if assembling.length > LONG_BODY_BYTES:
+        return await asyncio.to_thread(assembling.ended)
+    return assembling.ended()
+
+
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class _TurnOutcome:
     """What came of a turn: its reply, unless the provider refused it; who answered, and when."""
 
-    ended: Ended | None
-    candidate: Candidate
+    ended: AssembledReply | None
+    candidate: UpstreamCandidate
     status: int
     first_byte: float
     sent: bytes = field(default=b"", repr=False)
@@ -293,51 +339,53 @@ class _Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class _OutgoingBody:
     """The bytes to send, and how they differ from those that came."""
 
     body: bytes = field(repr=False)
     decoded: bool
-    asked_usage: bool
+    has_usage_option: bool
 
 
-def _asking(proxy: Proxy, turn: _Turn, given: Given) -> _Asking:
-    body, replaced, asked_usage = given.body, given.replaced, False
+def _make_outgoing_body(proxy: Proxy, turn: _RoutedTurn, given: InjectionResult) -> _OutgoingBody:
+    body, replaced, has_usage_option = given.body, given.replaced, False
     if proxy.ask_usage:
-        with_usage = with_usage_asked(turn.dialect, body_of(body) if replaced else turn.body)
+        with_usage = add_usage_option(turn.dialect, parse_body(body) if replaced else turn.body)
         if with_usage is not None:
-            body, replaced, asked_usage = with_usage, True, True
+            body, replaced, has_usage_option = with_usage, True, True
     renamed = any(one.model not in {"", turn.body.model} for one in turn.candidates)
     if not replaced and not renamed:
-        return _Asking(turn.asked.raw, decoded=False, asked_usage=False)
-    return _Asking(body, decoded=True, asked_usage=asked_usage)
+        return _OutgoingBody(turn.asked.raw, decoded=False, has_usage_option=False)
+    return _OutgoingBody(body, decoded=True, has_usage_option=has_usage_option)
 
 
-def _body_for(turn: _Turn, candidate: Candidate, body: bytes) -> bytes:
+def _body_for_candidate(turn: _RoutedTurn, candidate: UpstreamCandidate, body: bytes) -> bytes:
     """Return the body with the candidate's own name for the model."""
     if candidate.model in {"", turn.body.model}:
         return body
-    return body_of(body).with_members({"model": msgspec.json.encode(candidate.model)})
+    return parse_body(body).with_members({"model": msgspec.json.encode(candidate.model)})
 
 
 # After the answer.
 
 
-def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
+def _record_turn(
+    proxy: Proxy, turn: _RoutedTurn, given: InjectionResult, outcome: _TurnOutcome
+) -> None:
     ended, candidate, story = outcome.ended, outcome.candidate, turn.story
     if candidate is not turn.candidates[0]:
         why = f"{_ref(turn.candidates[0])} did not answer; {_ref(candidate)} was asked"
-        story.intervened("failover", why)
-    answered = Answered(
+        story.emit_intervention("failover", why)
+    answered = ProviderResponse(
         provider=candidate.provider, status=outcome.status, first_byte=outcome.first_byte
     )
     if ended is None:
         story.refused(answered)
         return
     model = candidate.model or turn.body.model
-    usage = priced(candidate.provider, model, ended.usage, ended.cached)
-    if ended.kind is Kind.CUT:
-        story.broke_off(answered, usage, ended.why)
+    usage = add_cost(candidate.provider, model, ended.usage, ended.cached)
+    if ended.kind is ReplyOutcome.CUT:
+        story.emit_cut_reply(answered, usage, ended.why)
         return
     entry = Turn(
         ts=turn.at,
@@ -349,19 +397,21 @@ def _record(proxy: Proxy, turn: _Turn, given: Given, outcome: _Outcome) -> None:
         status_code=outcome.status,
         stream=isinstance(ended.reply, StreamReply),
         request_original=turn.body.raw,
-        request_effective=_body_for(turn, candidate, outcome.sent),
+        request_effective=_body_for_candidate(turn, candidate, outcome.sent),
         reply=ended.reply,
         usage=usage,
-        status="error" if ended.kind is Kind.FAILED else "",
+        status="error" if ended.kind is ReplyOutcome.FAILED else "",
         note=encoded_note(given.note),
     )
     told = story.answered(answered, usage, ended.why)
-    proxy.recorder.record(entry, told, spoken=_spoken(turn, given, ended))
+    proxy.recorder.record(entry, told, spoken=_place_in_conversation(turn, given, ended))
 
 
-def _spoken(turn: _Turn, given: Given, ended: Ended) -> Spoken | None:
+def _place_in_conversation(
+    turn: _RoutedTurn, given: InjectionResult, ended: AssembledReply
+) -> TurnInConversation | None:
     """Say what a turn is in its conversation; nothing where it failed or nobody asked."""
-    if not given.place or ended.kind is not Kind.WHOLE:
+    if not given.place or ended.kind is not ReplyOutcome.WHOLE:
         return None
-    stood = cache(partial(stood_of, turn.dialect, turn.body, ended.reply))
-    return Spoken(turn.session, given.place, stood)
+    stood = cache(partial(find_position, turn.dialect, turn.body, ended.reply))
+    return TurnInConversation(turn.session, given.place, stood)

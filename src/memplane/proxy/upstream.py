@@ -20,28 +20,35 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from memplane.errors import UpstreamCut, UpstreamError, UpstreamStalled, UpstreamUnreachable
-from memplane.proxy.candidate import Candidate
-from memplane.proxy.headers import Header, Headers
-from memplane.proxy.hiding import Hiding
-from memplane.proxy.resolving import GuardedResolver
-from memplane.proxy.upstream_errors import why_of
-from memplane.proxy.upstream_line import CURRENT, Line, LineRequest
-from memplane.proxy.upstream_watch import Watch
+from memplane.proxy.dns_resolver import GuardedResolver
+from memplane.proxy.headers import Header, Headers, header_value
+from memplane.proxy.provider import UpstreamCandidate
+from memplane.proxy.provider_key_mask import ProviderKeyMask
+from memplane.proxy.sse import SseParser
+from memplane.proxy.upstream_connection import (
+    CURRENT_CONNECTION,
+    TrackedRequest,
+    UpstreamConnection,
+    is_close_delimited,
+)
+from memplane.proxy.upstream_errors import describe_error
+from memplane.proxy.upstream_timeout import BodyTimeout
 
-Body: TypeAlias = bytes | AsyncIterator[bytes]
+AttemptBody: TypeAlias = bytes | AsyncIterator[bytes]
 
-_KEEP_ALIVE_SECONDS: Final = 15.0
-_LONGEST_HEADER: Final = 64 << 10
-_MOST_HEADERS: Final = 512
-_LONG: Final = 1 << 20
-_ERRORS: Final = 400
-_FAULTS: Final = 500
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_STATUSES: Final = range(200, 600)
-_NOT_ADDED: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+_KEEP_ALIVE_S: Final = 15.0
+_MAX_HEADER_BYTES: Final = 64 << 10
+_MAX_HEADERS: Final = 512
+_LONG_BODY_BYTES: Final = 1 << 20
+_FIRST_ERROR_STATUS: Final = 400
+_FIRST_SERVER_ERROR_STATUS: Final = 500
+_REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
+_VALID_STATUSES: Final = range(200, 600)
+_EVENT_STREAM: Final = "text/event-stream"
+_SKIPPED_AUTO_HEADERS: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
 
-class Patience(msgspec.Struct, frozen=True):
+class UpstreamTimeouts(msgspec.Struct, frozen=True):
     """How many seconds are waited.
 
     Args:
@@ -58,7 +65,7 @@ class Patience(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class UpstreamAttempt:
     """What to send to one candidate: its own model and its own key make it its own.
 
     Args:
@@ -69,17 +76,17 @@ class Attempt:
         length: Of a body that comes in pieces.
     """
 
-    candidate: Candidate
+    candidate: UpstreamCandidate
     method: str
     headers: Headers = field(repr=False)
-    body: Body = field(default=b"", repr=False)
+    body: AttemptBody = field(default=b"", repr=False)
     length: int | None = None
 
 
-_PATIENCE: Final = Patience()
+_DEFAULT_TIMEOUTS: Final = UpstreamTimeouts()
 
 
-class Answer:
+class UpstreamResponse:
     """What a provider answers: its head, and the body while it comes.
 
     `headers` are as they were sent. The body is read once, by `chunks`. Neither shows a key of
@@ -87,17 +94,40 @@ class Answer:
     """
 
     def __init__(
-        self, candidate: Candidate, reply: aiohttp.ClientResponse, line: Line, watch: Watch
+        self,
+        candidate: UpstreamCandidate,
+        reply: aiohttp.ClientResponse,
+        line: UpstreamConnection,
+        watch: BodyTimeout,
     ) -> None:
         self.candidate = candidate
         self.status = reply.status
-        self._hiding = Hiding(candidate.key, in_error=reply.status >= _ERRORS)
+        self._hiding = ProviderKeyMask(candidate.key, in_error=reply.status >= _FIRST_ERROR_STATUS)
         self.headers: list[Header] = [
             (name, self._hiding.whole(value)) for name, value in reply.raw_headers
         ]
+        self.ends_with_connection = is_close_delimited(reply)
+        """Whether nothing says how long the body is: only its content can show that it was cut."""
         self._content = reply.content
         self._line = line
         self._watch = watch
+
+    def cut(self, why: str) -> UpstreamCut:
+        """Make the error for a body that ended early."""
+        return UpstreamCut(f"{_format_candidate(self.candidate)} broke off: {why}")
+
+    def _events(self) -> SseParser | None:
+        """Return what tells whether the body ends inside an event, where nothing else does."""
+        is_stream = _EVENT_STREAM in header_value(self.headers, b"content-type").lower()
+        is_readable = is_stream and not header_value(self.headers, b"content-encoding")
+        return SseParser() if self.ends_with_connection and is_readable else None
+
+    def _why_cut(self, events: SseParser | None) -> str:
+        """Say how a body was cut that looks whole; empty when it is."""
+        if self._line.broken():
+            return "the connection was reset"
+        is_cut = events is not None and events.is_cut()
+        return "the connection was closed inside an event" if is_cut else ""
 
     async def chunks(self) -> AsyncGenerator[bytes]:
         """Give the body as it comes, piece by piece.
@@ -107,14 +137,15 @@ class Answer:
             UpstreamCut: It ended early; what came before was given.
         """
         content, hiding = self._content, self._hiding
-        watch = self._watch
+        watch, events = self._watch, self._events()
+        note = _ignore_piece if events is None else events.feed
         why = ""
         while True:
             watch.begin()
             try:
                 piece = await content.readany()
             except (aiohttp.ClientError, OSError) as error:
-                why = why_of(error)
+                why = describe_error(error)
                 break
             except RuntimeError:
                 # So says the library when the connection was gone before it was read from.
@@ -122,26 +153,27 @@ class Answer:
                 break
             watch.end()
             if not piece:
-                why = "the connection was reset" if self._line.broken() else ""
+                why = self._why_cut(events)
                 break
+            note(piece)
             if shown := hiding.feed(piece):
                 yield shown
-        rest = hiding.feed(_rest(content)) if why else b""
+        rest = hiding.feed(_read_rest(content)) if why else b""
         if rest := rest + hiding.end():
             yield rest
         if why:
-            raise UpstreamCut(f"{_shown(self.candidate)} broke off: {why}")
+            raise self.cut(why)
 
 
-class Upstream:
+class UpstreamClient:
     """Sends to providers, over connections that are kept."""
 
-    def __init__(self, session: aiohttp.ClientSession, patience: Patience) -> None:
+    def __init__(self, session: aiohttp.ClientSession, patience: UpstreamTimeouts) -> None:
         self._session = session
         self._patience = patience
 
     @asynccontextmanager
-    async def send(self, attempts: Sequence[Attempt]) -> AsyncGenerator[Answer]:
+    async def send(self, attempts: Sequence[UpstreamAttempt]) -> AsyncGenerator[UpstreamResponse]:
         """Ask one candidate after the other, until one answers with less than 500.
 
         What the last one answers is the answer, whatever it is. Leaving before the body was read
@@ -152,23 +184,26 @@ class Upstream:
             UpstreamStalled: The last one took too long to begin.
         """
         loop = asyncio.get_running_loop()
-        line = Line()
-        watch = Watch(loop, self._patience.first_byte, self._patience.idle)
+        line = UpstreamConnection()
+        watch = BodyTimeout(loop, self._patience.first_byte, self._patience.idle)
         try:
             reply, attempt = await self._answered(attempts, line, watch)
-            watch.start(reply.content, _shown(attempt.candidate))
-            yield Answer(attempt.candidate, reply, line, watch)
+            watch.start(reply.content, _format_candidate(attempt.candidate))
+            yield UpstreamResponse(attempt.candidate, reply, line, watch)
         finally:
             watch.stop()
             line.drop()
 
     async def _answered(
-        self, attempts: Sequence[Attempt], line: Line, watch: Watch
-    ) -> tuple[aiohttp.ClientResponse, Attempt]:
+        self, attempts: Sequence[UpstreamAttempt], line: UpstreamConnection, watch: BodyTimeout
+    ) -> tuple[aiohttp.ClientResponse, UpstreamAttempt]:
         *others, last = attempts
         for attempt in others:
             reply = await self._asked(attempt, line, watch, self._patience.candidate)
-            if isinstance(reply, aiohttp.ClientResponse) and reply.status < _FAULTS:
+            if (
+                isinstance(reply, aiohttp.ClientResponse)
+                and reply.status < _FIRST_SERVER_ERROR_STATUS
+            ):
                 return reply, attempt
             line.drop()
         reply = await self._asked(last, line, watch, self._patience.first_byte)
@@ -177,32 +212,36 @@ class Upstream:
         return reply, last
 
     async def _asked(
-        self, attempt: Attempt, line: Line, watch: Watch, seconds: float
+        self,
+        attempt: UpstreamAttempt,
+        line: UpstreamConnection,
+        watch: BodyTimeout,
+        seconds: float,
     ) -> aiohttp.ClientResponse | UpstreamError:
         """Ask one candidate, and wait for the head of its answer."""
-        who = _shown(attempt.candidate)
-        CURRENT.set(line)
+        who = _format_candidate(attempt.candidate)
+        CURRENT_CONNECTION.set(line)
         watch.restart()
         try:
             async with asyncio.timeout(min(seconds, self._patience.first_byte)):
                 reply = await self._session.request(
                     attempt.method,
                     URL(attempt.candidate.url, encoded=True),
-                    headers=_sent(attempt),
-                    data=_data(attempt.body),
+                    headers=_make_headers(attempt),
+                    data=_make_body(attempt.body),
                     allow_redirects=False,
                 )
         except (aiohttp.ClientError, ValueError) as error:
             # The library's error goes no further: it may hold the request with its key.
-            return UpstreamUnreachable(f"{who} cannot be asked: {why_of(error)}")
+            return UpstreamUnreachable(f"{who} cannot be asked: {describe_error(error)}")
         except TimeoutError:
             return UpstreamStalled(f"{who} did not begin to answer in time", "head")
         except OSError as error:
-            return UpstreamUnreachable(f"{who} cannot be asked: {why_of(error)}")
+            return UpstreamUnreachable(f"{who} cannot be asked: {describe_error(error)}")
         line.answers(reply)
-        if reply.status not in _STATUSES:
+        if reply.status not in _VALID_STATUSES:
             return UpstreamUnreachable(f"{who} answered {reply.status}, which says nothing")
-        if reply.status in _REDIRECTS:
+        if reply.status in _REDIRECT_STATUSES:
             return UpstreamUnreachable(
                 f"{who} answered {reply.status}: it leads elsewhere, and is not followed"
             )
@@ -211,13 +250,11 @@ class Upstream:
 
 @asynccontextmanager
 async def open_upstream(
-    *, patience: Patience = _PATIENCE, allowed: Collection[str] = ()
-) -> AsyncGenerator[Upstream]:
+    *, patience: UpstreamTimeouts = _DEFAULT_TIMEOUTS, allowed: Collection[str] = ()
+) -> AsyncGenerator[UpstreamClient]:
     """Open the connections to providers; `allowed` names may lead to private addresses."""
     resolver = GuardedResolver(allowed)
-    connector = aiohttp.TCPConnector(
-        limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS, resolver=resolver
-    )
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S, resolver=resolver)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=patience.connect)
     try:
         async with aiohttp.ClientSession(
@@ -226,18 +263,22 @@ async def open_upstream(
             timeout=timeout,
             trust_env=False,
             auto_decompress=False,
-            skip_auto_headers=_NOT_ADDED,
-            request_class=LineRequest,
-            max_line_size=_LONGEST_HEADER,
-            max_field_size=_LONGEST_HEADER,
-            max_headers=_MOST_HEADERS,
+            skip_auto_headers=_SKIPPED_AUTO_HEADERS,
+            request_class=TrackedRequest,
+            max_line_size=_MAX_HEADER_BYTES,
+            max_field_size=_MAX_HEADER_BYTES,
+            max_headers=_MAX_HEADERS,
         ) as session:
-            yield Upstream(session, patience)
+            yield UpstreamClient(session, patience)
     finally:
         await resolver.close()
 
 
-def _sent(attempt: Attempt) -> CIMultiDict[str]:
+def _ignore_piece(_piece: bytes) -> None:
+    """Take a piece of a body whose end shows by itself."""
+
+
+def _make_headers(attempt: UpstreamAttempt) -> CIMultiDict[str]:
     # The library writes UTF-8, so that bytes which are none cannot be sent as they are.
     headers = CIMultiDict(
         (name.decode("latin-1"), value.decode("utf-8", "replace"))
@@ -248,20 +289,20 @@ def _sent(attempt: Attempt) -> CIMultiDict[str]:
     return headers
 
 
-def _data(body: Body) -> bytes | io.BytesIO | AsyncIterator[bytes] | None:
+def _make_body(body: AttemptBody) -> bytes | io.BytesIO | AsyncIterator[bytes] | None:
     if not isinstance(body, bytes):
         return body
     # A long body is sent in pieces, so that others are not kept waiting.
-    return (io.BytesIO(body) if len(body) >= _LONG else body) or None
+    return (io.BytesIO(body) if len(body) >= _LONG_BODY_BYTES else body) or None
 
 
-def _rest(content: aiohttp.StreamReader) -> bytes:
+def _read_rest(content: aiohttp.StreamReader) -> bytes:
     """Return what came before the answer broke off, and was not read yet."""
     # The library gives nothing more once there is an error, so the error is taken away.
     content.set_exception(cast("BaseException", None))
     return content.read_nowait()
 
 
-def _shown(candidate: Candidate) -> str:
+def _format_candidate(candidate: UpstreamCandidate) -> str:
     """Name a candidate without anything that a request brought along."""
     return f"{candidate.provider} at {urlsplit(candidate.url).netloc.rpartition('@')[2]}"

@@ -10,7 +10,7 @@ import aiohttp
 
 # The first that fits counts. The library's own words are not used: they may hold the address with
 # its query, and a key in that.
-_WORDS: Final = (
+_DESCRIPTIONS: Final = (
     (aiohttp.ClientConnectorCertificateError, "its certificate is not trusted"),
     (aiohttp.ServerTimeoutError, "there was no connection in time"),
     (aiohttp.ServerDisconnectedError, "it closed the connection"),
@@ -19,18 +19,18 @@ _WORDS: Final = (
 )
 
 
-def why_of(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Say what happened."""
-    for kind, words in _WORDS:
+    for kind, words in _DESCRIPTIONS:
         if isinstance(error, kind):
             return words
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return f"its name cannot be resolved: {_words_of(cause)}"
-    return _words_of(cause) or type(error).__name__
+        return f"its name cannot be resolved: {_describe_os_error(cause)}"
+    return _describe_os_error(cause) or type(error).__name__
 
 
-def _words_of(cause: BaseException) -> str:
+def _describe_os_error(cause: BaseException) -> str:
     if not isinstance(cause, OSError):
         return ""
     if cause.errno and not isinstance(cause, socket.gaierror):

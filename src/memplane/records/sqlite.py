@@ -17,14 +17,14 @@ from typing import Any, Final, Protocol, Self, TypeVar, cast
 import apsw
 
 from memplane.errors import RecordsError
-from memplane.home import make_private
-from memplane.objects.files import holds
-from memplane.records.migrate import migrate, migrations
-from memplane.records.store import Connection, Database, Row, Value
+from memplane.home import make_private_folder
+from memplane.objects.durable_files import file_contains
+from memplane.records.interface import Connection, Database, Row, Value
+from memplane.records.migrations import load_migrations, migrate
 
-_BUSY_MS: Final = 10_000
-_WRITER: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-_SETTINGS: Final = (
+_BUSY_TIMEOUT_MS: Final = 10_000
+_WRITER_FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+_WRITER_PRAGMAS: Final = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
     "PRAGMA secure_delete=ON",
@@ -34,12 +34,12 @@ _SETTINGS: Final = (
 )
 # The file is not mapped: after each commit of another's it would be unmapped and mapped anew, and
 # where turns are recorded there is one before every question.
-_READ_SETTINGS: Final = ("PRAGMA query_only=ON", "PRAGMA cache_size=-16384")
+_READER_PRAGMAS: Final = ("PRAGMA query_only=ON", "PRAGMA cache_size=-16384")
 
 _T = TypeVar("_T")
 
 
-class _Library(Protocol):
+class _ApswConnection(Protocol):
     """What is used of the library's connection, whose own types are not complete."""
 
     def execute(self, statements: str, bindings: Sequence[Value] = ()) -> Iterator[Row]: ...
@@ -55,8 +55,8 @@ class SqliteConnection:
 
     def __init__(self, path: Path, flags: int, settings: Iterable[str]) -> None:
         opened: Any = apsw.Connection(str(path), flags=flags, statementcachesize=256)
-        self._database: _Library = opened
-        self._database.setbusytimeout(_BUSY_MS)
+        self._database: _ApswConnection = opened
+        self._database.setbusytimeout(_BUSY_TIMEOUT_MS)
         # Otherwise a statement that compares with a parameter and has an order is made anew each
         # time, because another value might call for another plan.
         self._database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -70,14 +70,14 @@ class SqliteConnection:
         self._database.execute(sql, parameters)
         return self._database.changes()
 
-    def run_each(self, sql: str, parameters: Iterable[Sequence[Value]]) -> None:
+    def run_many(self, sql: str, parameters: Iterable[Sequence[Value]]) -> None:
         self._database.executemany(sql, parameters)
 
     def close(self) -> None:
         self._database.close()
 
 
-class SqliteRecords:
+class SqliteDatabase:
     """Keeps the Records contract."""
 
     def __init__(self, path: Path) -> None:
@@ -98,7 +98,7 @@ class SqliteRecords:
         self, work: Callable[[Connection], _T], *, quick: bool = False, patient: bool = False
     ) -> _T:
         if quick:
-            with _explained(self.path):
+            with _translate_errors(self.path):
                 return _in_transaction(self._reader(), work)
         pool = self._patient if patient else self._reading
         return await self._in(pool, lambda: _in_transaction(self._reader(), work))
@@ -110,7 +110,7 @@ class SqliteRecords:
         await self._in(self._writer, self._wipe)
 
     @asynccontextmanager
-    async def aside(self) -> AsyncGenerator[SqliteRecords]:
+    async def aside(self) -> AsyncGenerator[SqliteDatabase]:
         path = self.path.with_name(f"{self.path.name}.aside")
         _remove(path)
         try:
@@ -119,27 +119,27 @@ class SqliteRecords:
         finally:
             _remove(path)
 
-    async def replace_by(self, other: Database, tables: Sequence[str]) -> None:
-        assert isinstance(other, SqliteRecords)  # noqa: S101 - `aside` made it
+    async def replace_tables_from(self, other: Database, tables: Sequence[str]) -> None:
+        assert isinstance(other, SqliteDatabase)  # noqa: S101 - `aside` made it
         await self._in(self._writer, lambda: self._replace_by(other.path, tables))
 
     async def holds(self, text: bytes) -> bool:
         await self._in(self._writer, self._checkpoint)
-        there = [one for one in _files(self.path) if one.exists()]
-        return await asyncio.to_thread(lambda: any(holds(one, text) for one in there))
+        there = [one for one in database_files(self.path) if one.exists()]
+        return await asyncio.to_thread(lambda: any(file_contains(one, text) for one in there))
 
     async def close(self) -> None:
         await asyncio.to_thread(self._close)
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
-        with _explained(self.path):
+        with _translate_errors(self.path):
             return await asyncio.get_running_loop().run_in_executor(pool, work)
 
     def _open(self) -> None:
-        make_private(self.path.parent)
+        make_private_folder(self.path.parent)
         self.path.touch(0o600)
-        self._writing = SqliteConnection(self.path, _WRITER, _SETTINGS)
-        steps = migrations("sqlite")
+        self._writing = SqliteConnection(self.path, _WRITER_FLAGS, _WRITER_PRAGMAS)
+        steps = load_migrations("sqlite")
         self._write(lambda rows: migrate(rows, steps, where=str(self.path)))
 
     def _write(self, work: Callable[[Connection], _T]) -> _T:
@@ -149,7 +149,7 @@ class SqliteRecords:
     def _reader(self) -> SqliteConnection:
         if not hasattr(self._mine, "connection"):
             self._mine.connection = SqliteConnection(
-                self.path, apsw.SQLITE_OPEN_READWRITE, _READ_SETTINGS
+                self.path, apsw.SQLITE_OPEN_READWRITE, _READER_PRAGMAS
             )
             self._opened.append(self._mine.connection)
         return cast("SqliteConnection", self._mine.connection)
@@ -158,7 +158,7 @@ class SqliteRecords:
         assert self._writing is not None  # noqa: S101 - it was opened first
         self._writing.run("ATTACH ? AS other", (str(other),))
         try:
-            self._write(lambda rows: _copied(rows, tables))
+            self._write(lambda rows: _copy_tables(rows, tables))
         finally:
             self._writing.run("DETACH other")
 
@@ -181,12 +181,12 @@ class SqliteRecords:
                 connection.close()
 
 
-class Reading:
+class ReadOnlyDatabase:
     """Reads the file in a process of its own, in the thread that asks."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._connection = SqliteConnection(path, apsw.SQLITE_OPEN_READWRITE, _READ_SETTINGS)
+        self._connection = SqliteConnection(path, apsw.SQLITE_OPEN_READWRITE, _READER_PRAGMAS)
 
     def read(self, work: Callable[[Connection], _T]) -> _T:
         """Do work that only reads, on one state of the rows.
@@ -194,7 +194,7 @@ class Reading:
         Raises:
             RecordsError: The store cannot be read.
         """
-        with _explained(self._path):
+        with _translate_errors(self._path):
             return _in_transaction(self._connection, work)
 
     def __enter__(self) -> Self:
@@ -205,7 +205,7 @@ class Reading:
 
 
 @contextmanager
-def _explained(path: Path) -> Generator[None]:
+def _translate_errors(path: Path) -> Generator[None]:
     try:
         yield
     except apsw.Error as error:
@@ -228,16 +228,17 @@ def _in_transaction(
     return outcome
 
 
-def _files(path: Path) -> list[Path]:
+def database_files(path: Path) -> list[Path]:
+    """Return the files that a database consists of; the last two are there while it is open."""
     return [path.with_name(path.name + end) for end in ("", "-wal", "-shm")]
 
 
 def _remove(path: Path) -> None:
-    for one in _files(path):
+    for one in database_files(path):
         one.unlink(missing_ok=True)
 
 
-def _copied(rows: Connection, tables: Sequence[str]) -> None:
+def _copy_tables(rows: Connection, tables: Sequence[str]) -> None:
     rows.run("PRAGMA defer_foreign_keys=ON")
     for name in tables:
         rows.run(f"DELETE FROM main.{name}")  # noqa: S608 - our own names
@@ -246,13 +247,13 @@ def _copied(rows: Connection, tables: Sequence[str]) -> None:
 
 
 @asynccontextmanager
-async def open_sqlite(path: Path) -> AsyncGenerator[SqliteRecords]:
+async def open_sqlite(path: Path) -> AsyncGenerator[SqliteDatabase]:
     """Open a database, and close it again.
 
     Raises:
         RecordsError: It cannot be opened, or was made by a newer version.
     """
-    records = SqliteRecords(path)
+    records = SqliteDatabase(path)
     try:
         await records.open()
         yield records

@@ -11,20 +11,20 @@ from typing import Final, Protocol, cast
 
 import re2  # pyright: ignore[reportMissingTypeStubs]
 
-_MEMORY: Final = 8 << 20
-_NOWHERE: Final = -1
+_MAX_MEMORY_BYTES: Final = 8 << 20
+_NO_POSITION: Final = -1
 
 
-class _Match(Protocol):
+class _Re2Match(Protocol):
     def span(self, group: int = 0) -> tuple[int, int]: ...
 
 
 class _Compiled(Protocol):
     @property
     def groups(self) -> int: ...
-    def search(self, text: bytes, pos: int) -> _Match | None: ...
-    def match(self, text: bytes, pos: int) -> _Match | None: ...
-    def fullmatch(self, text: bytes) -> _Match | None: ...
+    def search(self, text: bytes, pos: int) -> _Re2Match | None: ...
+    def match(self, text: bytes, pos: int) -> _Re2Match | None: ...
+    def fullmatch(self, text: bytes) -> _Re2Match | None: ...
 
 
 class _Options(Protocol):
@@ -43,13 +43,13 @@ class _OptionsType(Protocol):
     def __call__(self) -> _Options: ...
 
 
-class _Library(Protocol):
+class _Re2Library(Protocol):
     Options: _OptionsType
 
     def compile(self, pattern: bytes, options: _Options) -> _Compiled: ...
 
 
-_re2: Final = cast("_Library", re2)
+_re2: Final = cast("_Re2Library", re2)
 
 
 class Pattern:
@@ -63,7 +63,7 @@ class Pattern:
     def __init__(self, source: str) -> None:
         options = _re2.Options()
         options.encoding = _re2.Options.Encoding.LATIN1
-        options.max_mem = _MEMORY
+        options.max_mem = _MAX_MEMORY_BYTES
         options.log_errors = False
         self._compiled = _re2.compile(source.encode("latin-1"), options)
         self._groups = range(1, self._compiled.groups + 1)
@@ -76,7 +76,7 @@ class Pattern:
         start, end = found.span()
         for group in self._groups:
             inner = found.span(group)
-            if inner[0] != _NOWHERE:
+            if inner[0] != _NO_POSITION:
                 return start, *inner
         return start, start, end
 
@@ -107,6 +107,6 @@ class Pattern:
 
 
 @cache
-def pattern(source: str) -> Pattern:
+def compile_pattern(source: str) -> Pattern:
     """Compile a pattern when it is first needed; there are only the ones of this package."""
     return Pattern(source)

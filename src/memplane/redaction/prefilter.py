@@ -7,8 +7,8 @@ from typing import Final
 
 import ahocorasick_rs
 
-_BLOCK: Final = 1 << 15
-_DENSE: Final = 1 << 10
+_BLOCK_BYTES: Final = 1 << 15
+_MAX_BLOCK_HITS: Final = 1 << 10
 
 
 class Prefilter:
@@ -21,8 +21,12 @@ class Prefilter:
     __slots__ = ("_automaton", "_literals", "_longest", "_names")
 
     def __init__(self, literals: Mapping[int, Sequence[str]]) -> None:
-        self._literals = [one.encode() for several in literals.values() for one in several]
-        self._names = [name for name, several in literals.items() for _ in several]
+        announces: dict[bytes, set[int]] = {}
+        for name, several in literals.items():
+            for literal in several:
+                announces.setdefault(literal.encode(), set()).add(name)
+        self._literals = list(announces)
+        self._names = list(announces.values())
         self._longest = max(map(len, self._literals))
         self._automaton = _automaton(self._literals)
 
@@ -31,22 +35,23 @@ class Prefilter:
         view = memoryview(data.lower())
         automaton, names = self._automaton, self._names
         found: set[int] = set()
-        for start in range(0, len(view), _BLOCK):
-            block = view[start : start + _BLOCK + self._longest]
+        for start in range(0, len(view), _BLOCK_BYTES):
+            block = view[start : start + _BLOCK_BYTES + self._longest]
             hits = automaton.find_matches_as_indexes(block, overlapping=True)
-            found.update([names[index] for index, _, _ in hits])
-            if len(hits) > _DENSE:
+            for literal in {index for index, _, _ in hits}:
+                found |= names[literal]
+            if len(hits) > _MAX_BLOCK_HITS:
                 # A text that is nothing but one literal would cost a tuple for each.
                 automaton, names = self._without(found)
         return found
 
-    def _without(self, found: set[int]) -> tuple[ahocorasick_rs.BytesAhoCorasick, list[int]]:
+    def _without(self, found: set[int]) -> tuple[ahocorasick_rs.BytesAhoCorasick, list[set[int]]]:
         left = [
-            (literal, name)
-            for literal, name in zip(self._literals, self._names, strict=True)
-            if name not in found
+            (literal, names)
+            for literal, names in zip(self._literals, self._names, strict=True)
+            if not names <= found
         ]
-        return _automaton([literal for literal, _ in left]), [name for _, name in left]
+        return _automaton([literal for literal, _ in left]), [names for _, names in left]
 
 
 def _automaton(literals: Sequence[bytes]) -> ahocorasick_rs.BytesAhoCorasick:

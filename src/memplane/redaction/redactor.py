@@ -7,22 +7,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from memplane.redaction.hit import Hit, replaced
-from memplane.redaction.json_text import beside_strings, document_hits
+from memplane.redaction.held_secrets import HeldSecrets, ReadHeldSecrets
+from memplane.redaction.json_scan import blank_strings, find_document_hits
 from memplane.redaction.scan import Scanner
-from memplane.redaction.stream import stream_hits, stream_suspects
+from memplane.redaction.secret_hit import SecretHit, replace_hits
+from memplane.redaction.sse_scan import find_stream_hits, is_stream_suspect
 from memplane.secret import Secret
 
 T = TypeVar("T")
 
 # A marker is an edge that the secret was not, so a second look can find what stood beside it.
-_MOST_ROUNDS: Final = 8
+_MAX_ROUNDS: Final = 8
 # Between texts: line breaks, which are an edge to every rule, and a NUL, which no pattern crosses.
-_APART: Final = "\n\x00\n"
+_TEXT_SEPARATOR: Final = "\n\x00\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Redacted(Generic[T]):
+class RedactionResult(Generic[T]):
     """A text without its secrets, and how many of each kind there were."""
 
     value: T
@@ -39,31 +40,54 @@ class Redactor:
     Args:
         key: Stays the same for an installation and is kept like a secret.
         known: Secrets that are found wherever they stand, in any of their usual encodings.
+        held: Returns further ones, and is asked each time; it returns the same object for as long
+            as nothing changed.
     """
 
-    def __init__(self, *, key: bytes, known: Iterable[Secret] = ()) -> None:
+    def __init__(
+        self, *, key: bytes, known: Iterable[Secret] = (), held: ReadHeldSecrets | None = None
+    ) -> None:
         self._key = key
-        self._scanner = Scanner(known)
+        self._known = tuple(known)
+        self._read_held = held
+        self._current = self._prepare(HeldSecrets() if held is None else held())
 
-    def text(self, text: str) -> Redacted[str]:
+    def secrets_version(self) -> object:
+        """Return a token for the secrets known at this moment: another object after a change."""
+        return self._up_to_date()[0]
+
+    @property
+    def _scanner(self) -> Scanner:
+        return self._up_to_date()[1]
+
+    def _up_to_date(self) -> tuple[HeldSecrets, Scanner]:
+        current = self._current
+        if self._read_held is not None and (held := self._read_held()) is not current[0]:
+            self._current = current = self._prepare(held)
+        return current
+
+    def _prepare(self, held: HeldSecrets) -> tuple[HeldSecrets, Scanner]:
+        return held, Scanner((*self._known, *held.clear), held.issued)
+
+    def text(self, text: str) -> RedactionResult[str]:
         """Redact free text."""
         raw = text.encode("utf-8", "surrogatepass")
         done = self._redacted(raw, self._scanner.hits)
         if not done.counts:
-            return Redacted(text, done.counts)
-        return Redacted(done.value.decode("utf-8", "surrogatepass"), done.counts)
+            return RedactionResult(text, done.counts)
+        return RedactionResult(done.value.decode("utf-8", "surrogatepass"), done.counts)
 
-    def texts(self, texts: Sequence[str]) -> list[Redacted[str]]:
+    def texts(self, texts: Sequence[str]) -> list[RedactionResult[str]]:
         """Redact several texts, each by itself.
 
         Most have no secret at all, and one look at all of them together finds that out.
         """
-        whole = _APART.join(texts).encode("utf-8", "surrogatepass")
+        whole = _TEXT_SEPARATOR.join(texts).encode("utf-8", "surrogatepass")
         if len(texts) > 1 and not self._scanner.hits(whole):
-            return [Redacted(text, {}) for text in texts]
+            return [RedactionResult(text, {}) for text in texts]
         return [self.text(text) for text in texts]
 
-    def json(self, raw: bytes) -> Redacted[bytes]:
+    def json(self, raw: bytes) -> RedactionResult[bytes]:
         """Redact a JSON document.
 
         Only the bytes of secrets change, so it stays the document that it was. What is not JSON
@@ -71,30 +95,32 @@ class Redactor:
         """
         return self._redacted(raw, self._json_hits)
 
-    def stream(self, raw: bytes) -> Redacted[bytes]:
+    def stream(self, raw: bytes) -> RedactionResult[bytes]:
         """Redact a body of server-sent events, also where a secret goes over several events.
 
         Its marker stands where the secret began; the rest is taken out of the events after it.
         """
         return self._redacted(raw, self._stream_hits)
 
-    def _stream_hits(self, raw: bytes) -> list[Hit]:
+    def _stream_hits(self, raw: bytes) -> list[SecretHit]:
         scanner = self._scanner
-        if not stream_suspects(raw, scanner.hits, scanner.suspects):
+        if not is_stream_suspect(raw, scanner.hits, scanner.suspects):
             return []
-        return stream_hits(raw, scanner.hits)
+        return find_stream_hits(raw, scanner.hits)
 
-    def _json_hits(self, raw: bytes) -> list[Hit]:
-        if beside_strings(raw) is None and not self._scanner.suspects(raw):
+    def _json_hits(self, raw: bytes) -> list[SecretHit]:
+        if blank_strings(raw) is None and not self._scanner.suspects(raw):
             return []
-        return document_hits(raw, self._scanner.hits)
+        return find_document_hits(raw, self._scanner.hits)
 
-    def _redacted(self, raw: bytes, find: Callable[[bytes], list[Hit]]) -> Redacted[bytes]:
+    def _redacted(
+        self, raw: bytes, find: Callable[[bytes], list[SecretHit]]
+    ) -> RedactionResult[bytes]:
         counts: Counter[str] = Counter()
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             hits = find(raw)
             if not hits:
                 break
             counts.update(hit.kind for hit in hits if hit.kind)
-            raw = replaced(raw, hits, self._key)
-        return Redacted(raw, dict(counts))
+            raw = replace_hits(raw, hits, self._key)
+        return RedactionResult(raw, dict(counts))

@@ -27,19 +27,19 @@ import msgspec
 import tantivy
 
 from memplane.errors import IndexUnusable
-from memplane.home import make_private
-from memplane.objects.files import open_folder, replace_file, sync_folder
-from memplane.retrieval.scoring import idf
+from memplane.home import make_private_folder
+from memplane.objects.durable_files import open_folder, replace_file, sync_folder
+from memplane.retrieval.bm25 import idf
 
 _VERSION: Final = 1
-_LABEL: Final = "memplane.json"
-_HEAP: Final = 15_000_000  # the least that the library takes
-_MOST_REPEATS: Final = 32  # more of the same term changes no order
-_MOST_COUNTED: Final = 100_000
-_FEW_TERMS: Final = 3
-_MOST_READ: Final = 60_000
-_MOST_EQUAL: Final = 4096
-_CHUNK: Final = 1 << 20
+_LABEL_FILE: Final = "memplane.json"
+_WRITER_HEAP_BYTES: Final = 15_000_000  # the least that the library takes
+_MAX_TERM_REPEATS: Final = 32  # more of the same term changes no order
+_MAX_CACHED_COUNTS: Final = 100_000
+_MIN_SEARCHED_TERMS: Final = 3
+_MAX_READ_POSTINGS: Final = 60_000
+_MAX_EQUAL_HITS: Final = 4096
+_CHUNK_BYTES: Final = 1 << 20
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 _KEY: Final = "key"
@@ -50,7 +50,7 @@ _FOOTER: Final = struct.Struct("<II")
 _MAGIC: Final = 1337
 
 
-class Changed(Protocol):
+class DocumentChange(Protocol):
     """What a document is from now on."""
 
     @property
@@ -67,7 +67,7 @@ class Changed(Protocol):
         ...
 
 
-class Change(msgspec.Struct, frozen=True):
+class CountedChange(msgspec.Struct, frozen=True):
     """A change whose terms are counted already."""
 
     key: int
@@ -92,7 +92,7 @@ class TextIndex:
         self._writing = threading.Lock()
         self._writer: tantivy.IndexWriter | None = None
         self._is_closed = False
-        self._seen = _Seen(index.searcher())
+        self._seen = _IndexSnapshot(index.searcher())
 
     @classmethod
     def create(cls, folder: Path, generation: str) -> TextIndex:
@@ -101,21 +101,23 @@ class TextIndex:
         Raises:
             IndexUnusable: It cannot be made.
         """
-        erase(folder)
-        with _translated("made"):
-            make_private(folder)
+        erase_index(folder)
+        with _translate_errors("made"):
+            make_private_folder(folder)
             folder.chmod(0o700)
             index = _opened(folder)
             _close_to_others(folder)
             label = msgspec.json.encode(_Label(_VERSION, generation))
             descriptor = open_folder(folder, (), create=False)
             try:
-                replace_file(descriptor, _LABEL, label)  # last, so that half an index has none
+                replace_file(
+                    descriptor, _LABEL_FILE, label
+                )  # last, so that half an index has none
             finally:
                 os.close(descriptor)
         return cls(folder, generation, index)
 
-    def apply(self, changes: Sequence[Changed]) -> None:
+    def apply(self, changes: Sequence[DocumentChange]) -> None:
         """Make changes, all or none; they are durable and can be found when it returns.
 
         Of several changes to one key the last one counts. The more come at once, the fewer pieces
@@ -127,23 +129,23 @@ class TextIndex:
         latest = {change.key: change for change in changes}
         if not latest:
             return
-        with self._writing, _translated("changed"):
+        with self._writing, _translate_errors("changed"):
             self._commit(latest.values())
             _close_to_others(self._folder)
             sync_folder(self._folder)  # the library syncs it before it names the commit
             self._index.reload()
-            self._seen = _Seen(self._index.searcher())
+            self._seen = _IndexSnapshot(self._index.searcher())
 
-    def _commit(self, changes: Collection[Changed]) -> None:
+    def _commit(self, changes: Collection[DocumentChange]) -> None:
         if self._is_closed:
             raise IndexUnusable("the text index is closed")
         old = tantivy.Query.term_set_query(_schema(), _KEY, [change.key for change in changes])
-        writer, self._writer = self._writer or self._index.writer(_HEAP, 1), None
+        writer, self._writer = self._writer or self._index.writer(_WRITER_HEAP_BYTES, 1), None
         try:
             writer.delete_documents_by_query(old)
             # One after the other: made before, all together would take a lot of memory.
             for change in changes:
-                terms = change.terms(_mark(change.agent), _MOST_REPEATS)
+                terms = change.terms(_mark(change.agent), _MAX_TERM_REPEATS)
                 if terms is not None:
                     writer.add_document(_document(change.key, change.agent, terms))
             writer.commit()
@@ -164,11 +166,11 @@ class TextIndex:
         Raises:
             IndexUnusable: The index cannot be read.
         """
-        with _translated("read"):
+        with _translate_errors("read"):
             seen = self._seen
             searcher = seen.searcher
             known = [(seen.written(own), own) for own in {_own(agent, term) for term in terms}]
-            rarest = _within_reach(sorted([one for one in known if one[0]]))
+            rarest = _limit_postings(sorted([one for one in known if one[0]]))
             documents = seen.written(_number(agent))
             most = min(limit + (limit + 1) // 2, documents)
             if not rarest or most < 1:
@@ -181,7 +183,7 @@ class TextIndex:
                 ]
             )
             hits = _hits(searcher, query, most)
-            largest = min(documents, _MOST_EQUAL)
+            largest = min(documents, _MAX_EQUAL_HITS)
             while len(hits) == most < largest and hits[limit - 1][0] == hits[-1][0]:
                 most = min(4 * most, largest)
                 hits = _hits(searcher, query, most)
@@ -194,7 +196,7 @@ class TextIndex:
         Raises:
             IndexUnusable: The index cannot be read.
         """
-        with _translated("read"):
+        with _translate_errors("read"):
             seen = self._seen
             return {term: seen.live(_own(agent, term)) for term in terms}
 
@@ -204,9 +206,9 @@ class TextIndex:
         Raises:
             IndexUnusable: The index cannot be read.
         """
-        with _translated("read"):
+        with _translate_errors("read"):
             self._index.reload()
-            self._seen = _Seen(self._index.searcher())
+            self._seen = _IndexSnapshot(self._index.searcher())
 
     def close(self) -> None:
         """Stop changing it, and let go of its lock. Searches go on over what was committed."""
@@ -215,7 +217,7 @@ class TextIndex:
             writer, self._writer = self._writer, None
             if writer is not None:
                 # What was committed is there, with its segments merged or not.
-                with suppress(IndexUnusable), _translated("closed"):
+                with suppress(IndexUnusable), _translate_errors("closed"):
                     writer.wait_merging_threads()
                     _close_to_others(self._folder)
 
@@ -223,11 +225,11 @@ class TextIndex:
 def open_index(folder: Path) -> TextIndex | None:
     """Open the index in a folder; None when there is none that can be used."""
     try:
-        label = msgspec.json.decode((folder / _LABEL).read_bytes(), type=_Label)
+        label = msgspec.json.decode((folder / _LABEL_FILE).read_bytes(), type=_Label)
         documents = _checked_documents(folder)
         if label.version != _VERSION or documents is None:
             return None
-        with _translated("opened"):
+        with _translate_errors("opened"):
             index = _opened(folder)
             _close_to_others(folder)
             found = index.searcher().doc_freq(_TERMS, _EVERY_DOCUMENT)
@@ -237,13 +239,13 @@ def open_index(folder: Path) -> TextIndex | None:
     return TextIndex(folder, label.generation, index) if found == documents else None
 
 
-def erase(folder: Path) -> None:
+def erase_index(folder: Path) -> None:
     """Remove an index, or what is left of one; it must be closed.
 
     Raises:
         IndexUnusable: It cannot be removed.
     """
-    with _translated("removed"), suppress(FileNotFoundError):
+    with _translate_errors("removed"), suppress(FileNotFoundError):
         if folder.is_dir() and not folder.is_symlink():
             shutil.rmtree(folder)
         else:
@@ -260,7 +262,7 @@ def _close_to_others(folder: Path) -> None:
 
 
 @contextmanager
-def _translated(done: str) -> Generator[None]:
+def _translate_errors(done: str) -> Generator[None]:
     """Turn what the library and the file system raise into our error."""
     try:
         yield
@@ -328,11 +330,13 @@ def _weighed(own: str, frequency: int, documents: int, of_all: int) -> tantivy.Q
     return tantivy.Query.boost_query(query, idf(documents, frequency) / among_all)
 
 
-def _within_reach(rarest: list[tuple[int, str]]) -> list[tuple[int, str]]:
+def _limit_postings(rarest: list[tuple[int, str]]) -> list[tuple[int, str]]:
     """Take terms as long as not too many documents have them; a few in any case."""
     read = list(accumulate(count for count, _ in rarest))
     return [
-        one for place, one in enumerate(rarest) if place < _FEW_TERMS or read[place] <= _MOST_READ
+        one
+        for place, one in enumerate(rarest)
+        if place < _MIN_SEARCHED_TERMS or read[place] <= _MAX_READ_POSTINGS
     ]
 
 
@@ -348,13 +352,13 @@ def _hits(
     return cast("_Hits", searcher.search(query, limit=most, count=False)).hits
 
 
-class _Found(Protocol):
+class _SearchCount(Protocol):
     """What the library's types leave out."""
 
     count: int
 
 
-class _Seen:
+class _IndexSnapshot:
     """One state of the index, and what was counted in it: any number of threads may count."""
 
     def __init__(self, searcher: tantivy.Searcher) -> None:
@@ -371,7 +375,7 @@ class _Seen:
         count = self._written.get(own)
         if count is None:
             count = self.searcher.doc_freq(_TERMS, own)
-            if len(self._written) < _MOST_COUNTED:
+            if len(self._written) < _MAX_CACHED_COUNTS:
                 self._written[own] = count
         return count
 
@@ -382,8 +386,8 @@ class _Seen:
         count = self._live.get(own)
         if count is None:
             query = tantivy.Query.term_query(_schema(), _TERMS, own, "freq")
-            count = cast("_Found", self.searcher.search(query, limit=1, count=True)).count
-            if len(self._live) < _MOST_COUNTED:
+            count = cast("_SearchCount", self.searcher.search(query, limit=1, count=True)).count
+            if len(self._live) < _MAX_CACHED_COUNTS:
                 self._live[own] = count
         return count
 
@@ -400,7 +404,7 @@ class _Deletes(msgspec.Struct):
     opstamp: int
 
 
-class _Segment(msgspec.Struct):
+class _IndexSegment(msgspec.Struct):
     segment_id: str
     max_doc: int
     deletes: _Deletes | None
@@ -409,7 +413,7 @@ class _Segment(msgspec.Struct):
 class _Commit(msgspec.Struct):
     """The library's own file that says which segments there are."""
 
-    segments: list[_Segment]
+    segments: list[_IndexSegment]
 
 
 class _Footer(msgspec.Struct):
@@ -456,7 +460,7 @@ def _is_whole(path: Path) -> bool:
         told = msgspec.json.decode(file.read(length), type=_Footer).crc
         file.seek(0)
         found = 0
-        while chunk := file.read(min(left, _CHUNK)):
+        while chunk := file.read(min(left, _CHUNK_BYTES)):
             found = zlib.crc32(chunk, found)
             left -= len(chunk)
     return found == told

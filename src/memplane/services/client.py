@@ -21,25 +21,25 @@ import aiohttp
 import msgspec
 
 from memplane.clock import Clock
-from memplane.objects.pacing import Attempts, Pacing
+from memplane.objects.retry_clock import RetryAttempts, RetryClock
 from memplane.secret import Secret
 
-_SHOWN: Final = 2048
-_MOST_REDIRECTS: Final = 5
+_MAX_ERROR_BYTES: Final = 2048
+_MAX_REDIRECTS: Final = 5
 _PORTS: Final = {"http": 80, "https": 443}
-_REDIRECTS: Final = frozenset({307, 308})
-_RETRYABLE: Final = frozenset({408, 425, 429})
-_FAILED: Final = 500
-_DRAIN_SECONDS: Final = 1.0
-_DRAINED: Final = 1 << 16
-_LONG: Final = 1 << 20
-_RETRIES: Final = 5
-_FIRST_PAUSE: Final = 0.5
-_LONGEST_PAUSE: Final = 30.0
-_LONGEST_ASKED: Final = 300.0
+_REDIRECT_STATUSES: Final = frozenset({307, 308})
+_RETRYABLE_STATUSES: Final = frozenset({408, 425, 429})
+_FIRST_SERVER_ERROR_STATUS: Final = 500
+_DRAIN_TIMEOUT_S: Final = 1.0
+_MAX_DRAINED_BYTES: Final = 1 << 16
+_LONG_BODY_BYTES: Final = 1 << 20
+_MAX_RETRIES: Final = 5
+_FIRST_RETRY_PAUSE_S: Final = 0.5
+_MAX_RETRY_PAUSE_S: Final = 30.0
+_MAX_RETRY_AFTER_S: Final = 300.0
 
 
-class Address(msgspec.Struct, frozen=True):
+class ServiceAddress(msgspec.Struct, frozen=True):
     """Where an operation answers, the token that it wants, and how long it may take."""
 
     url: str
@@ -54,7 +54,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ServiceResponse:
     """What a service answered; of a failure's body at most 2048 bytes."""
 
     status: int
@@ -67,21 +67,21 @@ class Answered:
         return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
     @property
-    def may_pass(self) -> bool:
+    def is_retryable(self) -> bool:
         """Whether it is worth trying again."""
-        return self.status in _RETRYABLE or self.status >= _FAILED
+        return self.status in _RETRYABLE_STATUSES or self.status >= _FIRST_SERVER_ERROR_STATUS
 
 
-class Unanswered(msgspec.Struct, frozen=True):
+class NoServiceResponse(msgspec.Struct, frozen=True):
     """Why a service did not answer; `late` when it may only have been too slow."""
 
     why: str
     late: bool = False
     ok: bool = False
-    may_pass: bool = True
+    is_retryable: bool = True
 
 
-Outcome: TypeAlias = Answered | Unanswered
+ServiceResult: TypeAlias = ServiceResponse | NoServiceResponse
 
 
 class ServiceClient:
@@ -90,7 +90,7 @@ class ServiceClient:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
 
-    async def post(self, address: Address, body: bytes, *, keep: int = 0) -> Outcome:
+    async def post(self, address: ServiceAddress, body: bytes, *, keep: int = 0) -> ServiceResult:
         """Send a JSON body; `keep` bytes of a good answer are returned, and none by default.
 
         The time of the address covers everything, redirects and the answer's body too.
@@ -99,34 +99,34 @@ class ServiceClient:
             async with asyncio.timeout(address.seconds):
                 return await self._followed(address, body, keep)
         except TimeoutError:
-            return Unanswered(f"no answer within {address.seconds:g} s", late=True)
+            return NoServiceResponse(f"no answer within {address.seconds:g} s", late=True)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return Unanswered(_why(error))
+            return NoServiceResponse(_describe_client_error(error))
 
-    async def _followed(self, address: Address, body: bytes, keep: int) -> Outcome:
+    async def _followed(self, address: ServiceAddress, body: bytes, keep: int) -> ServiceResult:
         url = address.url
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if address.token:
             headers["Authorization"] = f"Bearer {address.token.reveal()}"
-        for _ in range(_MOST_REDIRECTS):
+        for _ in range(_MAX_REDIRECTS):
             # A long body is sent in pieces, so that others are not kept waiting.
-            data = body if len(body) < _LONG else io.BytesIO(body)
+            data = body if len(body) < _LONG_BODY_BYTES else io.BytesIO(body)
             async with self._session.post(
                 url, data=data, headers=headers, allow_redirects=False
             ) as reply:
-                target = _redirected(reply)
+                target = _find_redirect(reply)
                 if target is None:
-                    return await _answer_of(reply, keep)
+                    return await _read_response(reply, keep)
             if not is_same_host(url, target):
                 # Neither the token nor what an agent said is another host's business.
                 said = f"it redirects to another host, {urlsplit(target).hostname}".encode()
-                return Answered(reply.status, said)
+                return ServiceResponse(reply.status, said)
             url = target
-        return Answered(HTTPStatus.TEMPORARY_REDIRECT, b"it redirects without an end")
+        return ServiceResponse(HTTPStatus.TEMPORARY_REDIRECT, b"it redirects without an end")
 
 
 @asynccontextmanager
-async def open_client() -> AsyncGenerator[ServiceClient]:
+async def open_service_client() -> AsyncGenerator[ServiceClient]:
     """Open a client, with as many connections as it is asked for."""
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),
@@ -137,16 +137,16 @@ async def open_client() -> AsyncGenerator[ServiceClient]:
         yield ServiceClient(session)
 
 
-def _why(error: Exception) -> str:
+def _describe_client_error(error: Exception) -> str:
     """Say what happened; of an answer that is no HTTP, the library repeats what it says."""
     if isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientPayloadError):
         return "its answer is not HTTP, or ended early"
     return str(error) or type(error).__name__
 
 
-def _redirected(reply: aiohttp.ClientResponse) -> str | None:
+def _find_redirect(reply: aiohttp.ClientResponse) -> str | None:
     location = reply.headers.get("Location", "")
-    if reply.status not in _REDIRECTS or not location:
+    if reply.status not in _REDIRECT_STATUSES or not location:
         return None
     return urljoin(str(reply.url), location)
 
@@ -164,18 +164,18 @@ def _port(parts: SplitResult) -> int | None:
     return parts.port or _PORTS.get(parts.scheme)
 
 
-async def _answer_of(reply: aiohttp.ClientResponse, keep: int) -> Answered:
-    told = Answered(reply.status, retry_after=reply.headers.get("Retry-After", ""))
+async def _read_response(reply: aiohttp.ClientResponse, keep: int) -> ServiceResponse:
+    told = ServiceResponse(reply.status, retry_after=reply.headers.get("Retry-After", ""))
     if not told.ok:
         with suppress(aiohttp.ClientError):
-            return replace(told, body=await _read(reply, _SHOWN))
+            return replace(told, body=await _read(reply, _MAX_ERROR_BYTES))
         return told
     if keep:
         return replace(told, body=await _read(reply, keep))
     # A good answer is good whatever its body is; it is only read to keep the connection.
     with suppress(aiohttp.ClientError, TimeoutError):
-        async with asyncio.timeout(_DRAIN_SECONDS):
-            await _read(reply, _DRAINED)
+        async with asyncio.timeout(_DRAIN_TIMEOUT_S):
+            await _read(reply, _MAX_DRAINED_BYTES)
     return told
 
 
@@ -186,17 +186,17 @@ async def _read(reply: aiohttp.ClientResponse, most: int) -> bytes:
     return body
 
 
-def explained(operation: str, outcome: Outcome, secret: Secret | None = None) -> str:
+def explain_failure(operation: str, outcome: ServiceResult, secret: Secret | None = None) -> str:
     """Say on one line why an operation was not done; the secret is taken out of it."""
-    text = _explained(operation, outcome)
+    text = _explain(operation, outcome)
     return text.replace(secret.reveal(), "[redacted]") if secret else text
 
 
-def _explained(operation: str, outcome: Outcome) -> str:
+def _explain(operation: str, outcome: ServiceResult) -> str:
     match outcome:
-        case Unanswered(why):
+        case NoServiceResponse(why):
             return f"send {operation} request: {why}"
-        case Answered(status, body):
+        case ServiceResponse(status, body):
             said = " ".join(body.decode("utf-8", "replace").split()) or _phrase(status)
             return f"{operation} returned status {status}: {said}"
 
@@ -208,41 +208,45 @@ def _phrase(status: int) -> str:
         return "no reason given"
 
 
-def asked_pause(text: str, now: datetime) -> float:
+def parse_retry_after(text: str, now: datetime) -> float:
     """Read a Retry-After header, in seconds or as a date: how long to wait, 0 when it is neither.
 
     More than five minutes are cut to five.
     """
     try:
-        seconds = float(text) if text.strip().isdecimal() else _until(text, now)
+        seconds = float(text) if text.strip().isdecimal() else _seconds_until(text, now)
     except (ValueError, OverflowError):
         return 0.0
-    return min(max(seconds, 0.0), _LONGEST_ASKED)
+    return min(max(seconds, 0.0), _MAX_RETRY_AFTER_S)
 
 
-def _until(text: str, now: datetime) -> float:
+def _seconds_until(text: str, now: datetime) -> float:
     moment = parsedate_to_datetime(text)
     return (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds()
 
 
-async def insist(
+async def post_with_retries(
     client: ServiceClient,
-    address: Address,
+    address: ServiceAddress,
     body: bytes,
     *,
-    pacing: Pacing,
+    pacing: RetryClock,
     clock: Clock,
     wanted: Callable[[], bool],
-) -> Outcome | None:
+) -> ServiceResult | None:
     """Post up to six times, until an outcome is final; None when it is not wanted any more."""
-    attempts = Attempts(
-        pacing, until=math.inf, wait=_FIRST_PAUSE, longest=_LONGEST_PAUSE, left=_RETRIES
+    attempts = RetryAttempts(
+        pacing,
+        until=math.inf,
+        wait=_FIRST_RETRY_PAUSE_S,
+        longest=_MAX_RETRY_PAUSE_S,
+        left=_MAX_RETRIES,
     )
     while wanted():
         outcome = await client.post(address, body)
-        if outcome.ok or not outcome.may_pass:
+        if outcome.ok or not outcome.is_retryable:
             return outcome
-        told = outcome.retry_after if isinstance(outcome, Answered) else ""
-        if not await attempts.another(at_least=asked_pause(told, clock())):
+        told = outcome.retry_after if isinstance(outcome, ServiceResponse) else ""
+        if not await attempts.another(at_least=parse_retry_after(told, clock())):
             return outcome
     return None

@@ -10,23 +10,23 @@ from __future__ import annotations
 
 from memplane.settings.sources import (
     default_data_dir,
-    environment,
+    find_unknown_names,
+    find_unknown_variables,
+    get_environment,
     load_settings,
-    settings_from_environment,
-    unknown_names,
-    unknown_variables,
+    load_settings_from_environment,
 )
-from memplane.settings.table import BlobSettings, Named, Settings, all_settings
+from memplane.settings.table import BlobSettings, NamedSetting, Settings, list_settings
 
 __all__ = [
     "BlobSettings",
-    "Named",
+    "NamedSetting",
     "Settings",
-    "all_settings",
     "default_data_dir",
-    "environment",
+    "find_unknown_names",
+    "find_unknown_variables",
+    "get_environment",
+    "list_settings",
     "load_settings",
-    "settings_from_environment",
-    "unknown_names",
-    "unknown_variables",
+    "load_settings_from_environment",
 ]

@@ -15,9 +15,9 @@ from pathlib import Path, PurePath
 from typing import Any, Final, cast
 
 from memplane.errors import SettingsError
-from memplane.settings.table import Named, Settings, all_settings
+from memplane.settings.table import NamedSetting, Settings, list_settings
 
-_TOLD_TO_AGENTS: Final = frozenset({"MEMPLANE_RUN_CONTEXT", "MEMPLANE_RUN_CONTEXT_FILE"})
+_VARIABLES_SET_BY_RUN: Final = frozenset({"MEMPLANE_RUN_CONTEXT", "MEMPLANE_RUN_CONTEXT_FILE"})
 """What `memplane run` says to a program, and so to a memplane within it; these are no settings."""
 
 
@@ -28,7 +28,7 @@ def default_data_dir(home: PurePath, *, windows: bool, local_app_data: str) -> P
     return home / "data"
 
 
-def settings_from_environment(flags: Mapping[str, str] | None = None) -> Settings:
+def load_settings_from_environment(flags: Mapping[str, str] | None = None) -> Settings:
     """Read the settings of this process: flags, its environment and the files of its home."""
     return load_settings(flags or {}, os.environ)
 
@@ -46,7 +46,7 @@ def load_settings(flags: Mapping[str, str], environ: Mapping[str, str]) -> Setti
         raise SettingsError(f"{place} cannot move the home it lies in. Set MEMPLANE_HOME instead")
     from_toml = _read_toml(home / "config.toml")
     values: dict[str, object] = {}
-    for setting in all_settings():
+    for setting in list_settings():
         found = (
             _from_flags(setting, flags)
             or _from_variables(setting, environ, "the environment")
@@ -68,22 +68,22 @@ def load_settings(flags: Mapping[str, str], environ: Mapping[str, str]) -> Setti
     return cast("Settings", _build(Settings, values))
 
 
-def environment() -> Mapping[str, str]:
+def get_environment() -> Mapping[str, str]:
     """Return the environment, for whoever must know which secrets are in it."""
     return os.environ
 
 
-def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+def find_unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Name the variables that look like ours and are not, for `memplane doctor`."""
     known = {
-        name for setting in all_settings() for name in (setting.variable, *setting.option.aliases)
-    } | _TOLD_TO_AGENTS
+        name for setting in list_settings() for name in (setting.variable, *setting.option.aliases)
+    } | _VARIABLES_SET_BY_RUN
     return sorted(name for name in environ if name.startswith("MEMPLANE_") and name not in known)
 
 
-def unknown_names(home: Path) -> list[str]:
+def find_unknown_names(home: Path) -> list[str]:
     """Name what looks like ours and is not, in the environment and in the home's `.env`."""
-    return unknown_variables({**os.environ, **_read_dotenv(home / ".env")})
+    return find_unknown_variables({**os.environ, **_read_dotenv(home / ".env")})
 
 
 def _home_of(flags: Mapping[str, str], environ: Mapping[str, str]) -> Path:
@@ -98,10 +98,10 @@ def _home_of(flags: Mapping[str, str], environ: Mapping[str, str]) -> Path:
     return home
 
 
-_Found = tuple[str, str]
+_TextAndPlace = tuple[str, str]
 
 
-def _from_flags(setting: Named, flags: Mapping[str, str]) -> _Found | None:
+def _from_flags(setting: NamedSetting, flags: Mapping[str, str]) -> _TextAndPlace | None:
     if setting.name not in flags:
         return None
     if setting.secret:
@@ -112,20 +112,24 @@ def _from_flags(setting: Named, flags: Mapping[str, str]) -> _Found | None:
     return flags[setting.name], f"--set {setting.name}"
 
 
-def _from_variables(setting: Named, source: Mapping[str, str], place: str) -> _Found | None:
+def _from_variables(
+    setting: NamedSetting, source: Mapping[str, str], place: str
+) -> _TextAndPlace | None:
     for variable in (setting.variable, *setting.option.aliases):
         if variable in source:
             return source[variable], f"{variable} in {place}"
     return None
 
 
-def _from_toml(setting: Named, source: Mapping[str, str], place: Path) -> _Found | None:
+def _from_toml(
+    setting: NamedSetting, source: Mapping[str, str], place: Path
+) -> _TextAndPlace | None:
     if setting.name not in source:
         return None
     return source[setting.name], f"{setting.name} in {place}"
 
 
-def _value(setting: Named, text: str, place: str) -> object:
+def _value(setting: NamedSetting, text: str, place: str) -> object:
     try:
         return setting.option.read(text)
     except ValueError as error:
@@ -136,7 +140,7 @@ def _value(setting: Named, text: str, place: str) -> object:
 def _fallbacks(values: Mapping[str, object], source: Mapping[str, str]) -> dict[str, object]:
     """Take what is said by names of other programs, where nobody says it by ours."""
     found: dict[str, object] = {}
-    for setting in all_settings():
+    for setting in list_settings():
         option = setting.option
         if option.fallback not in source or values.keys() & {setting.name, *option.before}:
             continue
@@ -146,7 +150,7 @@ def _fallbacks(values: Mapping[str, object], source: Mapping[str, str]) -> dict[
 
 
 def _refuse_unknown(source: Mapping[str, str], place: str) -> None:
-    known = [setting.name for setting in all_settings()]
+    known = [setting.name for setting in list_settings()]
     for name in source:
         if name not in known:
             near = get_close_matches(name, known, n=1)
@@ -175,16 +179,16 @@ def _read_toml(path: Path) -> dict[str, str]:
     import tomllib  # noqa: PLC0415 - most homes have no config.toml, and hooks start often
 
     try:
-        return dict(_flat(tomllib.loads(text), path))
+        return dict(_flatten(tomllib.loads(text), path))
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
 
 
-def _flat(table: Mapping[str, object], path: Path, prefix: str = "") -> Iterator[_Found]:
+def _flatten(table: Mapping[str, object], path: Path, prefix: str = "") -> Iterator[_TextAndPlace]:
     for name, value in table.items():
         match value:
             case dict():
-                yield from _flat(cast("dict[str, object]", value), path, f"{prefix}{name}.")
+                yield from _flatten(cast("dict[str, object]", value), path, f"{prefix}{name}.")
             case bool():
                 yield prefix + name, "true" if value else "false"
             case str() | int():

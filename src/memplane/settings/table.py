@@ -8,33 +8,33 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from memplane.secret import Secret
-from memplane.settings.values import (
-    boolean,
-    contested,
-    count,
-    document_size,
-    file_mode,
-    folder,
-    injection,
-    key_prefix,
-    level,
-    listening,
-    optional_path,
-    port,
-    positive,
-    segment_size,
-    syncing,
-    vector_source,
-    whole,
-    words,
-    zone,
+from memplane.settings.value_parsers import (
+    parse_boolean,
+    parse_contested,
+    parse_count,
+    parse_document_size,
+    parse_file_mode,
+    parse_folder,
+    parse_injection,
+    parse_integer,
+    parse_key_prefix,
+    parse_list,
+    parse_listen_address,
+    parse_log_level,
+    parse_optional_path,
+    parse_port,
+    parse_positive,
+    parse_segment_size,
+    parse_sync_policy,
+    parse_vector_source,
+    parse_zone,
 )
 
-_UNSET: Final = Path("<follows from the home>")
+_PATH_FROM_HOME: Final = Path("<follows from the home>")
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class SettingOption:
     """What is known of one setting besides its value.
 
     `fallback` is a variable that other programs have, too: it counts when neither this setting
@@ -62,7 +62,7 @@ def _option(
     fallback: str = "",
     before: tuple[str, ...] = (),
 ) -> _T:
-    option = Option(read, about, aliases, shown_default, fallback, before)
+    option = SettingOption(read, about, aliases, shown_default, fallback, before)
     return field(default=default, metadata={"option": option})
 
 
@@ -89,7 +89,9 @@ class BlobSettings:
         Secret(""), Secret, "Address of the container with a shared access signature."
     )
     ca_file: Path | None = _option(
-        None, optional_path, "Certificates to trust for the endpoint. For emulators and tests."
+        None,
+        parse_optional_path,
+        "Certificates to trust for the endpoint. For emulators and tests.",
     )
     token: Secret = _option(
         Secret(""), Secret, "A bearer token for the endpoint. For emulators and tests."
@@ -108,13 +110,13 @@ class HttpSettings:
     )
     trusted_network: bool = _option(
         default=False,
-        read=boolean,
+        read=parse_boolean,
         about="Say that whoever reaches `http.host` may read what passes, as inside a pod.",
     )
-    port: int = _option(6367, port, "Port to listen on. 0 takes any free one.")
+    port: int = _option(6367, parse_port, "Port to listen on. 0 takes any free one.")
     listen: str = _option(
         "",
-        listening,
+        parse_listen_address,
         "Both in one, as pods write it, such as `:8080`; it goes before `http.host` and "
         "`http.port`. `LISTEN_ADDR` counts where none of the three is set.",
         aliases=("MEMPLANE_PROXY_LISTEN",),
@@ -122,15 +124,15 @@ class HttpSettings:
         before=("http.host", "http.port"),
     )
     allowed_hosts: tuple[str, ...] = _option(
-        (), words, "Host headers to accept besides loopback's, each with its port."
+        (), parse_list, "Host headers to accept besides loopback's, each with its port."
     )
     requests_per_second: int = _option(
         1000,
-        count,
+        parse_count,
         "Requests that one token may make in a second, and twice as many at once. 0 is no limit.",
     )
     concurrent_requests: int = _option(
-        2000, positive, "Requests that are answered at the same time."
+        2000, parse_positive, "Requests that are answered at the same time."
     )
 
 
@@ -139,36 +141,38 @@ class LedgerSettings:
     """The record of what happened."""
 
     dir: Path = _option(
-        _UNSET,
-        folder,
+        _PATH_FROM_HOME,
+        parse_folder,
         "Where ledgers lie, one folder for each agent. In a pod its `.claw-session-history`.",
         aliases=("MEMPLANE_SESSION_HISTORY_DIR", "CLAW_SESSION_HISTORY_DIR"),
         shown_default="`<home>/ledger`",
     )
     max_bytes: int = _option(
         268435456,
-        segment_size,
+        parse_segment_size,
         "Size at which a segment is sealed and the next begins; 0 or less is the default.",
         aliases=("MEMPLANE_SESSION_HISTORY_MAX_BYTES", "CLLAMA_SESSION_HISTORY_MAX_BYTES"),
     )
     fsync: str = _option(
         "group",
-        syncing,
+        parse_sync_policy,
         "When entries are made durable: `group`, before each is acknowledged; `interval`, every "
         "100 ms; `never`, when the system likes.",
     )
     mode: int = _option(
         0o600,
-        file_mode,
+        parse_file_mode,
         "Permissions of ledger files, in octal, for set-ups where several users share them.",
         shown_default="`600`",
     )
     queue_bytes: int = _option(
-        67108864, positive, "Bytes that may wait for the disk before further turns are refused."
+        67108864,
+        parse_positive,
+        "Bytes that may wait for the disk before further turns are refused.",
     )
     verbatim: bool = _option(
         default=False,
-        read=boolean,
+        read=parse_boolean,
         about="Write entries as they come, with the secrets in them. `memplane status` says so.",
     )
 
@@ -177,15 +181,15 @@ class LedgerSettings:
 class MemorySettings:
     """What recall answers with; the parts are scaled when fewer bytes are asked for."""
 
-    match_bytes: int = _option(3072, count, "Bytes for turns that match the question.")
+    match_bytes: int = _option(3072, parse_count, "Bytes for turns that match the question.")
     salient_bytes: int = _option(
-        2048, count, "Bytes for what was said with weight, however long ago."
+        2048, parse_count, "Bytes for what was said with weight, however long ago."
     )
-    recent_bytes: int = _option(2048, count, "Bytes for the last turns, beside a match.")
-    timeline_bytes: int = _option(1024, count, "Bytes for the timeline, beside a match.")
+    recent_bytes: int = _option(2048, parse_count, "Bytes for the last turns, beside a match.")
+    timeline_bytes: int = _option(1024, parse_count, "Bytes for the timeline, beside a match.")
     readers: int = _option(
         2,
-        count,
+        parse_count,
         "Processes that may answer questions beside the one that listens, where there is more "
         "than one core. The first is started with the first question, a further one when "
         "questions have waited for half a second on end, at most as many as there are cores; "
@@ -199,13 +203,13 @@ class VectorSettings:
 
     source: str = _option(
         "",
-        vector_source,
+        parse_vector_source,
         "Where they come from: `static`, the table in `memplane[semantic]`; `folder`, a model in "
         "a folder; `endpoint`, an OpenAI-compatible address. Empty is none.",
     )
     folder: Path | None = _option(
         None,
-        optional_path,
+        parse_optional_path,
         "The folder, with `tokenizer.json` and `model.safetensors` or `model.onnx`.",
     )
     url: str = _option("", str, "The address, to which `/embeddings` is added.")
@@ -227,7 +231,7 @@ class FillSettings:
         Secret(""), Secret, "Token for that history.", aliases=("CLAW_HISTORY_TOKEN",)
     )
     agents: tuple[str, ...] = _option(
-        (), words, "The agents to ask for.", aliases=("CLAW_HISTORY_AGENT_IDS",)
+        (), parse_list, "The agents to ask for.", aliases=("CLAW_HISTORY_AGENT_IDS",)
     )
 
 
@@ -237,7 +241,7 @@ class TelemetrySettings:
 
     stdout: bool = _option(
         default=False,
-        read=boolean,
+        read=parse_boolean,
         about="Write each event to standard output too, as pods do.",
     )
     otlp_endpoint: str = _option(
@@ -265,7 +269,7 @@ class ProxySettings:
     )
     auth_dir: Path | None = _option(
         None,
-        optional_path,
+        parse_optional_path,
         "The folder of `providers.json`, with the providers' keys for agents that hold tokens "
         "of memplane's.",
         aliases=("MEMPLANE_AUTH_DIR", "CLAW_AUTH_DIR"),
@@ -273,45 +277,45 @@ class ProxySettings:
     )
     state_dir: Path | None = _option(
         None,
-        optional_path,
+        parse_optional_path,
         "Where it is kept how far turns were delivered to other memory services.",
         shown_default="`.memplane` among the ledgers",
     )
     allowed_private: tuple[str, ...] = _option(
         (),
-        words,
+        parse_list,
         "Hosts that may lead to a private address although their names look public. Addresses "
         "of metadata services and link-local ones are never asked, also when listed.",
     )
     injection: str = _option(
         "",
-        injection,
+        parse_injection,
         "Where memory stands in a prompt: `sticky`, at the end of the user's message, and there "
         "again in later requests; `clawdapus`, in a message of its own beside the last one of "
         "the user's. Empty is `clawdapus` for a pod's agents and `sticky` for all others.",
     )
     recall_ms: int = _option(
-        300, positive, "Milliseconds that a turn waits for memory; then it goes on without."
+        300, parse_positive, "Milliseconds that a turn waits for memory; then it goes on without."
     )
     auxiliary_phrases: tuple[str, ...] = _option(
         (),
-        words,
+        parse_list,
         "Words in the instructions of requests without tools that mark a client's own request, "
         "such as one for a title: it gets no memory and leaves none.",
     )
     ask_usage: bool = _option(
         default=False,
-        read=boolean,
+        read=parse_boolean,
         about="Ask OpenAI's streams for their usage, and take the extra chunk out again.",
     )
     time_line: bool = _option(
         default=False,
-        read=boolean,
+        read=parse_boolean,
         about="Tell a pod's agents the current time beside their memory.",
     )
     candidate_timeout_ms: int = _option(
         60000,
-        positive,
+        parse_positive,
         "Milliseconds until the next provider is tried, where there is another.",
         aliases=(
             "MEMPLANE_UPSTREAM_CANDIDATE_TIMEOUT_MS",
@@ -320,19 +324,19 @@ class ProxySettings:
     )
     first_byte_timeout_ms: int = _option(
         300000,
-        positive,
+        parse_positive,
         "Milliseconds that a provider may take until its answer begins.",
         aliases=("MEMPLANE_STREAM_FIRST_BYTE_TIMEOUT_MS", "CLLAMA_STREAM_FIRST_BYTE_TIMEOUT_MS"),
     )
     idle_timeout_ms: int = _option(
         120000,
-        positive,
+        parse_positive,
         "Milliseconds that a provider may be silent in the middle of an answer.",
         aliases=("MEMPLANE_STREAM_IDLE_TIMEOUT_MS", "CLLAMA_STREAM_IDLE_TIMEOUT_MS"),
     )
     drain_ms: int = _option(
         10000,
-        count,
+        parse_count,
         "Milliseconds that a stop waits for turns to reach another memory service.",
         aliases=("MEMPLANE_DRAIN_TIMEOUT_MS",),
     )
@@ -344,28 +348,30 @@ class PersonaSettings:
 
     sync: bool = _option(
         default=True,
-        read=boolean,
+        read=parse_boolean,
         about="`off` quiets the hooks and the sync.",
         aliases=("ENTRACLAW_PERSONA_SYNC",),
     )
     dir: Path | None = _option(
         None,
-        optional_path,
+        parse_optional_path,
         "The folder of documents. Empty is the project's memory folder of Claude Code.",
     )
     prefix: str = _option(
         "claude_memory",
-        key_prefix,
-        "Where persona documents lie in the container. Each project needs its own.",
+        parse_key_prefix,
+        "Where the documents of the container's first project lie; others get their own prefix.",
     )
     project: str = _option(
-        "", str, "Id of the project, where a folder without a marker must join a known one."
+        "", str, "Id of the project, for a folder without a marker and without a first commit."
     )
     max_bytes: int = _option(
-        262144, document_size, "How large a document may be; at most 5242880."
+        262144, parse_document_size, "How large a document may be; at most 5242880."
     )
     watch: bool = _option(
-        default=False, read=boolean, about="Let `memplane up` sync the folder when it changes."
+        default=False,
+        read=parse_boolean,
+        about="Let `memplane up` sync the folder when it changes.",
     )
 
 
@@ -375,37 +381,39 @@ class OpsSettings:
 
     memory_budget: int = _option(
         2000,
-        whole,
+        parse_integer,
         "Tokens that memories may take in a prompt.",
         aliases=("CLAUDEOPS_MEMORY_BUDGET",),
     )
     contested: str = _option(
         "mark",
-        contested,
+        parse_contested,
         "What prompts are told of memories that contradict each other: `mark`, both, marked as "
         "contested; `omit`, neither; `stronger`, the one that is believed more.",
     )
     services: tuple[str, ...] = _option(
-        (), words, "The services that there are; memories about others are marked as new."
+        (), parse_list, "The services that there are; memories about others are marked as new."
     )
     strict_services: bool = _option(
         default=False,
-        read=boolean,
+        read=parse_boolean,
         about="Hold back what is said about a service that is not known.",
     )
     session_cap: int = _option(
-        20, count, "How many memories a session may record; the rest is refused."
+        20, parse_count, "How many memories a session may record; the rest is refused."
     )
     category_aliases: tuple[str, ...] = _option(
-        (), words, "Other names of categories, such as `known-issue=behavior`."
+        (), parse_list, "Other names of categories, such as `known-issue=behavior`."
     )
-    initial: int = _option(70, count, "What a new memory is worth, in hundredths.")
-    reinforce: int = _option(10, count, "What support adds.")
-    contradict: int = _option(20, count, "What a contradiction takes off.")
-    grace_days: int = _option(30, count, "Days after the last support in which nothing fades.")
-    decay_rate: int = _option(10, count, "What each period after that takes off.")
-    decay_days: int = _option(7, positive, "Days of such a period.")
-    threshold: int = _option(30, count, "A memory below it is inactive.")
+    initial: int = _option(70, parse_count, "What a new memory is worth, in hundredths.")
+    reinforce: int = _option(10, parse_count, "What support adds.")
+    contradict: int = _option(20, parse_count, "What a contradiction takes off.")
+    grace_days: int = _option(
+        30, parse_count, "Days after the last support in which nothing fades."
+    )
+    decay_rate: int = _option(10, parse_count, "What each period after that takes off.")
+    decay_days: int = _option(7, parse_positive, "Days of such a period.")
+    threshold: int = _option(30, parse_count, "A memory below it is inactive.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,39 +421,46 @@ class Settings:
     """Everything an operator can choose."""
 
     home: Path = _option(
-        Path("~/.memplane"), folder, "Where memplane keeps its state. Not settable in a file."
+        Path("~/.memplane"),
+        parse_folder,
+        "Where memplane keeps its state. Not settable in a file.",
     )
     agent: str = _option("", str, "The agent that commands and hooks act for by default.")
     timezone: str = _option(
-        "", zone, "IANA time zone that decides what a day is.", shown_default="the system's"
+        "", parse_zone, "IANA time zone that decides what a day is.", shown_default="the system's"
     )
     keep_memory_local: bool = _option(
         default=False,
-        read=boolean,
+        read=parse_boolean,
         about="Keep state on this machine, whatever else is set.",
         aliases=("ENTRACLAW_KEEP_MEMORY_LOCAL",),
     )
     strict_cloud: bool = _option(
-        default=False, read=boolean, about="Refuse to start with half a cloud configuration."
+        default=False, read=parse_boolean, about="Refuse to start with half a cloud configuration."
     )
     data_dir: Path = _option(
-        _UNSET,
-        folder,
+        _PATH_FROM_HOME,
+        parse_folder,
         "The local object store.",
         shown_default="`<home>/data`; on Windows `%LOCALAPPDATA%\\memplane\\data`",
     )
     cache_dir: Path = _option(
-        _UNSET, folder, "The mirror of the container.", shown_default="`<home>/cache`"
+        _PATH_FROM_HOME,
+        parse_folder,
+        "The mirror of the container.",
+        shown_default="`<home>/cache`",
     )
     state_dir: Path = _option(
-        _UNSET, folder, "What sync remembers.", shown_default="`<home>/state`"
+        _PATH_FROM_HOME, parse_folder, "What sync remembers.", shown_default="`<home>/state`"
     )
     log_level: str = _option(
-        "warning", level, "What is logged: `debug`, `info`, `warning`, `error` and above."
+        "warning",
+        parse_log_level,
+        "What is logged: `debug`, `info`, `warning`, `error` and above.",
     )
     context_root: Path | None = _option(
         None,
-        optional_path,
+        parse_optional_path,
         "Where a pod's compile step left one folder per agent, with the agents' tokens.",
         aliases=("CLAW_CONTEXT_ROOT",),
     )
@@ -481,23 +496,23 @@ class Settings:
         follow = {"home": home, "data_dir": home / "data"}
         follow |= {"cache_dir": home / "cache", "state_dir": home / "state"}
         for name, place in follow.items():
-            if name == "home" or getattr(self, name) == _UNSET:
+            if name == "home" or getattr(self, name) == _PATH_FROM_HOME:
                 object.__setattr__(self, name, place)
         if self.http.listen:
             host, _, number = self.http.listen.rpartition(":")
             chosen = replace(self.http, host=host.strip("[]") or "0.0.0.0", port=int(number))  # noqa: S104
             object.__setattr__(self, "http", chosen)
-        if self.ledger.dir == _UNSET:
+        if self.ledger.dir == _PATH_FROM_HOME:
             object.__setattr__(self, "ledger", replace(self.ledger, dir=home / "ledger"))
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedSetting:
     """One setting with its name, for loading and for the reference page."""
 
     name: str
     default: object
-    option: Option
+    option: SettingOption
 
     @property
     def variable(self) -> str:
@@ -510,10 +525,10 @@ class Named:
         return isinstance(self.default, Secret)
 
 
-def all_settings(kind: Any = Settings, prefix: str = "") -> Iterator[Named]:
+def list_settings(kind: Any = Settings, prefix: str = "") -> Iterator[NamedSetting]:
     """Name every setting there is."""
     for one in fields(kind):
         if (option := one.metadata.get("option")) is not None:
-            yield Named(prefix + one.name, one.default, option)
+            yield NamedSetting(prefix + one.name, one.default, option)
         else:
-            yield from all_settings(one.default_factory, f"{prefix}{one.name}.")
+            yield from list_settings(one.default_factory, f"{prefix}{one.name}.")

@@ -60,6 +60,17 @@ class MemoryBackendConformance:
         assert backend.list("b/") == ["b/1.md", "b/2.md"]
         assert [one.key for one in backend.list_meta("b2")] == ["b2.md"]
 
+    def test_list_hides_the_index_of_the_store(self, backend: StoreBackend) -> None:
+        backend.write_text("a.md", "x")
+        backend.settle()  # where there is such an index, it is there now
+        if not backend.exists("manifest.json"):
+            backend.write_text("manifest.json", "{}")
+        backend.write_text("sub/manifest.json", "{}")
+        assert backend.exists("manifest.json")
+        assert backend.list() == ["a.md", "sub/manifest.json"]
+        assert backend.list("manifest") == []
+        assert [one.key for one in backend.list_meta()] == ["a.md", "sub/manifest.json"]
+
     def test_text_that_is_not_utf8_is_reported(self, backend: StoreBackend) -> None:
         backend.write_if("raw.bin", b"ok \xff\xfe")
         with pytest.raises(InvalidText, match=r"raw\.bin.*byte 3"):
@@ -113,7 +124,7 @@ class MemoryBackendConformance:
             for number in range(200):
                 one.append_text("log.txt", f"{name}-{number}\n")
 
-        run_at_once(
+        run_in_threads(
             [
                 partial(lines, one, f"{who}{thread}")
                 for who, one in (("a", backend), ("b", rival))
@@ -140,7 +151,7 @@ class MemoryBackendConformance:
         assert backend.read_text("a.md") == "kept"
 
 
-def run_at_once(tasks: list[Callable[[], None]]) -> None:
+def run_in_threads(tasks: list[Callable[[], None]]) -> None:
     """Run the tasks in threads and raise the first error."""
     errors: list[BaseException] = []
 

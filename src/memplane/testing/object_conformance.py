@@ -97,14 +97,14 @@ class ObjectStoreConformance:
         await store.write("a.md", b"first", expect=Absent())
         with pytest.raises(ConcurrencyError, match=r"a\.md"):
             await store.write("a.md", b"second", expect=Absent())
-        assert await content(store, "a.md") == b"first"
+        assert await read_content(store, "a.md") == b"first"
 
     async def test_a_stale_version_conflicts(self, store: ObjectStore) -> None:
         stale = await store.write("a.md", b"1", expect=Absent())
         await store.write("a.md", b"2", expect=Matches(stale))
         with pytest.raises(ConcurrencyError):
             await store.write("a.md", b"3", expect=Matches(stale))
-        assert await content(store, "a.md") == b"2"
+        assert await read_content(store, "a.md") == b"2"
 
     async def test_updating_a_missing_key_conflicts(self, store: ObjectStore) -> None:
         with pytest.raises(ConcurrencyError):
@@ -122,7 +122,7 @@ class ObjectStoreConformance:
         async with asyncio.TaskGroup() as group:
             for number in range(8):
                 group.create_task(create(b"%d" % number))
-        assert wins == [await content(store, "a.md")]
+        assert wins == [await read_content(store, "a.md")]
 
     async def test_of_many_updaters_exactly_one_wins(self, store: ObjectStore) -> None:
         start = await store.write("a.md", b"start", expect=Absent())
@@ -136,12 +136,12 @@ class ObjectStoreConformance:
         async with asyncio.TaskGroup() as group:
             for number in range(8):
                 group.create_task(update(b"%d" % number))
-        assert wins == [await content(store, "a.md")]
+        assert wins == [await read_content(store, "a.md")]
 
     async def test_anything_replaces_whatever_is_there(self, store: ObjectStore) -> None:
         await store.write("a.md", b"1", expect=Anything())
         await store.write("a.md", b"2", expect=Anything())
-        assert await content(store, "a.md") == b"2"
+        assert await read_content(store, "a.md") == b"2"
 
     async def test_delete_needs_the_current_version(self, store: ObjectStore) -> None:
         first = await store.write("a.md", b"1", expect=Absent())
@@ -159,18 +159,18 @@ class ObjectStoreConformance:
         await store.write("a.md", b"1", expect=Absent())
         await store.delete("a.md", expect=Anything())
         await store.write("a.md", b"2", expect=Absent())
-        assert await content(store, "a.md") == b"2"
+        assert await read_content(store, "a.md") == b"2"
 
     async def test_the_listing_is_sorted_and_its_prefix_is_a_string(
         self, store: ObjectStore
     ) -> None:
         for key in ("b/2.md", "a.md", "b/1.md", "b2.md", "b/c/3.md"):
             await store.write(key, b"x", expect=Absent())
-        assert await keys(store) == ["a.md", "b/1.md", "b/2.md", "b/c/3.md", "b2.md"]
-        assert await keys(store, "b") == ["b/1.md", "b/2.md", "b/c/3.md", "b2.md"]
-        assert await keys(store, "b/") == ["b/1.md", "b/2.md", "b/c/3.md"]
-        assert await keys(store, "b/c/3") == ["b/c/3.md"]
-        assert await keys(store, "nothing") == []
+        assert await list_keys(store) == ["a.md", "b/1.md", "b/2.md", "b/c/3.md", "b2.md"]
+        assert await list_keys(store, "b") == ["b/1.md", "b/2.md", "b/c/3.md", "b2.md"]
+        assert await list_keys(store, "b/") == ["b/1.md", "b/2.md", "b/c/3.md"]
+        assert await list_keys(store, "b/c/3") == ["b/c/3.md"]
+        assert await list_keys(store, "nothing") == []
 
     async def test_a_folder_is_not_a_key(self, store: ObjectStore) -> None:
         await store.write("a/b/c.md", b"x", expect=Absent())
@@ -181,8 +181,8 @@ class ObjectStoreConformance:
     @pytest.mark.parametrize("key", ODD_KEYS)
     async def test_odd_keys_stay_themselves(self, store: ObjectStore, key: str) -> None:
         await store.write(key, key.encode(), expect=Absent())
-        assert await content(store, key) == key.encode()
-        assert await keys(store) == [key]
+        assert await read_content(store, key) == key.encode()
+        assert await list_keys(store) == [key]
         assert await store.delete(key, expect=Anything()) is True
 
     @pytest.mark.parametrize("key", BAD_KEYS)
@@ -200,7 +200,7 @@ class ObjectStoreConformance:
             with pytest.raises(InvalidKey) as refused:
                 await attempt()
             assert refused.value.key == (key or "(empty)")
-        assert await keys(store) == []
+        assert await list_keys(store) == []
 
     async def test_a_key_that_differs_only_by_case_is_refused(self, store: ObjectStore) -> None:
         await store.write("Notes/Ada.md", b"first", expect=Absent())
@@ -209,20 +209,20 @@ class ObjectStoreConformance:
                 await store.write(rival, b"x", expect=Absent())
             with pytest.raises(InvalidKey, match="only by case"):
                 await store.append(rival, b"x", stamp=Stamp("w", 1))
-        assert await keys(store) == ["Notes/Ada.md"]
+        assert await list_keys(store) == ["Notes/Ada.md"]
         await store.delete("Notes/Ada.md", expect=Anything())
         await store.write("notes/ada.md", b"second", expect=Absent())
-        assert await content(store, "notes/ada.md") == b"second"
+        assert await read_content(store, "notes/ada.md") == b"second"
 
     async def test_append_creates_and_extends(self, store: ObjectStore) -> None:
         await store.append("log.jsonl", b"one\n", stamp=Stamp("w", 1))
         await store.append("log.jsonl", b"two\r\n", stamp=Stamp("w", 2))
-        assert await content(store, "log.jsonl") == b"one\ntwo\r\n"
+        assert await read_content(store, "log.jsonl") == b"one\ntwo\r\n"
 
     async def test_append_keeps_what_was_written(self, store: ObjectStore) -> None:
         await store.write("log.jsonl", b"head\n", expect=Absent())
         await store.append("log.jsonl", b"tail\n", stamp=Stamp("w", 1))
-        assert await content(store, "log.jsonl") == b"head\ntail\n"
+        assert await read_content(store, "log.jsonl") == b"head\ntail\n"
 
     async def test_appenders_at_once_lose_no_line(self, store: ObjectStore) -> None:
         async def lines(writer: str) -> None:
@@ -232,7 +232,7 @@ class ObjectStoreConformance:
         async with asyncio.TaskGroup() as group:
             for number in range(4):
                 group.create_task(lines(f"w{number}"))
-        found = (await content(store, "l.txt")).decode().splitlines()
+        found = (await read_content(store, "l.txt")).decode().splitlines()
         assert sorted(found) == sorted(f"w{w}-{seq}" for w in range(4) for seq in range(1, 21))
 
     async def test_an_append_that_landed_can_be_repeated(self, store: ObjectStore) -> None:
@@ -241,7 +241,7 @@ class ObjectStoreConformance:
         await store.append("l.txt", b"one\n", stamp=Stamp("w", 1))
         await store.append("l.txt", b"other\n", stamp=Stamp("v", 1))
         await store.append("l.txt", b"one\n", stamp=Stamp("w", 1))
-        assert await content(store, "l.txt") == b"one\nother\n"
+        assert await read_content(store, "l.txt") == b"one\nother\n"
 
     async def test_metadata_is_kept_and_listed(self, store: ObjectStore) -> None:
         if not self.keeps_metadata:
@@ -255,13 +255,13 @@ class ObjectStoreConformance:
             assert metadata["author"] == "device1"
 
 
-async def content(store: ObjectStore, key: str) -> bytes:
+async def read_content(store: ObjectStore, key: str) -> bytes:
     """Read what must be there."""
     found = await store.read(key)
     assert found is not None, f"{key} is absent"
     return found.data
 
 
-async def keys(store: ObjectStore, prefix: str = "") -> list[str]:
+async def list_keys(store: ObjectStore, prefix: str = "") -> list[str]:
     """List the keys alone."""
     return [one.key for one in (await store.listing(prefix)).entries]

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from memplane.clock import system_clock
-from memplane.http.app import make_table
-from memplane.http.dashboard.browsers import COOKIE, Browsers
-from memplane.http.dashboard.signing_in import SIGNED_IN
-from memplane.http.dashboard.table import Dashboard, dashboard_endpoints
-from memplane.http.dashboard.turns import Places
-from memplane.http.dispatch import Dispatch
-from memplane.http.endpoints import ELSEWHERE, Endpoint, Needs, Open
+from memplane.http.app import build_table
+from memplane.http.dashboard.browser_sessions import SESSION_COOKIE, BrowserSessions
+from memplane.http.dashboard.endpoints import DashboardParts, dashboard_endpoints
+from memplane.http.dashboard.sign_in import BROWSER_SESSION_AUTH
+from memplane.http.dashboard.turns import TurnSources
+from memplane.http.dispatcher import Dispatcher
+from memplane.http.endpoints import FALLBACK_PATH, Endpoint, NoAuth, ScopeAuth
 from tests.http.dashboard.browsing import FORM
 from tests.http.door import Reply, call, sending
 
@@ -31,17 +31,17 @@ class Untouchable:
         pytest.fail(f"the plane was asked for {name}")
 
 
-def endpoints(browsers: Browsers) -> list[Endpoint]:
-    plane: Any = Untouchable()
+def endpoints(browsers: BrowserSessions) -> list[Endpoint]:
+    client: Any = Untouchable()
     return dashboard_endpoints(
-        Dashboard(
-            plane=plane,
+        DashboardParts(
+            client=client,
             browsers=browsers,
             clock=system_clock,
             logs=NOWHERE,
-            turns=Places((NOWHERE,), (NOWHERE,)),
+            turns=TurnSources((NOWHERE,), (NOWHERE,)),
             telemetry=(),
-            persona=plane,
+            persona=client,
         )
     )
 
@@ -51,8 +51,8 @@ def address(endpoint: Endpoint) -> str:
     return f"{endpoint.method} {path}"
 
 
-ALL = endpoints(Browsers(system_clock))
-GUARDED = [one for one in ALL if one.needs == SIGNED_IN and one.path != ELSEWHERE]
+ALL = endpoints(BrowserSessions(system_clock))
+GUARDED = [one for one in ALL if one.needs == BROWSER_SESSION_AUTH and one.path != FALLBACK_PATH]
 FORMS = [one for one in GUARDED if one.method == "POST"]
 
 
@@ -61,24 +61,28 @@ def name(endpoint: Endpoint) -> str:
 
 
 def test_only_signing_in_and_files_are_open_to_everybody() -> None:
-    assert {name(one) for one in ALL if isinstance(one.needs, Open)} == OPEN
-    rest = [one for one in ALL if not isinstance(one.needs, Open) and one.needs != SIGNED_IN]
+    assert {name(one) for one in ALL if isinstance(one.needs, NoAuth)} == OPEN
+    rest = [
+        one
+        for one in ALL
+        if not isinstance(one.needs, NoAuth) and one.needs != BROWSER_SESSION_AUTH
+    ]
     assert [name(one) for one in rest] == ["POST /api/v1/dashboard/codes"]
-    assert all(isinstance(one.needs, Needs) for one in rest)
+    assert all(isinstance(one.needs, ScopeAuth) for one in rest)
 
 
 async def asked(
-    line: str, browsers: Browsers, *headers: tuple[str, str], body: bytes = b""
+    line: str, browsers: BrowserSessions, *headers: tuple[str, str], body: bytes = b""
 ) -> Reply:
-    app = sending(Dispatch(make_table(endpoints(browsers))))
+    app = sending(Dispatcher(build_table(endpoints(browsers))))
     return await call(app, line, *headers, body=(body,) if body else ())
 
 
 @pytest.mark.parametrize("endpoint", GUARDED, ids=name)
 async def test_without_a_session_every_page_and_form_asks_to_sign_in(endpoint: Endpoint) -> None:
-    browsers = Browsers(system_clock)
+    browsers = BrowserSessions(system_clock)
     for cookie in ("", "wrong", browsers.new_code()):
-        headers = (("Cookie", f"{COOKIE}={cookie}"), ("Content-Type", FORM))
+        headers = (("Cookie", f"{SESSION_COOKIE}={cookie}"), ("Content-Type", FORM))
         reply = await asked(address(endpoint), browsers, *headers)
         assert (reply.status, reply.headers["location"]) == (303, "/login")
         partial = await asked(address(endpoint), browsers, *headers, ("HX-Request", "true"))
@@ -89,12 +93,12 @@ async def test_without_a_session_every_page_and_form_asks_to_sign_in(endpoint: E
 
 @pytest.mark.parametrize("endpoint", FORMS, ids=name)
 async def test_a_form_of_another_page_changes_nothing(endpoint: Endpoint) -> None:
-    browsers = Browsers(system_clock)
+    browsers = BrowserSessions(system_clock)
     cookie, others = (browsers.sign_in(browsers.new_code()) or "" for _ in range(2))
     mine, other = browsers.find(cookie), browsers.find(others)
     assert mine is not None
     assert other is not None
-    session, form = ("Cookie", f"{COOKIE}={cookie}"), ("Content-Type", FORM)
+    session, form = ("Cookie", f"{SESSION_COOKIE}={cookie}"), ("Content-Type", FORM)
     right = f"csrf={mine.csrf}".encode()
     probes: list[tuple[bytes, tuple[tuple[str, str], ...], int]] = [
         (b"observation=x", (form, OURS), 403),
@@ -116,17 +120,17 @@ async def test_a_form_of_another_page_changes_nothing(endpoint: Endpoint) -> Non
 async def test_nothing_is_changed_by_looking(endpoint: Endpoint) -> None:
     shown = {one.path for one in ALL if one.method == "GET"}
     line = address(endpoint).replace("POST", "GET")
-    reply = await asked(line, Browsers(system_clock))
+    reply = await asked(line, BrowserSessions(system_clock))
     assert reply.status == (303 if endpoint.path in shown else 405)
 
 
 async def test_the_guard_itself_lets_the_right_form_through() -> None:
-    browsers = Browsers(system_clock)
+    browsers = BrowserSessions(system_clock)
     cookie = browsers.sign_in(browsers.new_code()) or ""
     mine = browsers.find(cookie)
     assert mine is not None
     body = f"csrf={mine.csrf}".encode()
-    headers = (("Cookie", f"{COOKIE}={cookie}"), ("Content-Type", FORM), OURS)
+    headers = (("Cookie", f"{SESSION_COOKIE}={cookie}"), ("Content-Type", FORM), OURS)
     same = ("Sec-Fetch-Site", "same-origin")
     reply = await asked("POST /logout", browsers, *headers, same, body=body)
     assert (reply.status, reply.headers["location"]) == (303, "/login")
@@ -134,7 +138,7 @@ async def test_the_guard_itself_lets_the_right_form_through() -> None:
 
 
 async def test_a_wrong_code_is_said_to_be_wrong_and_signs_nobody_in() -> None:
-    browsers = Browsers(system_clock)
+    browsers = BrowserSessions(system_clock)
     browsers.new_code()
     form = ("Content-Type", FORM)
     reply = await asked("POST /login", browsers, form, OURS, body=b"code=guess")
@@ -148,7 +152,7 @@ async def test_a_wrong_code_is_said_to_be_wrong_and_signs_nobody_in() -> None:
 
 
 async def test_the_cookie_is_for_this_site_alone_and_not_for_scripts() -> None:
-    browsers = Browsers(system_clock)
+    browsers = BrowserSessions(system_clock)
     body = f"code={browsers.new_code()}".encode()
     reply = await asked("POST /login", browsers, ("Content-Type", FORM), OURS, body=body)
     cookie = reply.headers["set-cookie"]

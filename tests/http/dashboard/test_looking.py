@@ -11,7 +11,7 @@ import pytest
 
 from tests.http.dashboard.browsing import Person, parsed, signed_in
 from tests.http.door import bearer, post_json
-from tests.http.operating import Api, Stream
+from tests.http.operating import Api, Stream, new_agent
 from tests.support.in_process import memplane_here
 from tests.support.running import Running, running_memplane
 
@@ -96,6 +96,15 @@ def test_the_lab_answers_with_blocks_and_their_reasons(person: Person, api: Api)
     assert person.get("/lab?agent=..%2Fx&q=hello").status == 404
 
 
+def test_the_turns_of_the_only_agent_say_whose_they_are(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with running_memplane(tmp_path_factory.mktemp("single") / "home") as fresh:
+        api = new_agent(fresh)
+        entry(api, 1, "The only question")
+        assert f'<option value="{api.agent}" selected' in signed_in(fresh).page("/turns")
+
+
 def test_turns_are_listed_newest_first_and_shown_whole(person: Person, api: Api) -> None:
     entry(api, 1, "The first question")
     said = "[MEMORY:timing:jellyfin] Takes 60s to start after a restart"
@@ -109,6 +118,25 @@ def test_turns_are_listed_newest_first_and_shown_whole(person: Person, api: Api)
     assert "Noted." in whole
     assert "small-1 (openai)" in whole
     assert "12 → 3" in whole
+
+
+def test_what_clients_add_is_in_no_list_no_recall_and_no_episode(person: Person, api: Api) -> None:
+    reminder = "<system-reminder>The zebra crossing is closed.</system-reminder>"
+    notice = "<task-notification>The walrus task is done.</task-notification>"
+    turn = entry(api, 5, f"{reminder}\nWhich kettle is broken?", "The blue one.")
+    entry(api, 6, notice, "I see that.")
+    listed = parsed(person.page(f"/turns?agent={api.agent}")).text
+    assert "Which kettle is broken?" in listed
+    assert "no question from a user" in listed
+    whole = parsed(person.page(f"/turns/{api.agent}/{turn}")).text
+    for added in ("zebra", "walrus", "system-reminder", "task-notification"):
+        assert added not in listed
+        assert added not in whole.split("The whole entry")[0]
+        assert "Nothing is remembered" in person.page(f"/lab?agent={api.agent}&q={added}")
+    for asked in (notice, f"{notice} {reminder}"):
+        body = {"agent_id": api.agent, "messages": [{"role": "user", "content": asked}]}
+        told = post_json(api.running, "/recall", body, f"Authorization: Bearer {api.token}")
+        assert told.json() == {"memories": []}
 
 
 def test_what_was_learned_from_a_turn_leads_back_to_it(person: Person, api: Api) -> None:

@@ -11,16 +11,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.errors import InvalidRequest
-from memplane.http.dashboard import shown
-from memplane.http.dashboard.charts import HEIGHT, WIDTH, course_chart, histogram, stacked
+from memplane.http.dashboard import display_format
+from memplane.http.dashboard.charts import (
+    CHART_HEIGHT,
+    CHART_WIDTH,
+    draw_confidence,
+    draw_histogram,
+    draw_stacked,
+)
 from memplane.http.dashboard.forms import Form
-from memplane.http.dashboard.health import findings
-from memplane.http.dashboard.lab import explained
-from memplane.http.dashboard.listed import Listed
-from memplane.http.dashboard.toasts import back_of, ours, toast_in, with_toast
-from memplane.memory.contract import Block, MemoryStatus, Signal, Why
-from memplane.observations.contract import Course, CoursePoint
-from memplane.plane.contract import LedgerStatus, Status, StorageStatus
+from memplane.http.dashboard.health import assess_health
+from memplane.http.dashboard.list_query import ListQuery
+from memplane.http.dashboard.recall_lab import explain_block
+from memplane.http.dashboard.toasts import (
+    add_toast,
+    read_return_path,
+    read_toast,
+    restrict_to_site,
+)
+from memplane.memory.api_types import (
+    BlockExplanation,
+    MemoryBlock,
+    MemoryStatus,
+    SignalContribution,
+)
+from memplane.observations.api_types import ConfidenceHistory, ConfidencePoint
+from memplane.service.model import LedgerStatus, Status, StorageStatus
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
@@ -29,12 +45,12 @@ NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
 
 def test_an_address_says_which_memories_and_what_means_nothing_is_passed_over() -> None:
-    listed = Listed.of({"q": "tea", "service": "general", "tier": "2", "x": "y", "state": ""})
-    asked = listed.asked()
+    listed = ListQuery.of({"q": "tea", "service": "general", "tier": "2", "x": "y", "state": ""})
+    asked = listed.query()
     assert (asked.q, asked.service, asked.tier, asked.state) == ("tea", "general", 2, None)
-    assert (asked.sort, asked.descending, asked.contested) == ("confidence", True, None)
+    assert (asked.sort, asked.order, asked.contested) == ("confidence", "desc", None)
     assert listed.is_narrowed
-    assert not Listed.of({"sort": "updated", "group": "service"}).is_narrowed
+    assert not ListQuery.of({"sort": "updated", "group": "service"}).is_narrowed
 
 
 @pytest.mark.parametrize(
@@ -42,51 +58,51 @@ def test_an_address_says_which_memories_and_what_means_nothing_is_passed_over() 
 )
 def test_an_address_that_asks_for_what_there_is_not_is_refused(query: dict[str, str]) -> None:
     with pytest.raises(InvalidRequest):
-        Listed.of(query).asked()
+        ListQuery.of(query).query()
 
 
 def test_a_filter_is_switched_on_and_off_and_keeps_the_rest() -> None:
-    listed = Listed.of({"q": "a b", "sort": "updated"})
+    listed = ListQuery.of({"q": "a b", "sort": "updated"})
     on = listed.toggled("service", "caddy")
     assert parse_qs(urlsplit(on).query) == {
         "q": ["a b"],
         "sort": ["updated"],
         "service": ["caddy"],
     }
-    back = Listed.of({name: value[0] for name, value in parse_qs(urlsplit(on).query).items()})
+    back = ListQuery.of({name: value[0] for name, value in parse_qs(urlsplit(on).query).items()})
     assert back.toggled("service", "caddy") == listed.link()
-    assert Listed.of({}).link() == "/memories"
+    assert ListQuery.of({}).link() == "/memories"
 
 
 def test_a_column_is_sorted_the_useful_way_first_and_then_the_other() -> None:
-    listed = Listed.of({})
+    listed = ListQuery.of({})
     assert (listed.aria_sort("confidence"), listed.aria_sort("service")) == ("descending", "none")
     assert "dir=asc" in listed.sorted_by("confidence")
     assert "dir=asc" in listed.sorted_by("service")
-    by_service = Listed.of({"sort": "service"})
+    by_service = ListQuery.of({"sort": "service"})
     assert by_service.aria_sort("service") == "ascending"
     assert "dir=desc" in by_service.sorted_by("service")
 
 
 @given(st.dictionaries(st.sampled_from(["q", "service", "agent", "origin"]), st.text(min_size=1)))
 def test_a_link_says_what_it_was_made_of(said: dict[str, str]) -> None:
-    link = Listed.of(said).link()
+    link = ListQuery.of(said).link()
     assert link.startswith("/memories")
     again = {name: one[0] for name, one in parse_qs(urlsplit(link).query).items()}
-    assert Listed.of(again) == Listed.of(said)
+    assert ListQuery.of(again) == ListQuery.of(said)
 
 
 # Charts
 
 
-def point(day: int, value: float, kind: str = "reinforced") -> CoursePoint:
+def point(day: int, value: float, kind: str = "reinforced") -> ConfidencePoint:
     at = (NOW + timedelta(days=day)).isoformat().replace("+00:00", "Z")
-    return CoursePoint(at=at, value=value, kind=kind)
+    return ConfidencePoint(at=at, value=value, kind=kind)
 
 
 def test_a_course_runs_from_left_to_right_in_steps() -> None:
-    chart = course_chart(
-        Course(
+    chart = draw_confidence(
+        ConfidenceHistory(
             points=(point(0, 0.7, "asserted"), point(10, 0.8), point(20, 0.8, "now")),
             forecast=(point(20, 0.8, "now"), point(40, 0.2, "faded")),
             threshold=0.3,
@@ -94,31 +110,31 @@ def test_a_course_runs_from_left_to_right_in_steps() -> None:
     )
     assert chart is not None
     assert chart.was == "M0.0 48.0H150.0V32.0H300.0V32.0"
-    assert chart.will_be == f"M300.0 32.0H{float(WIDTH)}V128.0"
+    assert chart.will_be == f"M300.0 32.0H{float(CHART_WIDTH)}V128.0"
     assert chart.threshold == 112.0
     assert [one.label for one in chart.events] == ["asserted, 0.70", "reinforced, 0.80"]
     assert chart.days == ("10 Mar 2026", "30 Mar 2026", "19 Apr 2026")
 
 
 def test_without_anything_that_happened_there_is_no_course() -> None:
-    assert course_chart(Course(points=(), forecast=(), threshold=0.3)) is None
+    assert draw_confidence(ConfidenceHistory(points=(), forecast=(), threshold=0.3)) is None
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=12))
 def test_columns_stay_inside_and_the_highest_fills_the_height(counts: list[int]) -> None:
-    drawn = histogram(counts)
+    drawn = draw_histogram(counts)
     assert drawn.most == max([*counts, 1])
     for one in drawn.columns:
-        assert 0 <= one.x <= one.x + one.width <= WIDTH
-        assert one.y + one.height == pytest.approx(HEIGHT, abs=0.2)
-    assert max(one.height for one in drawn.columns) == (HEIGHT if any(counts) else 0)
+        assert 0 <= one.x <= one.x + one.width <= CHART_WIDTH
+        assert one.y + one.height == pytest.approx(CHART_HEIGHT, abs=0.2)
+    assert max(one.height for one in drawn.columns) == (CHART_HEIGHT if any(counts) else 0)
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 1000)] * 3), min_size=1, max_size=60))
 def test_columns_on_columns_do_not_overlap(values: list[tuple[int, int, int]]) -> None:
     days = [f"2026-01-{1 + at % 28:02}" for at in range(len(values))]
     layers = [(name, [one[at] for one in values]) for at, name in enumerate("abc")]
-    drawn = stacked(days, layers)
+    drawn = draw_stacked(days, layers)
     for at in range(len(values)):
         tower = [layer.columns[at] for layer in drawn.layers]
         for lower, upper in itertools.pairwise(tower):
@@ -127,7 +143,7 @@ def test_columns_on_columns_do_not_overlap(values: list[tuple[int, int, int]]) -
 
 
 def test_no_days_make_an_empty_chart() -> None:
-    assert stacked([], [("a", [])]).days == ()
+    assert draw_stacked([], [("a", [])]).days == ()
 
 
 # Words
@@ -148,38 +164,38 @@ def test_no_days_make_an_empty_chart() -> None:
 )
 def test_ages_are_said_as_people_say_them(seconds: int, words: str) -> None:
     stamp = (NOW - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
-    assert shown.ago(stamp, NOW) == words
-    assert shown.ago(None, NOW) == "never"
+    assert display_format.format_age(stamp, NOW) == words
+    assert display_format.format_age(None, NOW) == "never"
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(0.9, "0.9"), (0.95, "0.95"), (1.0, "1.0"), (0, "0.0")]
 )
 def test_confidence_is_written_in_hundredths(value: float, text: str) -> None:
-    assert shown.sure(value) == text
+    assert display_format.format_confidence(value) == text
 
 
 @given(st.text())
 def test_nothing_hides_in_a_text_that_is_shown(text: str) -> None:
-    seen = shown.visible(text)
+    seen = display_format.escape_invisible(text)
     assert not any(one in seen for one in "\u202e\u200b\u2066\u0000\u2028")
-    assert shown.visible(seen) == seen
+    assert display_format.escape_invisible(seen) == seen
 
 
 @given(st.text(), st.text())
 def test_a_difference_has_all_of_both_texts(old: str, new: str) -> None:
-    pieces = list(shown.word_diff(old, new))
+    pieces = list(display_format.word_diff(old, new))
     assert "".join(one.text for one in pieces if one.change != "new") == old
     assert "".join(one.text for one in pieces if one.change != "gone") == new
 
 
 @given(st.text(max_size=300), st.text(max_size=30))
 def test_marking_hits_loses_nothing(text: str, search: str) -> None:
-    assert "".join(one.text for one in shown.highlighted(text, search)) == text
+    assert "".join(one.text for one in display_format.highlighted(text, search)) == text
 
 
 def test_hits_are_words_that_begin_so_in_any_case() -> None:
-    bits = shown.highlighted("Restart it; unrestarted (restarts)", "restart (.*")
+    bits = display_format.highlighted("Restart it; unrestarted (restarts)", "restart (.*")
     assert [one.text for one in bits if one.is_hit] == ["Restart", "restarts"]
 
 
@@ -187,10 +203,10 @@ def test_hits_are_words_that_begin_so_in_any_case() -> None:
 
 
 def test_an_address_tells_what_was_done_and_what_undoes_it() -> None:
-    path = with_toast("/memories?q=a#x", 5, "retire", "b12f")
+    path = add_toast("/memories?q=a#x", 5, "retire", "b12f")
     assert path == "/memories?q=a&done=5&action=retire&batch=b12f#x"
     query = {name: one[0] for name, one in parse_qs(urlsplit(path).query).items()}
-    toast = toast_in(query)
+    toast = read_toast(query)
     assert toast is not None
     assert (toast.words, toast.batch) == ("5 memories moved to the trash", "b12f")
 
@@ -207,22 +223,22 @@ def test_an_address_tells_what_was_done_and_what_undoes_it() -> None:
     ],
 )
 def test_an_address_can_only_tell_what_we_say(query: dict[str, str]) -> None:
-    assert toast_in(query) is None
+    assert read_toast(query) is None
 
 
 def test_what_cannot_be_undone_offers_no_undo() -> None:
-    toast = toast_in({"done": "1", "action": "purge", "batch": "b1"})
+    toast = read_toast({"done": "1", "action": "purge", "batch": "b1"})
     assert toast is not None
     assert toast.batch == ""
 
 
 @given(st.text())
 def test_a_way_back_is_always_a_path_of_ours(back: str) -> None:
-    found = back_of(Form({"back": [back]}))
+    found = read_return_path(Form({"back": [back]}))
     assert found.startswith("/")
     assert urlsplit(f"http://here{found}").netloc == "here"
     assert urlsplit(found).netloc == ""
-    assert ours(found, "/") == found
+    assert restrict_to_site(found, "/") == found
 
 
 # Health and reasons
@@ -239,8 +255,8 @@ def status(**more: object) -> Status:
 
 
 def test_all_is_well_when_nothing_is_wrong() -> None:
-    assert [one.grade for one in findings(status())] == ["good"] * 3
-    assert len(findings(status(memory=None))) == 2
+    assert [one.grade for one in assess_health(status())] == ["good"] * 3
+    assert len(assess_health(status(memory=None))) == 2
 
 
 @pytest.mark.parametrize(
@@ -253,7 +269,13 @@ def test_all_is_well_when_nothing_is_wrong() -> None:
     ],
 )
 def test_a_ledger_that_is_not_well_is_said_to_be(part: LedgerStatus, grade: str) -> None:
-    assert findings(status(ledger=part))[0].grade == grade
+    assert assess_health(status(ledger=part))[0].grade == grade
+
+
+def test_entries_that_are_not_kept_are_said_to_be() -> None:
+    for memory in (status().memory, None):
+        found = assess_health(status(memory=memory, failing="the disk is full"))[1]
+        assert (found.grade, found.words) == ("bad", "the disk is full")
 
 
 @pytest.mark.parametrize(
@@ -266,7 +288,7 @@ def test_a_ledger_that_is_not_well_is_said_to_be(part: LedgerStatus, grade: str)
 )
 def test_storage_that_is_not_well_is_said_to_be(changes: dict[str, object], grade: str) -> None:
     stored: StorageStatus = StorageStatus(kind="", where="", reason="", **changes)  # type: ignore[arg-type]
-    assert findings(status(storage=stored))[-1].grade == grade
+    assert assess_health(status(storage=stored))[-1].grade == grade
 
 
 @pytest.mark.parametrize(
@@ -276,15 +298,18 @@ def test_storage_that_is_not_well_is_said_to_be(changes: dict[str, object], grad
 def test_memory_that_is_not_well_is_said_to_be(changes: dict[str, object], grade: str) -> None:
     usual: dict[str, object] = {"agents": 1, "episodes": 1, "underived": 0, "unindexed": 0}
     found: MemoryStatus = MemoryStatus(busy=False, **{**usual, **changes})  # type: ignore[arg-type]
-    assert findings(status(memory=found))[1].grade == grade
+    assert assess_health(status(memory=found))[1].grade == grade
 
 
 def test_the_weightiest_reasons_come_first() -> None:
-    signals = {"age": Signal(added=-0.5, place=2), "words": Signal(added=0.1, place=1)}
-    why = Why(part="match", terms={"a": 0.1, "b": 0.9}, signals=signals)
-    told = explained(Block(text="x", why=why))
+    signals = {
+        "age": SignalContribution(added=-0.5, place=2),
+        "words": SignalContribution(added=0.1, place=1),
+    }
+    why = BlockExplanation(part="match", terms={"a": 0.1, "b": 0.9}, signals=signals)
+    told = explain_block(MemoryBlock(text="x", why=why))
     assert told.why == "it matches the question"
     assert told.terms == (("b", 0.9), ("a", 0.1))
     assert [one[0] for one in told.signals] == ["age", "words"]
     assert told.most == 0.9
-    assert explained(Block(text="x")).why == ""
+    assert explain_block(MemoryBlock(text="x")).why == ""

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from memplane.ledger.anchors import read_anchors
-from memplane.ledger.chain import Link
-from memplane.ledger.checking import LedgerReport, verify_ledger
-from memplane.ledger.folder import CHAIN, OPEN, AgentFolder
+from memplane.ledger.chain import ChainEnd
+from memplane.ledger.chain_verification import LedgerReport, verify_ledger
+from memplane.ledger.folder import CHAIN_FILE_NAME, OPEN_SEGMENT_NAME, AgentFolder
 from memplane.ledger.writer import LedgerOptions
 from tests.ledger.proofs.ledgers import (
     AGENT,
@@ -26,10 +26,10 @@ from tests.ledger.proofs.ledgers import (
 )
 
 Image = dict[str, bytes]
-Verify = Callable[[AgentFolder, Link | None], LedgerReport]
+Verify = Callable[[AgentFolder, ChainEnd | None], LedgerReport]
 
-HISTORY: Final = f"{AGENT}/{OPEN}"
-RECORDS: Final = f"{AGENT}/{CHAIN}"
+HISTORY: Final = f"{AGENT}/{OPEN_SEGMENT_NAME}"
+RECORDS: Final = f"{AGENT}/{CHAIN_FILE_NAME}"
 SEALED: Final = f"{AGENT}/segments/00000001.jsonl"
 LAST_SEALED: Final = f"{AGENT}/segments/00000002.jsonl"
 ENTRIES: Final = 200

@@ -18,10 +18,10 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from memplane.ledger.anchors import read_anchors
-from memplane.ledger.checking import LedgerReport, verify_ledger
-from memplane.ledger.entry import Entry, JsonReply, Turn, entry_of, recomputed_id
+from memplane.ledger.chain_verification import LedgerReport, verify_ledger
+from memplane.ledger.entry import Entry, JsonReply, Turn, make_entry, recompute_entry_id
 from memplane.ledger.folder import AgentFolder
-from memplane.ledger.reader import entries
+from memplane.ledger.reader import read_entries
 from memplane.ledger.writer import Ledger, LedgerOptions
 
 AGENT: Final = "analyst"
@@ -61,7 +61,7 @@ def turn_of(token: str, agent: str = AGENT, *, ts: datetime = NOON) -> Turn:
 
 @cache
 def line_of(token: str, agent: str = AGENT) -> bytes:
-    return entry_of(turn_of(token, agent)).line
+    return make_entry(turn_of(token, agent)).line
 
 
 def token_of(line: bytes) -> str:
@@ -95,7 +95,7 @@ def record_tokens(root: Path, *tokens: str, options: LedgerOptions | None = None
 
 
 def lines_in(root: Path, agent: str = AGENT) -> list[bytes]:
-    return [line for _, line in entries(AgentFolder(root, agent))]
+    return [line for _, line in read_entries(AgentFolder(root, agent))]
 
 
 def tokens_in(root: Path, agent: str = AGENT) -> list[str]:
@@ -117,10 +117,10 @@ def problems_of(
     """Say what is wrong with what is read: acknowledged turns once each, and nothing invented."""
     found: list[str] = []
     times: Counter[str] = Counter()
-    for identifier, line in entries(AgentFolder(root, agent)):
+    for identifier, line in read_entries(AgentFolder(root, agent)):
         token = token_of(line)
         times[token] += 1
-        if recomputed_id(line) != identifier:
+        if recompute_entry_id(line) != identifier:
             found.append(f"{token} has the id of other bytes")
         if line != line_of(token, agent):
             found.append(f"{token} was altered")

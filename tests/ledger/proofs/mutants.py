@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from memplane.ledger import agent_log
-from memplane.ledger.agent_log import AgentLog
-from memplane.objects.files import sync_data
+from memplane.ledger import agent_writer
+from memplane.ledger.agent_writer import AgentWriter
+from memplane.objects.durable_files import sync_data
 
 
 def ignore_short_writes() -> None:
@@ -18,19 +18,19 @@ def ignore_short_writes() -> None:
     def write_once(descriptor: int, data: bytes) -> None:
         os.write(descriptor, data)
 
-    vars(agent_log)["write_all"] = write_once
+    vars(agent_writer)["write_all"] = write_once
 
 
 def sync_again() -> None:
     """After a failed sync, try the same file once more."""
 
-    def sync(self: AgentLog) -> None:
+    def sync(self: AgentWriter) -> None:
         try:
             sync_data(self._file)
         except OSError:
             sync_data(self._file)
 
-    AgentLog.sync = sync  # type: ignore[method-assign]
+    AgentWriter.sync = sync  # type: ignore[method-assign]
 
 
 MUTANTS: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from memplane.ledger.folder import CHAIN, FOREIGN_INDEX, OPEN, ROTATED
+from memplane.ledger.folder import (
+    CHAIN_FILE_NAME,
+    FOREIGN_INDEX_NAME,
+    OPEN_SEGMENT_NAME,
+    ROTATED_SEGMENT_NAME,
+)
 from memplane.ledger.writer import LedgerOptions
 from tests.ledger.proofs.ledgers import (
     AGENT,
@@ -52,9 +57,9 @@ def unclean(scratch: Path) -> Start:
     old = [f"old-{number}" for number in range(6)]
     record_tokens(scratch, *old, options=LedgerOptions(max_bytes=1500))
     image = image_of(scratch)
-    image[f"{AGENT}/{OPEN}"] += line_of("unchained") + b"\n" + TORN_LINE
-    image[f"{AGENT}/{CHAIN}"] += TORN_RECORD
-    image[f"{AGENT}/{FOREIGN_INDEX}"] = b'{"version":1}\n'
+    image[f"{AGENT}/{OPEN_SEGMENT_NAME}"] += line_of("unchained") + b"\n" + TORN_LINE
+    image[f"{AGENT}/{CHAIN_FILE_NAME}"] += TORN_RECORD
+    image[f"{AGENT}/{FOREIGN_INDEX_NAME}"] = b'{"version":1}\n'
     return Start("unclean", image, (*old, "unchained"), (TORN_LINE, TORN_RECORD))
 
 
@@ -62,9 +67,9 @@ def foreign(scratch: Path) -> Start:
     """A ledger that another program recorded and rotated once."""
     older = b"".join(line_of(f"old-{number}") + b"\n" for number in range(3))
     image = {
-        f"{AGENT}/{ROTATED}": older,
-        f"{AGENT}/{OPEN}": line_of("old-3") + b"\n" + line_of("old-4"),
-        f"{AGENT}/{FOREIGN_INDEX}": b'{"version":1}\n',
+        f"{AGENT}/{ROTATED_SEGMENT_NAME}": older,
+        f"{AGENT}/{OPEN_SEGMENT_NAME}": line_of("old-3") + b"\n" + line_of("old-4"),
+        f"{AGENT}/{FOREIGN_INDEX_NAME}": b'{"version":1}\n',
     }
     return Start("foreign", image, tuple(f"old-{number}" for number in range(5)))
 

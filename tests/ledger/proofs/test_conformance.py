@@ -17,15 +17,21 @@ import pytest
 from memplane.errors import LedgerFull
 from memplane.ledger import writer
 from memplane.ledger.anchors import read_anchors
-from memplane.ledger.chain import Kind
+from memplane.ledger.chain import RecordKind
 from memplane.ledger.chain_file import ChainFile
 from memplane.ledger.cursor import BEGINNING, Cursor
-from memplane.ledger.entry import Entry, entry_of, recomputed_id
-from memplane.ledger.folder import CHAIN, FOREIGN_INDEX, OPEN, ROTATED, AgentFolder
-from memplane.ledger.reader import entries, open_page
+from memplane.ledger.entry import Entry, make_entry, recompute_entry_id
+from memplane.ledger.folder import (
+    CHAIN_FILE_NAME,
+    FOREIGN_INDEX_NAME,
+    OPEN_SEGMENT_NAME,
+    ROTATED_SEGMENT_NAME,
+    AgentFolder,
+)
+from memplane.ledger.reader import open_page, read_entries
 from memplane.ledger.recovery import adopt_rotated
-from memplane.ledger.sealing import Modes
-from memplane.ledger.writer import LedgerOptions, Syncing
+from memplane.ledger.segments import FileModes
+from memplane.ledger.writer import LedgerOptions, SyncPolicy
 from tests.ledger.proofs.ledgers import (
     AGENT,
     NOON,
@@ -77,10 +83,10 @@ async def test_twenty_equal_turns_at_once_are_twenty_entries(memory: Path) -> No
     recorded = await asyncio.gather(*(ledger.append(turn_of("same")) for _ in range(20)))
     await ledger.close()
     assert len({entry.id for entry in recorded}) == 20
-    assert recorded[0] == entry_of(turn_of("same"))
+    assert recorded[0] == make_entry(turn_of("same"))
     lines = lines_in(memory)
     assert sorted(lines) == sorted(entry.line for entry in recorded)
-    assert all(json.loads(line)["id"] == recomputed_id(line) for line in lines)
+    assert all(json.loads(line)["id"] == recompute_entry_id(line) for line in lines)
     assert sorted(json.loads(line).get("occurrence", 1) for line in lines) == [*range(1, 21)]
 
 
@@ -108,7 +114,7 @@ async def test_a_turn_that_was_acknowledged_is_one_line(trace: bytes, memory: Pa
     await ledger.close()
     acked = [answer for answer in answers if not isinstance(answer, BaseException)]
     assert "other" in tokens_in(memory)
-    assert [identifier for identifier, _ in entries(AgentFolder(memory, AGENT))] == [
+    assert [identifier for identifier, _ in read_entries(AgentFolder(memory, AGENT))] == [
         entry.id for entry in acked
     ]
     assert verdicts(memory) == []
@@ -159,7 +165,7 @@ async def test_a_loss_while_two_processes_record_is_noted_by_the_one_that_goes_o
     for token in tokens(3):
         await other.append(turn_of(token))
     await other.close()
-    for path in (memory / AGENT / OPEN, memory / AGENT / CHAIN):
+    for path in (memory / AGENT / OPEN_SEGMENT_NAME, memory / AGENT / CHAIN_FILE_NAME):
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
     assert verdicts(memory)
     for token in tokens(5, "u"):
@@ -200,10 +206,10 @@ async def test_a_ledger_that_is_being_written_has_no_findings(memory: Path) -> N
 
 def test_fifty_turns_at_a_tiny_cap_are_read_in_their_order(memory: Path) -> None:
     (memory / AGENT).mkdir()
-    (memory / AGENT / FOREIGN_INDEX).write_bytes(b'{"version":1}\n')
+    (memory / AGENT / FOREIGN_INDEX_NAME).write_bytes(b'{"version":1}\n')
     record_tokens(memory, *tokens(50), options=LedgerOptions(max_bytes=2 * LINE))
     assert tokens_in(memory) == tokens(50)
-    assert not (memory / AGENT / FOREIGN_INDEX).exists()
+    assert not (memory / AGENT / FOREIGN_INDEX_NAME).exists()
     assert len(AgentFolder(memory, AGENT).sealed()) == 24
     assert verdicts(memory) == []
 
@@ -211,15 +217,17 @@ def test_fifty_turns_at_a_tiny_cap_are_read_in_their_order(memory: Path) -> None
 def test_another_recorders_rotated_file_is_adopted_once(memory: Path) -> None:
     folder = AgentFolder(memory, AGENT)
     older, newer = (b"".join(line_of(t) + b"\n" for t in tokens(3, name)) for name in "ab")
-    write_image({f"{AGENT}/{ROTATED}": older, f"{AGENT}/{OPEN}": newer}, memory)
+    write_image(
+        {f"{AGENT}/{ROTATED_SEGMENT_NAME}": older, f"{AGENT}/{OPEN_SEGMENT_NAME}": newer}, memory
+    )
     assert tokens_in(memory) == [*tokens(3, "a"), *tokens(3, "b")]
     record_tokens(memory, "after")
     record_tokens(memory, "again")
-    assert not (folder.path / ROTATED).exists()
+    assert not (folder.path / ROTATED_SEGMENT_NAME).exists()
     assert [one.path.read_bytes() for one in folder.sealed()] == [older]
     assert tokens_in(memory) == [*tokens(3, "a"), *tokens(3, "b"), "after", "again"]
     assert verdicts(memory) == []
-    adopt_rotated(folder, Modes())
+    adopt_rotated(folder, FileModes())
     assert len(folder.sealed()) == 1
 
 
@@ -228,10 +236,10 @@ def test_another_recorders_index_is_gone_after_a_kill_during_rotation(memory: Pa
     record_tokens(memory, "first")
     folder = AgentFolder(memory, AGENT)
     folder.sealed_path(1).parent.mkdir()
-    (folder.path / OPEN).rename(folder.sealed_path(1))
-    (folder.path / FOREIGN_INDEX).write_bytes(b'{"version":1}\n')
+    (folder.path / OPEN_SEGMENT_NAME).rename(folder.sealed_path(1))
+    (folder.path / FOREIGN_INDEX_NAME).write_bytes(b'{"version":1}\n')
     record_tokens(memory, "after")
-    assert not (folder.path / FOREIGN_INDEX).exists()
+    assert not (folder.path / FOREIGN_INDEX_NAME).exists()
     assert tokens_in(memory) == ["first", "after"]
     assert verdicts(memory) == []
 
@@ -244,7 +252,7 @@ def before_ours(root: Path) -> None:
 
 
 def before_foreign(root: Path) -> None:
-    write_image({f"{AGENT}/{OPEN}": line_of("first") + b"\n"}, root)
+    write_image({f"{AGENT}/{OPEN_SEGMENT_NAME}": line_of("first") + b"\n"}, root)
 
 
 @pytest.mark.parametrize("before", [before_ours, before_foreign])
@@ -265,7 +273,7 @@ def test_a_torn_tail_is_not_read_and_then_mended(
     memory: Path,
 ) -> None:
     before(memory)
-    with (memory / AGENT / OPEN).open("ab") as file:
+    with (memory / AGENT / OPEN_SEGMENT_NAME).open("ab") as file:
         file.write(tail)
     folder = AgentFolder(memory, AGENT)
     assert page_after(folder, BEGINNING, 10)[::2] == (["first"], 0)
@@ -273,13 +281,13 @@ def test_a_torn_tail_is_not_read_and_then_mended(
     assert tokens_in(memory) == ["first", *read, "after", "more"]
     assert quarantined(memory) == kept
     assert verdicts(memory) == []
-    assert len((folder.path / OPEN).read_bytes().splitlines()) == 3 + len(read)
+    assert len((folder.path / OPEN_SEGMENT_NAME).read_bytes().splitlines()) == 3 + len(read)
 
 
 def test_garbage_between_lines_is_skipped_and_counted(memory: Path) -> None:
     garbage = b"\xff{not json"
     data = b"\n".join((line_of("first"), garbage, line_of("second"), b""))
-    write_image({f"{AGENT}/{OPEN}": data}, memory)
+    write_image({f"{AGENT}/{OPEN_SEGMENT_NAME}": data}, memory)
     folder = AgentFolder(memory, AGENT)
     assert page_after(folder, BEGINNING, 10)[::2] == (["first", "second"], 1)
     record_tokens(memory, "after")
@@ -292,7 +300,7 @@ def test_lines_that_were_skipped_are_counted_on_one_page(memory: Path) -> None:
     """A client that adds up what each page says gets the right number."""
     lines = [line_of(token) for token in tokens(6)]
     data = b"".join(line + b"\n" + b"garbage\n" for line in lines)
-    write_image({f"{AGENT}/{OPEN}": data}, memory)
+    write_image({f"{AGENT}/{OPEN_SEGMENT_NAME}": data}, memory)
     assert sum(read[2] for read in pages(AgentFolder(memory, AGENT), 2)) == 6
 
 
@@ -314,19 +322,19 @@ def test_a_long_line_is_read(size: int, memory: Path) -> None:
     "legacy", [b'{"version":1,"ts":"2026-03-01T12:00:00Z"}', b'{"a":1}', b"{}"]
 )
 def test_a_legacy_line_gets_the_id_of_its_bytes(legacy: bytes, memory: Path) -> None:
-    write_image({f"{AGENT}/{OPEN}": legacy + b"\n"}, memory)
-    ((identifier, line),) = entries(AgentFolder(memory, AGENT))
-    assert identifier == recomputed_id(legacy)
+    write_image({f"{AGENT}/{OPEN_SEGMENT_NAME}": legacy + b"\n"}, memory)
+    ((identifier, line),) = read_entries(AgentFolder(memory, AGENT))
+    assert identifier == recompute_entry_id(legacy)
     assert json.loads(line) == {**json.loads(legacy), "id": identifier}
     record_tokens(memory, "after")
-    assert (memory / AGENT / OPEN).read_bytes().startswith(legacy + b"\n")
-    assert next(entries(AgentFolder(memory, AGENT)))[0] == identifier
+    assert (memory / AGENT / OPEN_SEGMENT_NAME).read_bytes().startswith(legacy + b"\n")
+    assert next(read_entries(AgentFolder(memory, AGENT)))[0] == identifier
 
 
 def test_an_agent_without_a_ledger_has_no_entries(memory: Path) -> None:
     folder = AgentFolder(memory, AGENT)
-    assert list(entries(folder)) == []
-    assert list(entries(folder, after=NOON)) == []
+    assert list(read_entries(folder)) == []
+    assert list(read_entries(folder, after=NOON)) == []
     assert page_after(folder, BEGINNING, 10) == ([], BEGINNING, 0)
     assert image_of(memory) == {}
 
@@ -363,9 +371,9 @@ async def test_a_walk_by_cursor_beside_appends_and_rotations_sees_each_entry_onc
 def test_a_cursor_is_good_after_the_file_was_renamed(memory: Path) -> None:
     folder = AgentFolder(memory, AGENT)
     data = b"".join(line_of(token) + b"\n" for token in tokens(4))
-    write_image({f"{AGENT}/{OPEN}": data}, memory)
+    write_image({f"{AGENT}/{OPEN_SEGMENT_NAME}": data}, memory)
     _, cursor, _ = page_after(folder, BEGINNING, 2)
-    (folder.path / OPEN).rename(folder.path / ROTATED)
+    (folder.path / OPEN_SEGMENT_NAME).rename(folder.path / ROTATED_SEGMENT_NAME)
     record_tokens(memory, "after")
     assert page_after(folder, cursor, 10)[0] == ["t002", "t003", "after"]
 
@@ -393,7 +401,7 @@ def unsorted_ledger(root: Path, count: int = 1300) -> list[tuple[str, datetime]]
 
 
 def after(root: Path, moment: datetime) -> list[str]:
-    return [token_of(line) for _, line in entries(AgentFolder(root, AGENT), after=moment)]
+    return [token_of(line) for _, line in read_entries(AgentFolder(root, AGENT), after=moment)]
 
 
 def expected(told: Sequence[tuple[str, datetime]], moment: datetime) -> list[str]:
@@ -414,8 +422,10 @@ def test_entries_after_a_moment_are_complete_when_times_are_not_sorted(memory: P
 def test_an_index_from_before_a_line_was_mended_misses_nothing(memory: Path) -> None:
     late = NOON + timedelta(seconds=60)
     older, newer = (b"".join(line_of(t) + b"\n" for t in tokens(n, str(n))) for n in (1000, 200))
-    older += entry_of(turn_of("late", ts=late)).line
-    write_image({f"{AGENT}/{ROTATED}": older, f"{AGENT}/{OPEN}": newer}, memory)
+    older += make_entry(turn_of("late", ts=late)).line
+    write_image(
+        {f"{AGENT}/{ROTATED_SEGMENT_NAME}": older, f"{AGENT}/{OPEN_SEGMENT_NAME}": newer}, memory
+    )
     assert after(memory, NOON) == []
     assert AgentFolder(memory, AGENT).index.exists()
     record(memory, turn_of("after", ts=late))
@@ -483,11 +493,13 @@ def test_the_index_of_another_ledger_is_ignored(memory: Path) -> None:
 async def test_a_gap_is_noted_even_when_noting_it_fails_at_first(
     memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "_CHECKPOINT_SECONDS", {Syncing.GROUP: 0.0})
-    real, failed = ChainFile.add_note, list[Kind]()
+    monkeypatch.setattr(writer, "_CHECKPOINT_INTERVAL_S", {SyncPolicy.GROUP: 0.0})
+    real, failed = ChainFile.add_note, list[RecordKind]()
 
-    def add_note(self: ChainFile, kind: Kind, more: dict[str, object], *, size: int = 0) -> None:
-        if kind is Kind.GAP and not failed:
+    def add_note(
+        self: ChainFile, kind: RecordKind, more: dict[str, object], *, size: int = 0
+    ) -> None:
+        if kind is RecordKind.GAP and not failed:
             failed.append(kind)
             raise OSError(28, "No space left on device")
         real(self, kind, more, size=size)
@@ -502,5 +514,5 @@ async def test_a_gap_is_noted_even_when_noting_it_fails_at_first(
         refused += sum(isinstance(answer, LedgerFull) for answer in answers)
         acked += sum(isinstance(answer, Entry) for answer in answers)
     await ledger.close()
-    assert failed == [Kind.GAP]
+    assert failed == [RecordKind.GAP]
     assert checked(memory).gaps == refused

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from memplane.ledger import agent_log
+from memplane.ledger import agent_writer
 from memplane.ledger.anchors import read_anchors
-from memplane.ledger.chain import Link
+from memplane.ledger.chain import ChainEnd
 from memplane.ledger.chain_file import ChainFile
-from memplane.ledger.checking import verify_ledger
-from memplane.ledger.folder import OPEN, STATE, AgentFolder
-from memplane.ledger.heads import head_of
-from memplane.ledger.recovery import Recovered, recover
-from memplane.ledger.sealing import Modes
+from memplane.ledger.chain_verification import verify_ledger
+from memplane.ledger.entry_head import read_entry_head
+from memplane.ledger.folder import OPEN_SEGMENT_NAME, STATE_FOLDER_NAME, AgentFolder
+from memplane.ledger.recovery import RecoveryReport, recover
+from memplane.ledger.segments import FileModes
 from tests.ledger.proofs.damage import (
     ENTRIES,
     HISTORY,
@@ -93,7 +93,7 @@ def test_a_cut_around_the_end_of_any_line_is_found_and_kept(
 def test_a_cut_at_any_byte_is_found(image: Image, memory: Path) -> None:
     write_image(image, memory)
     folder, anchor = AgentFolder(memory, AGENT), read_anchors(memory)[AGENT]
-    path = folder.path / OPEN
+    path = folder.path / OPEN_SEGMENT_NAME
     for size in range(len(image[HISTORY]) - 1, -1, -1):
         with path.open("r+b") as file:
             file.truncate(size)
@@ -142,12 +142,12 @@ def test_a_whole_last_line_that_lost_its_newline_is_read_again(image: Image, mem
 
 def test_torn_anchors_do_not_swallow_the_next_one(image: Image, memory: Path) -> None:
     write_image(image, memory)
-    with (memory / STATE / "anchors.jsonl").open("ab") as file:
+    with (memory / STATE_FOLDER_NAME / "anchors.jsonl").open("ab") as file:
         file.write(b'{"agent":"analyst","seq":9')
     record_tokens(memory, "after")
     last = (memory / RECORDS).read_bytes().count(b"\n")
     assert read_anchors(memory)[AGENT].seq == last
-    (memory / STATE / "anchors.jsonl").write_bytes(b"\xff\xfe\0")
+    (memory / STATE_FOLDER_NAME / "anchors.jsonl").write_bytes(b"\xff\xfe\0")
     assert read_anchors(memory) == {}
 
 
@@ -164,7 +164,7 @@ def test_what_is_cut_from_the_chain_is_in_quarantine_first(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("memplane.ledger.sealing.replace_file", full)
+        patch.setattr("memplane.ledger.segments.replace_file", full)
         with pytest.raises(Exception, match="No space left"):
             record_tokens(memory, "refused")
     record_tokens(memory, "after")
@@ -186,15 +186,17 @@ def test_a_recovery_that_cuts_at_the_first_bad_line_is_noticed(
     image: Image, memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cutting(
-        folder: AgentFolder, records: ChainFile, anchor: Link | None, modes: Modes
-    ) -> Recovered:
-        path = folder.path / OPEN
+        folder: AgentFolder, records: ChainFile, anchor: ChainEnd | None, modes: FileModes
+    ) -> RecoveryReport:
+        path = folder.path / OPEN_SEGMENT_NAME
         lines = path.read_bytes().splitlines(keepends=True)
-        bad = next((at for at, line in enumerate(lines) if head_of(line) is None), len(lines))
+        bad = next(
+            (at for at, line in enumerate(lines) if read_entry_head(line) is None), len(lines)
+        )
         path.write_bytes(b"".join(lines[:bad]))
         return recover(folder, records, anchor, modes)
 
-    monkeypatch.setattr(agent_log, "recover", cutting)
+    monkeypatch.setattr(agent_writer, "recover", cutting)
     damage = zeroed(image, HISTORY, 5000, 5100)
     noticed = problems_with(image, damage, memory / "damaged")
     assert f"bytes of {HISTORY} are gone" in noticed

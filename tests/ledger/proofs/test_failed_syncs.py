@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import NotRecorded
-from memplane.ledger import agent_log
+from memplane.ledger import agent_writer
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.writer import LedgerOptions
-from memplane.objects.files import sync_data
+from memplane.objects.durable_files import sync_data
 from tests.ledger.proofs.ledgers import (
     AGENT,
     a_ledger,
@@ -47,7 +47,7 @@ def failing_syncs(*numbers: int) -> Iterator[list[int]]:
         sync_data(descriptor)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(agent_log, "sync_data", sync)
+        patch.setattr(agent_writer, "sync_data", sync)
         yield synced
 
 

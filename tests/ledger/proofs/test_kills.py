@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memplane.ledger.folder import agents_in
+from memplane.ledger.folder import list_ledger_agents
 from memplane.ledger.writer import LedgerOptions
 from tests.ledger.proofs.ledgers import problems_of, record, turn_of, verdicts
 from tests.ledger.proofs.worker import Job
@@ -42,7 +42,7 @@ class History:
 
     def problems(self, root: Path) -> list[str]:
         found: list[str] = []
-        for agent in agents_in(root):
+        for agent in list_ledger_agents(root):
             acked = self.acked.get(agent, [])
             attempted = [*acked, *self.unknown.get(agent, [])]
             found += problems_of(root, agent, acked=acked, attempted=attempted)
@@ -61,7 +61,7 @@ def killed(workers: Workers, job: Job, acks: int) -> Said:
 
 def reopened(root: Path, history: History, name: str) -> None:
     """Recover every agent's ledger by recording one more turn in each."""
-    agents = list(agents_in(root))
+    agents = list(list_ledger_agents(root))
     record(root, *(turn_of(f"{name}-{agent}", agent) for agent in agents), options=OPTIONS)
     for agent in agents:
         history.acked.setdefault(agent, []).append(f"{name}-{agent}")

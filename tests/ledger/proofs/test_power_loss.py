@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import NotRecorded
-from memplane.ledger import agent_log, sealing, writer
-from memplane.ledger.agent_log import AgentLog
-from memplane.ledger.folder import OPEN, AgentFolder
-from memplane.ledger.writer import Ledger, LedgerOptions, Syncing
-from memplane.objects.files import sync_folder
+from memplane.ledger import agent_writer, segments, writer
+from memplane.ledger.agent_writer import AgentWriter
+from memplane.ledger.folder import OPEN_SEGMENT_NAME, AgentFolder
+from memplane.ledger.writer import Ledger, LedgerOptions, SyncPolicy
+from memplane.objects.durable_files import sync_folder
 from tests.ledger.proofs.ledgers import (
     a_ledger,
     always_the_same,
@@ -55,9 +55,9 @@ class Session:
     @contextmanager
     def followed(self) -> Iterator[None]:
         """Follow the disk, and every acknowledgement at the moment the writer gives it."""
-        told = writer._tell
+        told = writer._notify_waiters
 
-        def tell(waiting: Sequence[writer._Waiting], error: NotRecorded | None = None) -> None:
+        def tell(waiting: Sequence[writer._PendingTurn], error: NotRecorded | None = None) -> None:
             for one in waiting:
                 if error is None and not one.settled:
                     self.acked.append((one.turn.agent, token_of(one.entry.line)))
@@ -65,7 +65,7 @@ class Session:
             told(waiting, error)
 
         with self.recorder.following(), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(writer, "_tell", tell)
+            patch.setattr(writer, "_notify_waiters", tell)
             yield
 
     def append(self, name: str, *, writers: int, turns: int, options: LedgerOptions) -> None:
@@ -216,7 +216,9 @@ def test_lines_that_a_killed_process_wrote_are_durable_before_they_are_chained(
     with session.followed():
         session.append("before", writers=1, turns=2, options=OPTIONS)
         session.attempted.append(("analyst", "killed"))
-        descriptor = os.open(session.root / "analyst" / OPEN, os.O_WRONLY | os.O_APPEND)
+        descriptor = os.open(
+            session.root / "analyst" / OPEN_SEGMENT_NAME, os.O_WRONLY | os.O_APPEND
+        )
         os.write(descriptor, line_of("killed") + b"\n")
         os.close(descriptor)
         session.append("again", writers=1, turns=1, options=OPTIONS)
@@ -233,13 +235,13 @@ def test_a_segment_that_a_killed_process_renamed_has_its_name_before_it_is_chain
         folder = AgentFolder(session.root, "analyst")
         folder.sealed_path(1).parent.mkdir()
         sync_folder(folder.path)
-        (folder.path / OPEN).rename(folder.sealed_path(1))
+        (folder.path / OPEN_SEGMENT_NAME).rename(folder.sealed_path(1))
         session.append("again", writers=1, turns=1, options=OPTIONS)
     assert first_problem(session, always_the_same(), memory / "after", 200) is None
 
 
-@pytest.mark.parametrize("syncing", [Syncing.GROUP, Syncing.INTERVAL])
-def test_a_ledger_that_was_closed_is_durable(syncing: Syncing, memory: Path) -> None:
+@pytest.mark.parametrize("syncing", [SyncPolicy.GROUP, SyncPolicy.INTERVAL])
+def test_a_ledger_that_was_closed_is_durable(syncing: SyncPolicy, memory: Path) -> None:
     options = LedgerOptions(max_bytes=1000, syncing=syncing)
     session = a_session(memory / "disk")
     with session.followed():
@@ -266,10 +268,10 @@ def test_an_acknowledgement_before_the_sync_is_noticed(
     synced = Ledger._synced
 
     def too_late(
-        self: Ledger, written: Sequence[tuple[AgentLog, list[writer._Waiting]]]
+        self: Ledger, written: Sequence[tuple[AgentWriter, list[writer._PendingTurn]]]
     ) -> Sequence[OSError | None]:
         for _, waiting in written:
-            writer._tell(waiting)
+            writer._notify_waiters(waiting)
         return synced(self, written)
 
     monkeypatch.setattr(Ledger, "_synced", too_late)
@@ -283,8 +285,8 @@ def test_an_acknowledgement_before_the_sync_is_noticed(
 def test_a_name_that_is_not_made_durable_is_noticed(
     memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sealing, "sync_folder", lambda folder: None)
-    monkeypatch.setattr(agent_log, "sync_folder", lambda folder: None)
+    monkeypatch.setattr(segments, "sync_folder", lambda folder: None)
+    monkeypatch.setattr(agent_writer, "sync_folder", lambda folder: None)
     rng = always_the_same()
     session = recorded(memory / "disk", rng)
     assert first_problem(session, rng, memory / "after", 50) is not None

@@ -20,14 +20,14 @@ from typing import Any, Final
 
 import pytest
 
-from memplane.ledger import purging
-from memplane.ledger.agent_log import AgentLog
-from memplane.ledger.entry import recomputed_id
-from memplane.ledger.folder import OPEN, AgentFolder
-from memplane.ledger.purging import PurgeReport, purge
-from memplane.ledger.reader import entries
-from memplane.ledger.sealing import Modes, quarantine
-from memplane.ledger.verify import Problem
+from memplane.ledger import purge
+from memplane.ledger.agent_writer import AgentWriter
+from memplane.ledger.entry import recompute_entry_id
+from memplane.ledger.file_verification import LedgerProblem
+from memplane.ledger.folder import OPEN_SEGMENT_NAME, AgentFolder
+from memplane.ledger.purge import PurgeReport, purge_ledger
+from memplane.ledger.reader import read_entries
+from memplane.ledger.segments import FileModes, quarantine_bytes
 from memplane.ledger.writer import LedgerOptions
 from tests.ledger.proofs.ledgers import (
     AGENT,
@@ -59,7 +59,7 @@ OLD: Final = b'{"ts":"2026-03-01T12:00:00Z","request_original":{"more":"%s","tok
     TOKENS[9].encode(),
 )
 """A line without an id: whatever happens to a byte of it, nobody knows which one it was."""
-IDS: Final = [*(line_of(token)[19:89].decode() for token in PURGED[:-1]), recomputed_id(OLD)]
+IDS: Final = [*(line_of(token)[19:89].decode() for token in PURGED[:-1]), recompute_entry_id(OLD)]
 _CALLS: Final = (
     *("write", "pwrite", "fsync", "fdatasync", "ftruncate", "fchmod", "open"),
     *("rename", "mkdir", "unlink"),
@@ -70,17 +70,17 @@ def whole(scratch: Path) -> Path:
     """A ledger of ten turns in three segments, with something in quarantine."""
     record_tokens(scratch, *TOKENS[:-1], options=OPTIONS)
     folder = AgentFolder(scratch, AGENT)
-    with (folder.path / OPEN).open("ab") as file:
+    with (folder.path / OPEN_SEGMENT_NAME).open("ab") as file:
         file.write(OLD + b"\n")
-    purge(folder, (), modes=Modes(), clock=noon)
-    quarantine(folder, line_of(PURGED[0])[:-30], "torn")
-    quarantine(folder, line_of(KEPT[0]) + b"\n" + line_of(PURGED[3]) + b"\n", "doubtful")
-    quarantine(folder, OLD + b"\n", "doubtful")
+    purge_ledger(folder, (), modes=FileModes(), clock=noon)
+    quarantine_bytes(folder, line_of(PURGED[0])[:-30], "torn")
+    quarantine_bytes(folder, line_of(KEPT[0]) + b"\n" + line_of(PURGED[3]) + b"\n", "doubtful")
+    quarantine_bytes(folder, OLD + b"\n", "doubtful")
     return scratch
 
 
 def purged(root: Path) -> PurgeReport:
-    return purge(AgentFolder(root, AGENT), IDS, modes=Modes(), clock=noon)
+    return purge_ledger(AgentFolder(root, AGENT), IDS, modes=FileModes(), clock=noon)
 
 
 def left_of(root: Path, tokens: Sequence[str]) -> list[str]:
@@ -95,13 +95,13 @@ def left_of(root: Path, tokens: Sequence[str]) -> list[str]:
 def problems_after(root: Path, *, opened_before: bool) -> list[str]:
     """Say what is wrong with what a purge left that was cut off, and with completing it."""
     found = [f"{token} is lost" for token in KEPT if token not in tokens_in(root)]
-    found += _damage(root, allowed={Problem.UNFINISHED, Problem.TORN})
+    found += _damage(root, allowed={LedgerProblem.UNFINISHED, LedgerProblem.TORN})
     if checked(root).erased == len(PURGED):
         found += left_of(root, PURGED)
     more: list[str] = []
     if opened_before:
         record(root, turn_of("after"), options=OPTIONS)
-        found += _damage(root, allowed={Problem.UNFINISHED})
+        found += _damage(root, allowed={LedgerProblem.UNFINISHED})
         more = ["after"]
     purged(root)
     found += _damage(root, allowed=set())
@@ -115,7 +115,7 @@ def problems_after(root: Path, *, opened_before: bool) -> list[str]:
     return found
 
 
-def _damage(root: Path, *, allowed: set[Problem]) -> list[str]:
+def _damage(root: Path, *, allowed: set[LedgerProblem]) -> list[str]:
     return [
         f"{one.file} at {one.offset}: {one.problem} {one.found}"
         for one in checked(root).findings
@@ -323,9 +323,9 @@ def test_a_purge_that_completes_another_may_be_cut_off_too(
 class Steps:
     """The steps of a purge, to be put into another order."""
 
-    note: Any = purging._note
-    lines: Any = purging._erase_lines
-    salts: Any = purging._erase_salts
+    note: Any = purge._record_erasures
+    lines: Any = purge._erase_lines
+    salts: Any = purge._erase_salts
 
 
 def salts_before_lines(patch: pytest.MonkeyPatch) -> None:
@@ -336,47 +336,47 @@ def salts_before_lines(patch: pytest.MonkeyPatch) -> None:
         steps.salts(*given)
         steps.lines(*given)
 
-    patch.setattr(purging, "_erase_lines", both)
-    patch.setattr(purging, "_erase_salts", lambda *given: None)
+    patch.setattr(purge, "_erase_lines", both)
+    patch.setattr(purge, "_erase_salts", lambda *given: None)
 
 
 def lines_before_note(patch: pytest.MonkeyPatch) -> None:
     """A line is overwritten before the chain says so."""
     steps = Steps()
 
-    def note(log: AgentLog, doomed: Any, chained: Any) -> None:
+    def note(log: AgentWriter, doomed: Any, chained: Any) -> None:
         steps.lines(log.folder, doomed)
         steps.note(log, doomed, chained)
 
-    patch.setattr(purging, "_note", note)
+    patch.setattr(purge, "_record_erasures", note)
 
 
 def no_note(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(purging, "_note", lambda *given: None)
+    patch.setattr(purge, "_record_erasures", lambda *given: None)
 
 
 def lines_not_synced(patch: pytest.MonkeyPatch) -> None:
     """Salts go while the disk may still have the lines."""
-    patch.setattr(purging, "sync_file", lambda descriptor: None)
+    patch.setattr(purge, "sync_file", lambda descriptor: None)
 
 
 def note_not_synced(patch: pytest.MonkeyPatch) -> None:
     """The disk may have lines that are gone and no record that says so."""
 
-    def note(log: AgentLog, erasures: Any) -> None:
+    def note(log: AgentWriter, erasures: Any) -> None:
         assert log._chain is not None
         log._chain.add_notes("erased", (one.noted() for one in erasures))  # type: ignore[arg-type]
 
-    patch.setattr(AgentLog, "note_erased", note)
+    patch.setattr(AgentWriter, "note_erased", note)
 
 
 def no_quarantine(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(purging, "_erase_fragments", lambda *given, **more: 0)
+    patch.setattr(purge, "_erase_fragments", lambda *given, **more: 0)
 
 
 def by_id_alone(patch: pytest.MonkeyPatch) -> None:
     """What a crash left of a line has no id, so an unfinished erasure is never completed."""
-    patch.setattr(purging, "_unfinished", lambda *given: iter(()))
+    patch.setattr(purge, "_unfinished", lambda *given: iter(()))
 
 
 MUTANTS: Final = (
@@ -406,4 +406,4 @@ def test_the_ledger_is_whole_before_it_is_purged(memory: Path) -> None:
     assert checked(memory).findings == []
     assert [line.count(b"canary") for line in lines_in(memory)] == [1] * len(TOKENS)
     assert len(left_of(memory, PURGED)) == len(PURGED) + 3
-    assert [one for one, _ in entries(AgentFolder(memory, AGENT)) if one in IDS] == IDS
+    assert [one for one, _ in read_entries(AgentFolder(memory, AGENT)) if one in IDS] == IDS

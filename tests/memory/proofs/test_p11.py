@@ -14,11 +14,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from memplane.memory import applying, burying
-from memplane.memory import memory as memory_module
-from memplane.memory import rows as table
-from memplane.memory.contract import Ask
-from memplane.memory.memory import Memory
+from memplane.memory import retain_queue, tombstone_watcher
+from memplane.memory import service as memory_module
+from memplane.memory import store as table
+from memplane.memory.api_types import RecallRequest
+from memplane.memory.service import EpisodeService
 from tests.memory.proofs.histories import Asked, Checker, Unanswered, fact_entry, word
 from tests.memory.remembering import memory_in, raw
 from tests.support.running import Running, running_memplane
@@ -137,12 +137,12 @@ async def test_the_same_with_ten_thousand_operations(tmp_path: Path) -> None:
 # Controls: what the checker says of memories that break the promise.
 
 
-def asked_in(memory: Memory) -> Asked:
+def asked_in(memory: EpisodeService) -> Asked:
     async def retain(number: int) -> None:
         await memory.retain("a", raw(fact_entry(number)))
 
     async def recall(number: int) -> bool:
-        found = await memory.recall(Ask(agent="a", text=f"What is {word(number)}?"))
+        found = await memory.recall(RecallRequest(agent="a", text=f"What is {word(number)}?"))
         return any(word(number) in one.text for one in found.memories)
 
     async def forget(number: int) -> None:
@@ -181,8 +181,8 @@ async def test_a_rebuild_that_ignores_tombstones_is_found(
         return []
 
     # Either alone is not enough: what opens without them is looked at before it answers.
-    monkeypatch.setattr(memory_module, "bury_all", bury_nothing)
-    monkeypatch.setattr(burying, "bury_told", bury_nothing)
+    monkeypatch.setattr(memory_module, "apply_all_tombstones", bury_nothing)
+    monkeypatch.setattr(tombstone_watcher, "apply_tombstones", bury_nothing)
     checker = await lived(tmp_path, rebuilt=True)
     assert checker.revived == [0, 1, 2]
 
@@ -190,7 +190,7 @@ async def test_a_rebuild_that_ignores_tombstones_is_found(
 async def test_a_forget_that_leaves_the_rows_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table, "bury", lambda *_args, **_more: 0)
+    monkeypatch.setattr(table, "delete_entries", lambda *_args, **_more: 0)
     checker = await lived(tmp_path)
     assert set(checker.revived) == {0, 1, 2}
 
@@ -198,7 +198,7 @@ async def test_a_forget_that_leaves_the_rows_is_found(
 async def test_a_retain_that_answers_before_it_is_searchable_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(applying, "_take_in", lambda *_: dict[int, object]())
+    monkeypatch.setattr(retain_queue, "_insert_prepared", lambda *_: dict[int, object]())
     async with memory_in(tmp_path) as memory:
         checker = Checker(asked_in(memory))
         await checker.retain(1)

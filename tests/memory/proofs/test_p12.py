@@ -14,11 +14,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from memplane.memory import rows as table
-from memplane.memory.contract import Ask
+from memplane.memory import store as table
+from memplane.memory.api_types import RecallRequest
 from memplane.memory.episode import Episode
-from memplane.records.store import Connection
-from memplane.retrieval.turns import Turn
+from memplane.records.interface import Connection
+from memplane.retrieval.turn_terms import SearchTurn
 from tests.memory.remembering import entry, give, memory_in
 from tests.pod.service_contract import MemoryService
 from tests.support.running import running_memplane
@@ -136,7 +136,7 @@ def test_an_admin_must_name_an_agent(tmp_path: Path) -> None:
 
 def test_nobody_can_ask_without_an_agent() -> None:
     with pytest.raises(TypeError):
-        Ask(text="anything")  # type: ignore[call-arg]
+        RecallRequest(text="anything")  # type: ignore[call-arg]
 
 
 # Every statement says whose rows it is about.
@@ -167,7 +167,7 @@ _TABLES = "episodes|markers|tombstones|stretches|artefacts|underived|unindexed|v
 
 
 def statements() -> list[str]:
-    source = resources.files("memplane.memory") / "rows.py"
+    source = resources.files("memplane.memory") / "store.py"
     text = source.read_text("utf-8")
     joined = re.sub(r'"\s*(?:# noqa[^\n]*)?\n\s*f?"', "", text)
     return re.findall(r'"((?:SELECT|INSERT|UPDATE|DELETE)[^"]*)"', joined)
@@ -194,9 +194,9 @@ def test_every_statement_names_the_agent() -> None:
 async def test_one_predicate_less_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    everything = table.all_searchable
+    everything = table.list_searchable
 
-    def of_everybody(rows: Connection, _number: int) -> list[Turn]:
+    def of_everybody(rows: Connection, _number: int) -> list[SearchTurn]:
         return [one for number in (1, 2) for one in everything(rows, number)]
 
     def by_key(rows: Connection, _number: int, keys: object) -> list[Episode]:
@@ -204,11 +204,11 @@ async def test_one_predicate_less_is_found(
         assert isinstance(keys, list)
         return [table._episode(row) for key in keys for row in rows.rows(sql, (key,))]
 
-    monkeypatch.setattr(table, "all_searchable", of_everybody)
-    monkeypatch.setattr(table, "episodes_by_key", by_key)
+    monkeypatch.setattr(table, "list_searchable", of_everybody)
+    monkeypatch.setattr(table, "get_episodes", by_key)
     async with memory_in(tmp_path) as memory:
         for agent in ("tenant1", "tenant2"):
             await give(memory, entry(f"{canary(agent)} has {SHARED}"), agent=agent)
-        found = await memory.recall(Ask(agent="tenant1", text=canary("tenant2")))
+        found = await memory.recall(RecallRequest(agent="tenant1", text=canary("tenant2")))
     told = "\n".join(one.text for one in found.memories).encode()
     assert foreign("tenant1", told) == ["tenant2"]

@@ -5,40 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from memplane.persona.kinds import Family
-from memplane.persona.merge import Merged, Side, merge
-from memplane.persona.newer import LONG_AGO, read_instant
+from memplane.persona.document_kinds import MergeFamily
+from memplane.persona.merge import MergeResult, MergeSide, merge
+from memplane.persona.version_order import EARLIEST_INSTANT, read_instant
 
-Merge = Callable[[bytes | None, Side, Side], Merged]
-SET_LIKE = tuple(family for family in Family if family not in {Family.FACT, Family.OPAQUE})
+Merge = Callable[[bytes | None, MergeSide, MergeSide], MergeResult]
+SET_LIKE = tuple(
+    family for family in MergeFamily if family not in {MergeFamily.FACT, MergeFamily.OPAQUE}
+)
 
 
 class BrokenLawError(AssertionError):
     """A merge did not keep a promise."""
 
 
-def merge_of(family: Family) -> Merge:
+def merge_of(family: MergeFamily) -> Merge:
     return partial(merge, family)
 
 
-def check_algebra(merging: Merge, base: bytes | None, one: Side, other: Side) -> None:
+def check_algebra(merging: Merge, base: bytes | None, one: MergeSide, other: MergeSide) -> None:
     """Whatever the texts are: all machines agree, and meeting again changes nothing."""
     merged = merging(base, one, other)
     _require(merged == merging(base, other, one), "it depends on which side is ours", merged)
     for side in (one, other):
-        _require(merging(base, side, side) == Merged(side.data), "the same twice changed", side)
+        _require(
+            merging(base, side, side) == MergeResult(side.data), "the same twice changed", side
+        )
         again = merging(base, later(merged, one, other), side)
         _require(again.data == merged.data, "a merged text changed when it met its side", again)
         if base is not None:
-            kept = merging(base, Side(base, side.changed), side)
-            _require(kept == Merged(side.data), "an unchanged side won", kept)
+            kept = merging(base, MergeSide(base, side.changed), side)
+            _require(kept == MergeResult(side.data), "an unchanged side won", kept)
 
 
 def check_lines(
     merging: Merge,
     base: bytes | None,
-    one: Side,
-    other: Side,
+    one: MergeSide,
+    other: MergeSide,
     *,
     disputed: frozenset[str] = frozenset(),
 ) -> None:
@@ -59,7 +63,7 @@ def check_lines(
         _require(merged.lost is None, "nothing was in conflict", merged)
 
 
-def check_association(merging: Merge, base: bytes | None, sides: Iterable[Side]) -> None:
+def check_association(merging: Merge, base: bytes | None, sides: Iterable[MergeSide]) -> None:
     """Over a common base it does not matter who meets whom first."""
     one, other, third = sides
     left = later(merging(base, one, other), one, other)
@@ -68,12 +72,12 @@ def check_association(merging: Merge, base: bytes | None, sides: Iterable[Side])
     _require(lines_of(first.data) == lines_of(second.data), "the order of meetings counts", first)
 
 
-def later(merged: Merged, *sides: Side) -> Side:
+def later(merged: MergeResult, *sides: MergeSide) -> MergeSide:
     """Return a merged text as a side: it was changed when the later of its sides was."""
     changed = max(
-        (side.changed for side in sides), key=lambda text: read_instant(text) or LONG_AGO
+        (side.changed for side in sides), key=lambda text: read_instant(text) or EARLIEST_INSTANT
     )
-    return Side(merged.data, changed)
+    return MergeSide(merged.data, changed)
 
 
 def lines_of(data: bytes) -> frozenset[str]:

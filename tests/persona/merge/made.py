@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from memplane.persona.kinds import Family
-from memplane.persona.merge import Side
+from memplane.persona.document_kinds import MergeFamily
+from memplane.persona.merge import MergeSide
 
 HEAD = "---\nname: made\ndescription: for a test\ntype: any\n---\n\n"
 TIMES = ("", "2026-07-30T10:00:00Z", "2026-07-30T11:00:00Z", "2026-07-30T12:00:00+02:00")
@@ -17,13 +17,13 @@ _BULLETS = {
     "## Things that worked": ["- asking first", "1. reading the code"],
     "## Open questions": ["- why?", "- when?\n  perhaps never"],
 }
-THINGS: Mapping[Family, Mapping[str, Sequence[str]]] = {
-    Family.INDEX: {
+THINGS: Mapping[MergeFamily, Mapping[str, Sequence[str]]] = {
+    MergeFamily.INDEX: {
         "": ["- [User](user_role.md) — who", "Not a link."],
         "## Work": ["- [One](project_one.md) — hook", "- [Two](project_two.md): other hook"],
         "## More": ["- [Site](https://example.com) — elsewhere", "- [R](sub/reference_r.md)"],
     },
-    Family.SESSIONS: {
+    MergeFamily.SESSIONS: {
         "": [
             "## Session aa11 09:00\n\n- first arc",
             "## Session bb22 10:30\n\n- second arc",
@@ -31,18 +31,18 @@ THINGS: Mapping[Family, Mapping[str, Sequence[str]]] = {
         ],
         "## Relational notes": ["- thanked Ada", "- missed a hint"],
     },
-    Family.CALIBRATION: {
+    MergeFamily.CALIBRATION: {
         "## Rules learned": ["- be brief", "- no puns before noon"],
         "## 2026-07-30": ["MISSED:", "- a joke", "- a pause"],
         "## 2026-07-29": ["- LANDED: the reply", "- NEW RULE: wait"],
     },
-    Family.DRAFTS: {
+    MergeFamily.DRAFTS: {
         "## 2026-07-30": ["### To Ada\n\nDraft: no", "### To Bob\n\nDraft: well\n\nWhy cut: rude"],
         "## 2026-07-29": ["### To Cy\n\nDraft: hm"],
         "## Patterns": ["- too rude before coffee", "- said twice"],
     },
-    Family.SECTIONS: _BULLETS,
-    Family.COMMITMENTS: {
+    MergeFamily.SECTIONS: _BULLETS,
+    MergeFamily.COMMITMENTS: {
         "## Open": [
             "- [ ] send the report <!-- id: 1f -->",
             "- call back",
@@ -50,19 +50,19 @@ THINGS: Mapping[Family, Mapping[str, Sequence[str]]] = {
         ],
         "## Delivered": ["- [x] the slides <!-- id: 3b -->", "- lunch"],
     },
-    Family.CALLBACKS: {
+    MergeFamily.CALLBACKS: {
         "## Active": ["- **The otter** (2026-05-01): builds", "- **Tuesday** (2026-06-01)"],
         "## Retired": ["- **The kettle** (2025-01-01): tea", "Earlier jokes: the spoon."],
     },
-    Family.CARRY_FORWARD: {
+    MergeFamily.CARRY_FORWARD: {
         "## Pending": ["- ask about the move", "- birthday on Friday", "- the flaky test"],
         "## Consumed": ["- said thanks", "- sent the link"],
     },
-    Family.PEOPLE: {
+    MergeFamily.PEOPLE: {
         "## Known-for": ["- compilers", "Ada wrote the first program."],
         "## Past interactions": ["- 2026-07-01: met", "- 2026-07-09: argued", "- 2026-07-05: tea"],
     },
-    Family.THREADS: {
+    MergeFamily.THREADS: {
         "# Threads": ["A line above all threads.", "- and a bullet"],
         "": [
             "## On forgetting\n\nMy position: kind",
@@ -70,9 +70,9 @@ THINGS: Mapping[Family, Mapping[str, Sequence[str]]] = {
             "## On rest\n\nStatus: dormant",
         ],
     },
-    Family.ROLLUP: _BULLETS,
-    Family.FACT: {"": ["one", "two", "three", "", "# four", "five"]},
-    Family.OPAQUE: {"": ["one", "two"]},
+    MergeFamily.ROLLUP: _BULLETS,
+    MergeFamily.FACT: {"": ["one", "two", "three", "", "# four", "five"]},
+    MergeFamily.OPAQUE: {"": ["one", "two"]},
 }
 """What a document of each family may hold: below each heading, some things in any order."""
 
@@ -133,10 +133,10 @@ class Meeting:
     """Versions that meet: a base, and sides that came from it or from nowhere."""
 
     base: bytes | None
-    sides: tuple[Side, ...]
+    sides: tuple[MergeSide, ...]
 
 
-def written(family: Family, chosen: Sequence[tuple[str, str]]) -> bytes:
+def written(family: MergeFamily, chosen: Sequence[tuple[str, str]]) -> bytes:
     """Write a document with the chosen things, each below its heading."""
     body = ""
     for heading in THINGS[family]:
@@ -147,7 +147,7 @@ def written(family: Family, chosen: Sequence[tuple[str, str]]) -> bytes:
 
 
 def meetings(
-    family: Family, sides: int = 2, *, conflicts: bool = False
+    family: MergeFamily, sides: int = 2, *, conflicts: bool = False
 ) -> st.SearchStrategy[Meeting]:
     """Return versions that hold some of a family's things, in any order."""
     things = [(heading, thing) for heading, held in THINGS[family].items() for thing in held]
@@ -181,5 +181,5 @@ def soup_meetings() -> st.SearchStrategy[Meeting]:
 
 
 def _meetings(text: st.SearchStrategy[bytes], sides: int) -> st.SearchStrategy[Meeting]:
-    side = st.builds(Side, text, st.sampled_from(TIMES))
+    side = st.builds(MergeSide, text, st.sampled_from(TIMES))
     return st.builds(Meeting, st.none() | text | text | text, st.tuples(*[side] * sides))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from textwrap import dedent
 
-from memplane.persona.kinds import Family
-from memplane.persona.merge import Side, merge
+from memplane.persona.document_kinds import MergeFamily
+from memplane.persona.merge import MergeSide, merge
 
 EARLIER = "2026-07-30T10:00:00Z"
 LATER = "2026-07-30T11:00:00Z"
@@ -21,7 +21,7 @@ class Met:
 
 
 def meet(
-    family: Family,
+    family: MergeFamily,
     *,
     base: str | None,
     newer: str,
@@ -30,7 +30,7 @@ def meet(
 ) -> Met:
     """Merge three bodies, both ways round; they may be indented."""
     known = None if base is None else dedent(base).encode()
-    sides = Side(dedent(newer).encode(), LATER), Side(dedent(older).encode(), EARLIER)
+    sides = MergeSide(dedent(newer).encode(), LATER), MergeSide(dedent(older).encode(), EARLIER)
     merged = merge(family, known, *sides, gone=gone)
     assert merged == merge(family, known, *reversed(sides), gone=gone)
     kept = {None: None, sides[0].data: "newer", sides[1].data: "older"}[merged.lost]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from memplane.persona.kinds import Family
+from memplane.persona.document_kinds import MergeFamily
 from tests.persona.merge.meeting import meet, text
 
 RULES = "## Rules learned\n\n- be brief\n"
@@ -9,7 +9,7 @@ FIRST = "## 2026-07-01\n\nMISSED:\n- a hint\n"
 
 def test_new_days_come_on_top_and_bullets_are_added_within_a_day() -> None:
     met = meet(
-        Family.CALIBRATION,
+        MergeFamily.CALIBRATION,
         base=f"{RULES}\n{FIRST}",
         newer=f"{RULES}- wait\n\n## 2026-07-03\n\nLANDED:\n- a reply\n\n{FIRST}",
         older=f"{RULES}- listen\n\n## 2026-07-02\n\n- tea\n\n{FIRST}- a pause\n",
@@ -42,7 +42,7 @@ def test_new_days_come_on_top_and_bullets_are_added_within_a_day() -> None:
 
 def test_the_same_day_begun_on_two_machines_has_each_label_once() -> None:
     met = meet(
-        Family.CALIBRATION,
+        MergeFamily.CALIBRATION,
         base=RULES,
         newer=f"{RULES}\n## 2026-07-02\n\n**MISSED**\n- one\n\n**LANDED**\n- two\n",
         older=f"{RULES}\n## 2026-07-02\n\n**MISSED**\n- three\n\n**LANDED**\n- four\n",
@@ -55,7 +55,7 @@ def test_the_same_day_begun_on_two_machines_has_each_label_once() -> None:
 
 def test_distilled_days_do_not_return() -> None:
     met = meet(
-        Family.CALIBRATION,
+        MergeFamily.CALIBRATION,
         base=f"{RULES}\n{FIRST}",
         newer=f"{RULES}- from July\n",
         older=f"{RULES}\n## 2026-08-01\n\n- new\n\n{FIRST}",
@@ -70,7 +70,7 @@ BOB = "### To Bob\n\nDraft: well\n"
 
 def test_drafts_are_kept_by_day_and_context() -> None:
     met = meet(
-        Family.DRAFTS,
+        MergeFamily.DRAFTS,
         base=None,
         newer=f"## 2026-07-01\n\n{ADA}",
         older=f"## 2026-07-02\n\n{BOB}\n## 2026-07-01\n\n{BOB}",
@@ -82,7 +82,7 @@ def test_drafts_are_kept_by_day_and_context() -> None:
 
 def test_a_draft_is_not_mixed_from_two() -> None:
     met = meet(
-        Family.DRAFTS,
+        MergeFamily.DRAFTS,
         base=f"## 2026-07-01\n\n{ADA}",
         newer=f"## 2026-07-01\n\n{ADA.replace('no', 'never')}",
         older=f"## 2026-07-01\n\n{ADA.replace('rude', 'too rude')}",

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from memplane.persona.kinds import Family
-from memplane.persona.merge import Merged, Side, merge
+from memplane.persona.document_kinds import MergeFamily
+from memplane.persona.merge import MergeResult, MergeSide, merge
 from tests.persona.merge.meeting import EARLIER, LATER, meet
 
 
@@ -26,32 +26,32 @@ from tests.persona.merge.meeting import EARLIER, LATER, meet
 def test_prose_is_merged_line_by_line(
     base: str, newer: str, older: str, merged: str, kept: str | None
 ) -> None:
-    met = meet(Family.FACT, base=_lines(base), newer=_lines(newer), older=_lines(older))
+    met = meet(MergeFamily.FACT, base=_lines(base), newer=_lines(newer), older=_lines(older))
 
     assert met.text == _lines(merged)
     assert met.kept == kept
 
 
 def test_of_two_facts_that_never_met_the_newer_stays_whole() -> None:
-    met = meet(Family.FACT, base=None, newer="one\ntwo\n", older="one\nthree\n")
+    met = meet(MergeFamily.FACT, base=None, newer="one\ntwo\n", older="one\nthree\n")
 
     assert met.text == "one\ntwo\n"
     assert met.kept == "older"
 
 
 def test_a_text_without_a_final_newline_keeps_having_none() -> None:
-    met = meet(Family.FACT, base="a\nb\nc\nd", newer="A\nb\nc\nd", older="a\nb\nC\nd")
+    met = meet(MergeFamily.FACT, base="a\nb\nc\nd", newer="A\nb\nc\nd", older="a\nb\nC\nd")
 
     assert met.text == "A\nb\nC\nd"
 
 
 def test_texts_with_hundreds_of_thousands_of_equal_lines_are_merged_at_once() -> None:
     base = b"same\n" * 50_000
-    sides = Side(b"x\n" + base, LATER), Side(base + b"y\n", EARLIER)
+    sides = MergeSide(b"x\n" + base, LATER), MergeSide(base + b"y\n", EARLIER)
 
-    merged = merge(Family.FACT, base, *sides)
+    merged = merge(MergeFamily.FACT, base, *sides)
 
-    assert merged == Merged(b"x\n" + base + b"y\n")
+    assert merged == MergeResult(b"x\n" + base + b"y\n")
 
 
 def _lines(words: str) -> str:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from memplane.persona.kinds import Family
-from memplane.persona.merge import Merged, Side, merge
+from memplane.persona.document_kinds import MergeFamily
+from memplane.persona.merge import MergeResult, MergeSide, merge
 from tests.persona.merge.meeting import EARLIER, LATER, meet
 
 NESTED = (
@@ -87,7 +87,7 @@ def test_keys_are_merged_one_by_one(
     merged: tuple[str, ...],
     kept: str | None,
 ) -> None:
-    met = meet(Family.FACT, base=_front(*base), newer=_front(*newer), older=_front(*older))
+    met = meet(MergeFamily.FACT, base=_front(*base), newer=_front(*newer), older=_front(*older))
 
     assert met.text == _front(*merged)
     assert met.kept == kept
@@ -98,16 +98,22 @@ def test_the_stamps_of_claude_code_are_no_changes() -> None:
     stamped = NESTED.format(session="b", modified="2026-07-09T00:00:00Z", body="x\n").encode()
     edited = NESTED.format(session="c", modified="2026-07-05T00:00:00Z", body="y\n").encode()
 
-    assert merge(Family.FACT, base, Side(stamped), Side(edited)) == Merged(edited)
-    assert merge(Family.FACT, base, Side(stamped), Side(base)) == Merged(stamped)
+    assert merge(MergeFamily.FACT, base, MergeSide(stamped), MergeSide(edited)) == MergeResult(
+        edited
+    )
+    assert merge(MergeFamily.FACT, base, MergeSide(stamped), MergeSide(base)) == MergeResult(
+        stamped
+    )
 
 
 def test_of_two_texts_that_differ_in_stamps_alone_the_later_stays() -> None:
     early = NESTED.format(session="a", modified="2026-07-01T00:00:00Z", body="x\n").encode()
     late = NESTED.format(session="b", modified="2026-07-01T03:00:00+02:00", body="x\n").encode()
 
-    assert merge(Family.FACT, None, Side(early), Side(late)) == Merged(late)
-    assert merge(Family.FACT, b"other", Side(early), Side(late)) == Merged(late)
+    assert merge(MergeFamily.FACT, None, MergeSide(early), MergeSide(late)) == MergeResult(late)
+    assert merge(MergeFamily.FACT, b"other", MergeSide(early), MergeSide(late)) == MergeResult(
+        late
+    )
 
 
 def test_a_merged_text_was_modified_when_the_later_side_was() -> None:
@@ -116,9 +122,14 @@ def test_a_merged_text_was_modified_when_the_later_side_was() -> None:
     newer = NESTED.format(session="b", modified="2026-07-09T00:00:00Z", body="A\nb\nc\n")
     older = NESTED.format(session="c", modified="2026-07-05T00:00:00Z", body="a\nb\nC\n")
 
-    merged = merge(Family.FACT, base.encode(), Side(older.encode(), LATER), Side(newer.encode()))
+    merged = merge(
+        MergeFamily.FACT,
+        base.encode(),
+        MergeSide(older.encode(), LATER),
+        MergeSide(newer.encode()),
+    )
 
-    assert merged == Merged(
+    assert merged == MergeResult(
         NESTED.format(session="b", modified="2026-07-09T00:00:00Z", body="A\nb\nC\n").encode()
     )
 
@@ -129,7 +140,10 @@ def test_a_side_without_modified_counts_with_the_time_it_was_seen() -> None:
     stamped = "---\nname: a\nmodified: 2026-07-01T00:00:00Z\n---\nA\nb\nc\n"
 
     merged = merge(
-        Family.FACT, base.encode(), Side(seen.encode(), LATER), Side(stamped.encode(), EARLIER)
+        MergeFamily.FACT,
+        base.encode(),
+        MergeSide(seen.encode(), LATER),
+        MergeSide(stamped.encode(), EARLIER),
     )
 
     assert merged.data.decode() == f"---\nname: a\nmodified: {LATER}\n---\nA\nb\nC\n"
@@ -137,7 +151,7 @@ def test_a_side_without_modified_counts_with_the_time_it_was_seen() -> None:
 
 def test_frontmatter_that_is_no_yaml_is_merged_by_its_lines() -> None:
     met = meet(
-        Family.FACT,
+        MergeFamily.FACT,
         base=_front("name: a", "description: it is: bad"),
         newer=_front("name: A", "description: it is: bad"),
         older=_front("name: a", "description: it is: worse"),

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from memplane.persona.kinds import Family
-from memplane.persona.merge import Side, merge
+from memplane.persona.document_kinds import MergeFamily
+from memplane.persona.merge import MergeSide, merge
 from tests.persona.merge.meeting import EARLIER, LATER, meet
 
 ONE = "- [One](one.md) — first\n"
@@ -54,12 +54,12 @@ NEW = "- [New](new.md) — new\n"
     ],
 )
 def test_the_index(base: str | None, newer: str, older: str, merged: str) -> None:
-    assert meet(Family.INDEX, base=base, newer=newer, older=older).text == merged
+    assert meet(MergeFamily.INDEX, base=base, newer=newer, older=older).text == merged
 
 
 def test_links_to_documents_that_are_gone_are_dropped_with_all_that_hangs_on_them() -> None:
     met = meet(
-        Family.INDEX,
+        MergeFamily.INDEX,
         base=ONE,
         newer=ONE + "  more about it\n" + TWO,
         older=ONE + NEW + "See [One](one.md).\n",
@@ -73,7 +73,11 @@ def test_a_dead_link_is_dropped_also_where_nothing_else_has_to_be_merged() -> No
     index = (ONE + "\r\nodd   text\r\n" + TWO).encode()
 
     merged = merge(
-        Family.INDEX, index, Side(index, LATER), Side(index, EARLIER), gone=frozenset({"one.md"})
+        MergeFamily.INDEX,
+        index,
+        MergeSide(index, LATER),
+        MergeSide(index, EARLIER),
+        gone=frozenset({"one.md"}),
     )
 
     assert merged.data == ("\r\nodd   text\r\n" + TWO).encode()
@@ -82,6 +86,8 @@ def test_a_dead_link_is_dropped_also_where_nothing_else_has_to_be_merged() -> No
 def test_a_line_that_also_leads_elsewhere_stays() -> None:
     both = "- [One](one.md) — see also [Two](two.md)\n"
 
-    met = meet(Family.INDEX, base=None, newer=both, older=both + NEW, gone=frozenset({"one.md"}))
+    met = meet(
+        MergeFamily.INDEX, base=None, newer=both, older=both + NEW, gone=frozenset({"one.md"})
+    )
 
     assert met.text == both + NEW

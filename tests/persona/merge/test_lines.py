@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memplane.persona.merge.contest import Contest
-from memplane.persona.merge.lines import matches, merge_lines
+from memplane.persona.merge.conflict_resolver import ConflictResolver
+from memplane.persona.merge.line_merge import match_lines, merge_lines
 
 LINES = st.lists(st.sampled_from("abcde"), max_size=12)
 TEXTS = LINES.map("\n".join)
@@ -16,7 +16,7 @@ TEXTS = LINES.map("\n".join)
 @settings(max_examples=300)
 @given(LINES, LINES)
 def test_matches_are_equal_lines_in_the_same_order(one: list[str], other: list[str]) -> None:
-    found = matches(one, other)
+    found = match_lines(one, other)
 
     assert all(one[left] == other[right] for left, right in found)
     assert all(first[0] < then[0] and first[1] < then[1] for first, then in pairwise(found))
@@ -25,28 +25,28 @@ def test_matches_are_equal_lines_in_the_same_order(one: list[str], other: list[s
 @settings(max_examples=300)
 @given(LINES)
 def test_a_text_matches_itself_whole(one: list[str]) -> None:
-    assert matches(one, one) == [(at, at) for at in range(len(one))]
+    assert match_lines(one, one) == [(at, at) for at in range(len(one))]
 
 
 @settings(max_examples=300)
 @given(TEXTS, TEXTS)
 def test_an_unchanged_side_never_wins(base: str, changed: str) -> None:
-    contest = Contest()
+    resolver = ConflictResolver()
 
-    assert merge_lines(base, changed, base, contest) == changed
-    assert merge_lines(base, base, changed, contest) == changed
-    assert merge_lines(base, changed, changed, contest) == changed
-    assert not contest.older_lost
+    assert merge_lines(base, changed, base, resolver) == changed
+    assert merge_lines(base, base, changed, resolver) == changed
+    assert merge_lines(base, changed, changed, resolver) == changed
+    assert not resolver.older_lost
 
 
 @settings(max_examples=300)
 @given(TEXTS, TEXTS, TEXTS)
 def test_who_is_newer_matters_only_in_a_conflict(base: str, one: str, other: str) -> None:
-    contest = Contest()
-    merged = merge_lines(base, one, other, contest)
+    resolver = ConflictResolver()
+    merged = merge_lines(base, one, other, resolver)
 
-    if not contest.older_lost:
-        assert merge_lines(base, other, one, Contest()) == merged
+    if not resolver.older_lost:
+        assert merge_lines(base, other, one, ConflictResolver()) == merged
 
 
 def test_no_text_makes_it_slow() -> None:
@@ -54,7 +54,7 @@ def test_no_text_makes_it_slow() -> None:
     one = [word for number in range(20_000) for word in (f"a{number}", f"b{number // 2}")]
     began = time.process_time()
 
-    matches(one, one[::-1])
-    matches(["x", "y"] * 50_000, ["y", "x", "z"] * 50_000)
+    match_lines(one, one[::-1])
+    match_lines(["x", "y"] * 50_000, ["y", "x", "z"] * 50_000)
 
     assert time.process_time() - began < 5

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memplane.persona.kinds import Family
-from memplane.persona.merge import BODIES, Merged, Side, merge
+from memplane.persona.document_kinds import MergeFamily
+from memplane.persona.merge import BODY_MERGES, MergeResult, MergeSide, merge
 from tests.persona.merge.meeting import EARLIER, LATER
 
 HEAD = b"---\nname: a\ndescription: b\ntype: c\n---\n\n"
@@ -13,10 +13,10 @@ BASE = HEAD + b"## A\n\n- one\n"
 
 
 def test_every_family_that_can_be_read_has_a_merge() -> None:
-    assert {*BODIES, Family.OPAQUE} == set(Family)
+    assert {*BODY_MERGES, MergeFamily.OPAQUE} == set(MergeFamily)
 
 
-@pytest.mark.parametrize("family", Family)
+@pytest.mark.parametrize("family", MergeFamily)
 @pytest.mark.parametrize(
     "odd",
     [
@@ -29,37 +29,41 @@ def test_every_family_that_can_be_read_has_a_merge() -> None:
     ],
 )
 def test_when_one_side_is_unchanged_the_other_is_taken_byte_for_byte(
-    family: Family, odd: bytes
+    family: MergeFamily, odd: bytes
 ) -> None:
-    assert merge(family, BASE, Side(BASE, LATER), Side(odd, EARLIER)) == Merged(odd)
-    assert merge(family, BASE, Side(odd, EARLIER), Side(odd, LATER)) == Merged(odd)
+    assert merge(family, BASE, MergeSide(BASE, LATER), MergeSide(odd, EARLIER)) == MergeResult(odd)
+    assert merge(family, BASE, MergeSide(odd, EARLIER), MergeSide(odd, LATER)) == MergeResult(odd)
     windows = BASE.replace(b"\n", b"\r\n")
-    assert merge(family, BASE, Side(windows, LATER), Side(odd, EARLIER)) == Merged(odd)
+    assert merge(family, BASE, MergeSide(windows, LATER), MergeSide(odd, EARLIER)) == MergeResult(
+        odd
+    )
 
 
-@pytest.mark.parametrize("family", Family)
-def test_what_is_no_text_is_kept_whole(family: Family) -> None:
+@pytest.mark.parametrize("family", MergeFamily)
+def test_what_is_no_text_is_kept_whole(family: MergeFamily) -> None:
     binary = BASE + b"\xff"
 
-    assert merge(family, BASE, Side(binary, LATER), Side(BASE + b"- x\n", EARLIER)) == Merged(
-        binary, BASE + b"- x\n"
-    )
-    assert merge(family, BASE, Side(binary, EARLIER), Side(BASE + b"- x\n", LATER)) == Merged(
-        BASE + b"- x\n", binary
-    )
+    assert merge(
+        family, BASE, MergeSide(binary, LATER), MergeSide(BASE + b"- x\n", EARLIER)
+    ) == MergeResult(binary, BASE + b"- x\n")
+    assert merge(
+        family, BASE, MergeSide(binary, EARLIER), MergeSide(BASE + b"- x\n", LATER)
+    ) == MergeResult(BASE + b"- x\n", binary)
 
 
-@pytest.mark.parametrize("family", Family)
-def test_an_empty_text_never_wins_over_one_that_it_never_met(family: Family) -> None:
-    merged = merge(family, None, Side(HEAD, LATER), Side(BASE, EARLIER))
+@pytest.mark.parametrize("family", MergeFamily)
+def test_an_empty_text_never_wins_over_one_that_it_never_met(family: MergeFamily) -> None:
+    merged = merge(family, None, MergeSide(HEAD, LATER), MergeSide(BASE, EARLIER))
 
-    assert merged == Merged(BASE)
+    assert merged == MergeResult(BASE)
 
 
 def test_what_an_empty_text_says_in_its_frontmatter_is_kept_aside() -> None:
     empty = HEAD.replace(b"name: a", b"name: z")
 
-    assert merge(Family.FACT, None, Side(empty, LATER), Side(BASE, EARLIER)) == Merged(BASE, empty)
+    assert merge(
+        MergeFamily.FACT, None, MergeSide(empty, LATER), MergeSide(BASE, EARLIER)
+    ) == MergeResult(BASE, empty)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,7 @@ def test_the_line_ending_is_that_of_the_side_that_changed_it(
     one = (BASE + b"- two\n").replace(b"\n", ours)
     other = (BASE + b"- three\n").replace(b"\n", theirs)
 
-    merged = merge(Family.SECTIONS, BASE, Side(one, EARLIER), Side(other, LATER))
+    merged = merge(MergeFamily.SECTIONS, BASE, MergeSide(one, EARLIER), MergeSide(other, LATER))
 
     assert merged.data == (BASE + b"- three\n- two\n").replace(b"\n", eol)
 
@@ -85,10 +89,10 @@ def test_mixed_endings_become_the_ones_that_most_lines_have() -> None:
     windows = BASE.replace(b"\n", b"\r\n")
 
     merged = merge(
-        Family.SECTIONS,
+        MergeFamily.SECTIONS,
         windows,
-        Side(windows + b"- two\n", LATER),
-        Side(windows + b"- three\r\n", EARLIER),
+        MergeSide(windows + b"- two\n", LATER),
+        MergeSide(windows + b"- three\r\n", EARLIER),
     )
 
     assert merged.data == (BASE + b"- two\n- three\n").replace(b"\n", b"\r\n")
@@ -98,10 +102,10 @@ def test_a_byte_order_mark_stays() -> None:
     mark = b"\xef\xbb\xbf"
 
     merged = merge(
-        Family.SECTIONS,
+        MergeFamily.SECTIONS,
         mark + BASE,
-        Side(mark + BASE + b"- two\n", LATER),
-        Side(mark + BASE + b"- three\n", EARLIER),
+        MergeSide(mark + BASE + b"- two\n", LATER),
+        MergeSide(mark + BASE + b"- three\n", EARLIER),
     )
 
     assert merged.data == mark + BASE + b"- two\n- three\n"
@@ -109,6 +113,6 @@ def test_a_byte_order_mark_stays() -> None:
 
 def test_a_merge_that_would_not_settle_keeps_one_side_whole() -> None:
     # Each side has opened a fence that it does not close; together they would close each other.
-    one, other = Side(b"## A\n\n```\n- a\n", LATER), Side(b"```\n- b\n", EARLIER)
+    one, other = MergeSide(b"## A\n\n```\n- a\n", LATER), MergeSide(b"```\n- b\n", EARLIER)
 
-    assert merge(Family.SECTIONS, None, one, other) == Merged(one.data, other.data)
+    assert merge(MergeFamily.SECTIONS, None, one, other) == MergeResult(one.data, other.data)

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memplane.persona.newer import LONG_AGO, Side, newer_first, read_instant, read_version
+from memplane.persona.version_order import (
+    EARLIEST_INSTANT,
+    MergeSide,
+    read_instant,
+    read_version,
+    sort_newest_first,
+)
 
 
 def _text(modified: str | None, body: str = "") -> bytes:
@@ -21,29 +27,43 @@ EARLY, LATE = "2026-07-01T10:00:00Z", "2026-07-02T10:00:00Z"
 @pytest.mark.parametrize(
     ("newer", "older"),
     [
-        pytest.param(Side(_text(LATE), EARLY), Side(_text(EARLY), LATE), id="modified decides"),
-        pytest.param(Side(_text(None, "a"), LATE), Side(_text(None), EARLY), id="else first seen"),
-        pytest.param(Side(_text(None), LATE), Side(_text(EARLY), ""), id="one side lacks it"),
-        pytest.param(Side(_text(LATE), ""), Side(_text(None), EARLY), id="the other lacks it"),
-        pytest.param(Side(_text(None), EARLY), Side(_text("soon"), ""), id="what is no time"),
         pytest.param(
-            Side(_text("2026-07-01T12:00:01+02:00"), ""), Side(_text(EARLY), ""), id="offsets"
+            MergeSide(_text(LATE), EARLY), MergeSide(_text(EARLY), LATE), id="modified decides"
         ),
         pytest.param(
-            Side(_text("2026-07-01T10:00:00.001Z"), ""), Side(_text(EARLY), ""), id="fractions"
+            MergeSide(_text(None, "a"), LATE), MergeSide(_text(None), EARLY), id="else first seen"
+        ),
+        pytest.param(
+            MergeSide(_text(None), LATE), MergeSide(_text(EARLY), ""), id="one side lacks it"
+        ),
+        pytest.param(
+            MergeSide(_text(LATE), ""), MergeSide(_text(None), EARLY), id="the other lacks it"
+        ),
+        pytest.param(
+            MergeSide(_text(None), EARLY), MergeSide(_text("soon"), ""), id="what is no time"
+        ),
+        pytest.param(
+            MergeSide(_text("2026-07-01T12:00:01+02:00"), ""),
+            MergeSide(_text(EARLY), ""),
+            id="offsets",
+        ),
+        pytest.param(
+            MergeSide(_text("2026-07-01T10:00:00.001Z"), ""),
+            MergeSide(_text(EARLY), ""),
+            id="fractions",
         ),
     ],
 )
-def test_newer_is_what_was_written_later(newer: Side, older: Side) -> None:
+def test_newer_is_what_was_written_later(newer: MergeSide, older: MergeSide) -> None:
     pair = [read_version(newer), read_version(older)]
 
-    assert newer_first(*pair) == newer_first(*reversed(pair)) == tuple(pair)
+    assert sort_newest_first(*pair) == sort_newest_first(*reversed(pair)) == tuple(pair)
 
 
 def test_at_the_same_instant_the_greater_hash_is_newer() -> None:
     texts = sorted((_text(EARLY, "a"), _text(EARLY, "b")), key=lambda one: sha256(one).digest())
 
-    first, _ = newer_first(*(read_version(Side(one, "")) for one in texts))
+    first, _ = sort_newest_first(*(read_version(MergeSide(one, "")) for one in texts))
 
     assert first.side.data == texts[1]
 
@@ -56,7 +76,7 @@ def test_what_is_no_instant_is_none(text: str | None) -> None:
 
 
 def test_what_nobody_knows_the_time_of_is_older_than_all() -> None:
-    assert read_version(Side(b"")).instant == LONG_AGO
+    assert read_version(MergeSide(b"")).instant == EARLIEST_INSTANT
 
 
 _TIMES = st.sampled_from([None, "", "soon", EARLY, LATE, "2026-07-01"])
@@ -68,9 +88,9 @@ def test_three_versions_never_beat_each_other_in_a_ring(
     made: list[tuple[str | None, str | None, str]],
 ) -> None:
     versions = [
-        read_version(Side(_text(modified, body), changed or ""))
+        read_version(MergeSide(_text(modified, body), changed or ""))
         for modified, changed, body in made
     ]
     for one, other, third in permutations(versions, 3):
-        if newer_first(one, other)[0] == one and newer_first(other, third)[0] == other:
-            assert newer_first(one, third)[0].rank == one.rank
+        if sort_newest_first(one, other)[0] == one and sort_newest_first(other, third)[0] == other:
+            assert sort_newest_first(one, third)[0].rank == one.rank

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memplane.persona.merge.outline import normalised, read_outline, write_outline
+from memplane.persona.merge.outline import normalise_text, read_outline, write_outline
 
 LINES = st.sampled_from(
     [
@@ -59,7 +59,7 @@ def test_a_tidy_body_is_written_as_it_was(body: str) -> None:
     ],
 )
 def test_words_count_and_not_how_they_are_set(one: str, other: str) -> None:
-    assert normalised(one) == normalised(other)
+    assert normalise_text(one) == normalise_text(other)
 
 
 @pytest.mark.parametrize("line", ["```a", "- [ ] x", "#", "> ", "~~~~", "- " * 20, "<!-- id:"])

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from memplane.persona.kinds import Family
+from memplane.persona.document_kinds import MergeFamily
 from tests.persona.merge.meeting import meet
 
 
@@ -12,7 +12,7 @@ def _digest(sources: str, body: str) -> str:
 
 def test_texts_about_different_sources_are_joined() -> None:
     met = meet(
-        Family.ROLLUP,
+        MergeFamily.ROLLUP,
         base=None,
         newer=_digest("mon, tue", "## Arcs\n\n- one\n"),
         older=_digest("tue, wed", "## Arcs\n\n- two\n"),
@@ -24,7 +24,7 @@ def test_texts_about_different_sources_are_joined() -> None:
 
 def test_of_texts_about_the_same_sources_the_newer_stays() -> None:
     met = meet(
-        Family.ROLLUP,
+        MergeFamily.ROLLUP,
         base=None,
         newer=_digest("mon", "## Arcs\n\n- one\n"),
         older=_digest("mon", "## Arcs\n\n- the same\n"),
@@ -36,7 +36,7 @@ def test_of_texts_about_the_same_sources_the_newer_stays() -> None:
 
 def test_the_text_that_was_made_from_more_stays() -> None:
     met = meet(
-        Family.ROLLUP,
+        MergeFamily.ROLLUP,
         base=None,
         newer=_digest("mon", "## Arcs\n\n- one\n"),
         older=_digest("mon, tue", "## Arcs\n\n- one and two\n"),
@@ -49,7 +49,7 @@ def test_the_text_that_was_made_from_more_stays() -> None:
 def test_a_correction_of_one_side_stays() -> None:
     base = _digest("mon", "## Arcs\n\n- one\n")
     met = meet(
-        Family.ROLLUP,
+        MergeFamily.ROLLUP,
         base=base,
         newer=_digest("mon", "## Arcs\n\n- one, corrected\n"),
         older=base.replace("description: d", "description: e"),

@@ -4,17 +4,17 @@ import itertools
 
 import pytest
 
-from memplane.persona.kinds import Family
+from memplane.persona.document_kinds import MergeFamily
 from tests.persona.merge.meeting import meet
 
 TWO = {
-    Family.COMMITMENTS: ("Open", "Delivered"),
-    Family.CARRY_FORWARD: ("Pending", "Consumed"),
-    Family.CALLBACKS: ("Active", "Retired"),
+    MergeFamily.COMMITMENTS: ("Open", "Delivered"),
+    MergeFamily.CARRY_FORWARD: ("Pending", "Consumed"),
+    MergeFamily.CALLBACKS: ("Active", "Retired"),
 }
 
 
-def _body(family: Family, first: str, second: str) -> str:
+def _body(family: MergeFamily, first: str, second: str) -> str:
     """Write a document; items are parted by semicolons."""
     parts = ""
     for heading, items in zip(TWO[family], (first, second), strict=True):
@@ -117,7 +117,7 @@ def test_commitments(
     merged: tuple[str, str],
     kept: str | None,
 ) -> None:
-    _check(Family.COMMITMENTS, base, newer, older, merged, kept)
+    _check(MergeFamily.COMMITMENTS, base, newer, older, merged, kept)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_carry_forward(
     older: tuple[str, str],
     merged: tuple[str, str],
 ) -> None:
-    _check(Family.CARRY_FORWARD, base, newer, older, merged, None)
+    _check(MergeFamily.CARRY_FORWARD, base, newer, older, merged, None)
 
 
 OTTER = "**The otter** ({}): builds"
@@ -195,11 +195,11 @@ def test_callbacks(
     merged: tuple[str, str],
     kept: str | None,
 ) -> None:
-    _check(Family.CALLBACKS, base, newer, older, merged, kept)
+    _check(MergeFamily.CALLBACKS, base, newer, older, merged, kept)
 
 
 def _check(
-    family: Family,
+    family: MergeFamily,
     base: tuple[str, str] | None,
     newer: tuple[str, str],
     older: tuple[str, str],

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from memplane.persona.kinds import Family
-from memplane.persona.merge import Side, merge
+from memplane.persona.document_kinds import MergeFamily
+from memplane.persona.merge import MergeSide, merge
 from tests.persona.merge.meeting import EARLIER, LATER, meet, text
 
 BASE = "# Threads\n\n## On names\n\nFirst raised: May\n\nMy position: unsure\n"
@@ -24,14 +24,16 @@ BOTH = text("""\
 
 
 def test_the_newer_text_stands_and_the_older_is_history() -> None:
-    met = meet(Family.THREADS, base=BASE, newer=NEWER, older=OLDER)
+    met = meet(MergeFamily.THREADS, base=BASE, newer=NEWER, older=OLDER)
 
     assert met.text == BOTH
     assert met.kept is None
 
 
 def test_the_same_history_is_not_kept_twice() -> None:
-    met = meet(Family.THREADS, base=BASE, newer=BOTH.replace("matter", "do matter"), older=OLDER)
+    met = meet(
+        MergeFamily.THREADS, base=BASE, newer=BOTH.replace("matter", "do matter"), older=OLDER
+    )
 
     assert met.text == BOTH.replace("matter", "do matter")
 
@@ -39,7 +41,10 @@ def test_the_same_history_is_not_kept_twice() -> None:
 def test_what_a_third_machine_thought_is_history_too() -> None:
     third = BASE.replace("unsure", "ask Ada")
     merged = merge(
-        Family.THREADS, BASE.encode(), Side(BOTH.encode(), LATER), Side(third.encode(), EARLIER)
+        MergeFamily.THREADS,
+        BASE.encode(),
+        MergeSide(BOTH.encode(), LATER),
+        MergeSide(third.encode(), EARLIER),
     )
 
     assert merged.data.decode().count("> **Earlier**") == 2
@@ -48,12 +53,12 @@ def test_what_a_third_machine_thought_is_history_too() -> None:
 
 
 def test_a_thread_that_only_one_side_changed_has_no_history() -> None:
-    met = meet(Family.THREADS, base=BASE, newer=NEWER, older=BASE + "\n## On rest\n\nNew.\n")
+    met = meet(MergeFamily.THREADS, base=BASE, newer=NEWER, older=BASE + "\n## On rest\n\nNew.\n")
 
     assert met.text == NEWER + "\n## On rest\n\nNew.\n"
 
 
 def test_history_that_was_removed_stays_away() -> None:
-    met = meet(Family.THREADS, base=BOTH, newer=NEWER, older=BOTH + "\n## On rest\n\nNew.\n")
+    met = meet(MergeFamily.THREADS, base=BOTH, newer=NEWER, older=BOTH + "\n## On rest\n\nNew.\n")
 
     assert met.text == NEWER + "\n## On rest\n\nNew.\n"

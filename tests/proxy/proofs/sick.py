@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memplane.proxy.recalling import Recaller
+from memplane.proxy.recall_client import RecallClient
 from tests.proxy.proxied import Proxied, proxied
 from tests.proxy.test_governed import write_context, write_providers
 from tests.support.answers import Said, chat_events, chat_stream
@@ -273,8 +273,8 @@ async def crew(folder: Path, base_url: str, *, timeout_ms: int = 50) -> AsyncIte
         yield Crew(door, own, now)
 
 
-def recaller_of(door: Proxied) -> Recaller:
-    return door.proxy.injecting._recaller
+def recaller_of(door: Proxied) -> RecallClient:
+    return door.proxy.injector._recaller
 
 
 async def illness(crew: Crew, service: Service | None, statuses: set[str]) -> list[str]:

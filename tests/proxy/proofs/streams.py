@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import chain
 
 from memplane.ledger.entry import Usage
-from memplane.proxy.dialects.anthropic import Anthropic
+from memplane.proxy.dialects.anthropic import AnthropicMessages
 from memplane.proxy.dialects.contract import Dialect
 from memplane.proxy.dialects.openai_chat import OpenAIChat
 from memplane.proxy.dialects.openai_responses import OpenAIResponses
-from memplane.proxy.reply import Kind
+from memplane.proxy.reply_assembler import ReplyOutcome
 
-CHAT, RESPONSES, ANTHROPIC = OpenAIChat(), OpenAIResponses(), Anthropic()
+CHAT, RESPONSES, ANTHROPIC = OpenAIChat(), OpenAIResponses(), AnthropicMessages()
 WORDS = "Grüße, 世界 🌍 e\u0301\u2028end"
 
 
@@ -25,7 +25,7 @@ class Stream:
     name: str
     dialect: Dialect
     body: bytes
-    kind: Kind = Kind.WHOLE
+    kind: ReplyOutcome = ReplyOutcome.WHOLE
     usage: Usage = Usage()  # noqa: RUF009 - it cannot be changed
     encoding: str = ""
 
@@ -132,18 +132,22 @@ SMALL: tuple[Stream, ...] = (
     Stream("no blank after the colon", CHAT, _chat().replace(b"data: ", b"data:")),
     Stream("two blanks", CHAT, _chat(done="data:  [DONE]")),
     Stream("a name for the last", CHAT, _chat(done="event: done\ndata: [DONE]")),
-    Stream("chat cut", CHAT, _chat(done=""), Kind.CUT),
-    Stream("chat cut in the last", CHAT, _chat()[:-4], Kind.CUT),
-    Stream("chat cut in data", CHAT, _chat()[:-30], Kind.CUT),
-    Stream("a mark that is none", CHAT, b"data: 1\n\n" + _BOM + b"data: [DONE]\n\n", Kind.CUT),
-    Stream("only a comment", CHAT, b": ping\n\n", Kind.CUT),
+    Stream("chat cut", CHAT, _chat(done=""), ReplyOutcome.CUT),
+    Stream("chat cut in the last", CHAT, _chat()[:-4], ReplyOutcome.CUT),
+    Stream("chat cut in data", CHAT, _chat()[:-30], ReplyOutcome.CUT),
+    Stream(
+        "a mark that is none", CHAT, b"data: 1\n\n" + _BOM + b"data: [DONE]\n\n", ReplyOutcome.CUT
+    ),
+    Stream("only a comment", CHAT, b": ping\n\n", ReplyOutcome.CUT),
     Stream("garbage", CHAT, _GARBAGE + _chat()),
-    Stream("garbage and cut", CHAT, _GARBAGE, Kind.CUT),
-    Stream("only line ends", CHAT, b"\r\n\r\n\n\r", Kind.FAILED),
-    Stream("nothing", CHAT, b"", Kind.FAILED),
-    Stream("words about the last", CHAT, _line({"choices": "data: [DONE]\n\n"}), Kind.CUT),
-    Stream("chat error", CHAT, _chat(done="") + _line({"error": {"code": 502}}), Kind.FAILED),
-    Stream("chat error and done", CHAT, _line({"error": "x"}) + _chat(), Kind.FAILED),
+    Stream("garbage and cut", CHAT, _GARBAGE, ReplyOutcome.CUT),
+    Stream("only line ends", CHAT, b"\r\n\r\n\n\r", ReplyOutcome.FAILED),
+    Stream("nothing", CHAT, b"", ReplyOutcome.FAILED),
+    Stream("words about the last", CHAT, _line({"choices": "data: [DONE]\n\n"}), ReplyOutcome.CUT),
+    Stream(
+        "chat error", CHAT, _chat(done="") + _line({"error": {"code": 502}}), ReplyOutcome.FAILED
+    ),
+    Stream("chat error and done", CHAT, _line({"error": "x"}) + _chat(), ReplyOutcome.FAILED),
     Stream("error null", CHAT, _line({"choices": [], "error": None}) + _chat()),
     Stream("usage null", CHAT, _line({"choices": [], "usage": None}) + _chat()),
     Stream(
@@ -159,12 +163,12 @@ SMALL: tuple[Stream, ...] = (
         usage=Usage(7, 9, 0.00014),
     ),
     Stream("anthropic no names", ANTHROPIC, _anthropic(names=False), usage=_A),
-    Stream("anthropic cut", ANTHROPIC, _anthropic(last=False), Kind.CUT, _A),
-    Stream("anthropic cut in the last", ANTHROPIC, _anthropic()[:-6], Kind.CUT, _A),
-    Stream("anthropic error", ANTHROPIC, _anthropic(last=False) + _ERROR, Kind.FAILED, _A),
-    Stream("anthropic error alone", ANTHROPIC, _ERROR, Kind.FAILED),
-    Stream("an error without data", ANTHROPIC, b"event: error\n\n", Kind.FAILED),
-    Stream("an error of plain words", ANTHROPIC, b"event: error\ndata: no\n", Kind.FAILED),
+    Stream("anthropic cut", ANTHROPIC, _anthropic(last=False), ReplyOutcome.CUT, _A),
+    Stream("anthropic cut in the last", ANTHROPIC, _anthropic()[:-6], ReplyOutcome.CUT, _A),
+    Stream("anthropic error", ANTHROPIC, _anthropic(last=False) + _ERROR, ReplyOutcome.FAILED, _A),
+    Stream("anthropic error alone", ANTHROPIC, _ERROR, ReplyOutcome.FAILED),
+    Stream("an error without data", ANTHROPIC, b"event: error\n\n", ReplyOutcome.FAILED),
+    Stream("an error of plain words", ANTHROPIC, b"event: error\ndata: no\n", ReplyOutcome.FAILED),
     Stream("half a pair", ANTHROPIC, b'data: {"text":"\\ud83d"}\n\n' + _anthropic(), usage=_A),
     Stream("pings", ANTHROPIC, _line({"type": "ping"}, "ping") * 9 + _anthropic(), usage=_A),
     Stream(
@@ -177,12 +181,14 @@ SMALL: tuple[Stream, ...] = (
         "responses failed",
         RESPONSES,
         _responses(last="response.failed", status="failed"),
-        Kind.FAILED,
+        ReplyOutcome.FAILED,
         _R,
     ),
-    Stream("responses error", RESPONSES, _line({"type": "error", "code": "x"}), Kind.FAILED),
-    Stream("responses cut in the last", RESPONSES, _responses()[:-10], Kind.CUT),
-    Stream("another dialect's last", RESPONSES, _chat(), Kind.CUT),
+    Stream(
+        "responses error", RESPONSES, _line({"type": "error", "code": "x"}), ReplyOutcome.FAILED
+    ),
+    Stream("responses cut in the last", RESPONSES, _responses()[:-10], ReplyOutcome.CUT),
+    Stream("another dialect's last", RESPONSES, _chat(), ReplyOutcome.CUT),
 )
 
 
@@ -199,7 +205,7 @@ def long_streams() -> list[Stream]:
         Stream("long chat", CHAT, b"".join(text) + _chat()),
         Stream("long anthropic", ANTHROPIC, b"".join(deltas) + _anthropic(), usage=_A),
         Stream("long anthropic CRLF", ANTHROPIC, crlf(b"".join(deltas) + _anthropic()), usage=_A),
-        Stream("long chat cut", CHAT, b"".join(text), Kind.CUT),
+        Stream("long chat cut", CHAT, b"".join(text), ReplyOutcome.CUT),
         Stream("long responses", RESPONSES, b"".join(deltas) + _responses(), usage=_R),
     ]
 

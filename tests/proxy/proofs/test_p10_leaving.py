@@ -17,10 +17,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from memplane.http.relaying import Client, Relay
-from memplane.ledger.agent_log import AgentLog
-from memplane.memory.contract import Ask, Recalled
-from memplane.proxy.reply import Assembling, Ended, Kind
+from memplane.http.response_stream import HttpResponseWriter, StreamedResponse
+from memplane.ledger.agent_writer import AgentWriter
+from memplane.memory.api_types import RecallRequest, RecallResponse
+from memplane.proxy.reply_assembler import AssembledReply, ReplyAssembler, ReplyOutcome
 from tests.proxy.proxied import Proxied, proxied
 from tests.support.answers import (
     Said,
@@ -253,13 +253,13 @@ async def leaving_with(door: Proxied, path: str, events: list[bytes]) -> None:
 async def test_an_answer_that_was_whole_is_recorded_although_the_client_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    let_go, sync = threading.Event(), AgentLog.sync
+    let_go, sync = threading.Event(), AgentWriter.sync
 
-    def stall(self: AgentLog) -> None:
+    def stall(self: AgentWriter) -> None:
         let_go.wait()
         sync(self)
 
-    monkeypatch.setattr(AgentLog, "sync", stall)
+    monkeypatch.setattr(AgentWriter, "sync", stall)
     async with proxied(tmp_path) as door:
         door.upstream.at(CHAT, chat_stream(SAID))
         async with aiohttp.ClientSession() as client:
@@ -302,13 +302,13 @@ async def test_who_leaves_while_memory_is_asked_leaves_a_trace(tmp_path: Path) -
     class Slow:
         asked = asyncio.Event()
 
-        async def recall(self, _ask: Ask) -> Recalled:
+        async def recall(self, _ask: RecallRequest) -> RecallResponse:
             self.asked.set()
             return await asyncio.Future()
 
     async with proxied(tmp_path, proxy__recall_ms="60000") as door:
         memory = Slow()
-        door.proxy.injecting._recaller._memories = memory
+        door.proxy.injector._recaller._memories = memory
         asking = asyncio.create_task(door.post(CHAT, BODY))
         await memory.asked.wait()
         asking.cancel()
@@ -429,7 +429,7 @@ async def test_a_relay_that_goes_on_when_the_client_left_is_found(
     async def never(*_: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Relay, "_left", never)
+    monkeypatch.setattr(StreamedResponse, "_left", never)
     async with proxied(tmp_path) as door:
         assert await leaving(door, CUTS[3], abruptly=True, patience=SHORT) != []
 
@@ -437,10 +437,10 @@ async def test_a_relay_that_goes_on_when_the_client_left_is_found(
 async def test_an_answer_that_is_ended_whatever_happened_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def end(client: Client, _error: Exception) -> None:
+    async def end(client: HttpResponseWriter, _error: Exception) -> None:
         await client.end()
 
-    monkeypatch.setattr("memplane.proxy.turn.tell_failure", end)
+    monkeypatch.setattr("memplane.proxy.turn.send_upstream_failure", end)
     async with proxied(tmp_path) as door:
         wrong = await breaking_off(door, FRAMED["chunked events"], End.CLOSE)
         assert sum("it looks whole" in one for one in wrong) == len(CUTS)
@@ -449,12 +449,12 @@ async def test_an_answer_that_is_ended_whatever_happened_is_found(
 async def test_an_early_end_that_counts_as_a_turn_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended = Assembling.ended
+    ended = ReplyAssembler.ended
 
-    def hopeful(self: Assembling) -> Ended:
+    def hopeful(self: ReplyAssembler) -> AssembledReply:
         came = ended(self)
-        return Ended(Kind.WHOLE, came.reply, came.usage)
+        return AssembledReply(ReplyOutcome.WHOLE, came.reply, came.usage)
 
-    monkeypatch.setattr(Assembling, "ended", hopeful)
+    monkeypatch.setattr(ReplyAssembler, "ended", hopeful)
     async with proxied(tmp_path) as door:
         assert "a part was recorded" in await early_end(door)

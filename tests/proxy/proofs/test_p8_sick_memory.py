@@ -27,16 +27,16 @@ import msgspec
 import pytest
 
 from memplane.errors import IndexUnusable
-from memplane.http.relaying import Client
-from memplane.ledger.agent_log import AgentLog
-from memplane.memory import memory as memory_module
-from memplane.memory.contract import Ask, Recalled
-from memplane.memory.memory import Memory
-from memplane.proxy import resolving
-from memplane.proxy.breaker import Breakers
-from memplane.proxy.recalling import Recaller
+from memplane.http.response_stream import HttpResponseWriter
+from memplane.ledger.agent_writer import AgentWriter
+from memplane.memory import service as memory_module
+from memplane.memory.api_types import RecallRequest, RecallResponse
+from memplane.memory.service import EpisodeService
+from memplane.proxy import dns_resolver
+from memplane.proxy.circuit_breaker import CircuitBreakers
+from memplane.proxy.recall_client import RecallClient
 from memplane.services import client as service_client
-from memplane.services.client import Address, Outcome, ServiceClient
+from memplane.services.client import ServiceAddress, ServiceClient, ServiceResult
 from tests.proxy.proofs import sick
 from tests.proxy.proofs.sick import (
     CHAT,
@@ -218,35 +218,35 @@ async def test_a_turn_whose_service_is_well_has_its_memories(tmp_path: Path) -> 
 class Sick:
     """A memory here that is ill."""
 
-    def __init__(self, recall: Callable[[], Coroutine[Any, Any, Recalled]]) -> None:
+    def __init__(self, recall: Callable[[], Coroutine[Any, Any, RecallResponse]]) -> None:
         self._recall = recall
         self.asked = 0
 
-    async def recall(self, ask: Ask) -> Recalled:
+    async def recall(self, ask: RecallRequest) -> RecallResponse:
         self.asked += 1
         return await self._recall()
 
 
-async def raises() -> Recalled:
+async def raises() -> RecallResponse:
     raise IndexUnusable("damaged")
 
 
-async def raises_what_nobody_thought_of() -> Recalled:
+async def raises_what_nobody_thought_of() -> RecallResponse:
     raise MemoryError
 
 
-async def gives_itself_up() -> Recalled:
+async def gives_itself_up() -> RecallResponse:
     raise asyncio.CancelledError
 
 
-async def hangs() -> Recalled:
+async def hangs() -> RecallResponse:
     await asyncio.Event().wait()
-    return Recalled()
+    return RecallResponse()
 
 
 @pytest.mark.parametrize("how", [raises, raises_what_nobody_thought_of, gives_itself_up, hangs])
 async def test_a_memory_here_that_is_ill_changes_no_turn(
-    how: Callable[[], Coroutine[Any, Any, Recalled]], tmp_path: Path
+    how: Callable[[], Coroutine[Any, Any, RecallResponse]], tmp_path: Path
 ) -> None:
     async with proxied(tmp_path, proxy__recall_ms="50") as door:
         memory = Sick(how)
@@ -274,13 +274,13 @@ async def test_a_recall_that_never_yields_does_so_in_a_thread_of_its_own(
 ) -> None:
     let_go, threads = threading.Event(), list[threading.Thread]()
 
-    def block(*_: object, **__: object) -> Recalled:
+    def block(*_: object, **__: object) -> RecallResponse:
         threads.append(threading.current_thread())
         let_go.wait()
-        return Recalled()
+        return RecallResponse()
 
     async with proxied(tmp_path, proxy__recall_ms="50") as door:
-        monkeypatch.setattr(memory_module, "recalled", block)
+        monkeypatch.setattr(memory_module, "recall_episodes", block)
         try:
             await at_home(door, 4)
         finally:
@@ -291,7 +291,7 @@ async def test_a_recall_that_never_yields_does_so_in_a_thread_of_its_own(
 
 async def test_a_database_that_somebody_else_writes_to_changes_no_turn(tmp_path: Path) -> None:
     async with proxied(tmp_path) as door:
-        memory = await door.plane.remembering.memory()
+        memory = await door.services.lazy_memory.memory()
         other = sqlite3.connect(memory._records.path, isolation_level=None)  # type: ignore[attr-defined]
         try:
             other.execute("BEGIN EXCLUSIVE")
@@ -311,7 +311,7 @@ async def test_a_lookup_that_hangs_keeps_no_turn_waiting(
         await let_go.wait()
         return []
 
-    monkeypatch.setattr(Memory, "injected", hang)
+    monkeypatch.setattr(EpisodeService, "injected", hang)
     async with proxied(tmp_path, proxy__recall_ms="50") as door:
         try:
             async with asyncio.timeout(SHORT):
@@ -326,7 +326,7 @@ async def test_a_lookup_that_fails_changes_no_turn(
     async def fail(*_: object) -> list[object]:
         raise RuntimeError("nobody thought of it")
 
-    monkeypatch.setattr(Memory, "injected", fail)
+    monkeypatch.setattr(EpisodeService, "injected", fail)
     async with proxied(tmp_path) as door:
         await at_home(door, 2)
 
@@ -337,13 +337,13 @@ async def test_a_lookup_that_fails_changes_no_turn(
 @pytest.fixture
 def stalled_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Nothing becomes durable until this is set."""
-    let_go, sync = threading.Event(), AgentLog.sync
+    let_go, sync = threading.Event(), AgentWriter.sync
 
-    def stall(self: AgentLog) -> None:
+    def stall(self: AgentWriter) -> None:
         let_go.wait()
         sync(self)
 
-    monkeypatch.setattr(AgentLog, "sync", stall)
+    monkeypatch.setattr(AgentWriter, "sync", stall)
     yield let_go
     let_go.set()
 
@@ -353,7 +353,7 @@ async def test_a_disk_that_stalls_keeps_no_answer_waiting_and_what_waits_is_boun
 ) -> None:
     most = 20_000
     async with proxied(tmp_path, ledger__queue_bytes=str(most)) as door:
-        ledger, turns = door.plane.recording.ledger, 30
+        ledger, turns = door.services.recording.ledger, 30
         await at_home(door, turns)
         # Every answer was whole by now, and nothing is durable.
         figures = ledger.figures
@@ -378,14 +378,14 @@ async def test_a_disk_that_is_full_fails_no_turn(
 
     async with proxied(tmp_path) as door:
         with monkeypatch.context() as broken:
-            broken.setattr(AgentLog, "write", full)
+            broken.setattr(AgentWriter, "write", full)
             await at_home(door, 3)
             assert await door.recorded() == []
         told = door.events("response")
         assert [one["outcome"] for one in told] == ["not recorded"] * 3
         assert "No space left on device" in told[0]["error"]
         assert door.proxy.telling.telemetry.figures().turns["response", "not recorded"] == 3
-        assert door.plane.recording.ledger.figures.failed == 3
+        assert door.services.recording.ledger.figures.failed == 3
         await at_home(door, 1)
         assert len(await door.recorded()) == 1
 
@@ -436,15 +436,15 @@ async def test_many_streams_are_held_at_once_and_each_ends_as_it_was_sent(
 async def test_a_recall_without_a_deadline_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def wait(_self: Recaller, started: Any) -> Any:
+    async def wait(_self: RecallClient, started: Any) -> Any:
         return await started.task
 
-    monkeypatch.setattr(Recaller, "_within", wait)
+    monkeypatch.setattr(RecallClient, "_within", wait)
     # The client has a deadline of its own, under which this one would hide.
 
     async def post(
-        self: ServiceClient, address: Address, body: bytes, *, keep: int = 0
-    ) -> Outcome:
+        self: ServiceClient, address: ServiceAddress, body: bytes, *, keep: int = 0
+    ) -> ServiceResult:
         return await self._followed(address, body, keep)
 
     monkeypatch.setattr(ServiceClient, "post", post)
@@ -456,7 +456,7 @@ async def test_a_recall_without_a_deadline_is_found(
 async def test_names_that_share_their_threads_are_found(
     hung_names: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resolving, "OwnResolver", aiohttp.ThreadedResolver)
+    monkeypatch.setattr(dns_resolver, "ThreadPoolResolver", aiohttp.ThreadedResolver)
     async with crew(tmp_path, "http://memory.invalid:8080") as agent:
         agent.patience = 2.0
         try:
@@ -471,7 +471,7 @@ async def test_a_recall_whose_failure_fails_the_turn_is_found(
     async def ask(*_: object) -> Any:
         raise SystemError
 
-    monkeypatch.setattr("memplane.proxy.turn._given", ask)
+    monkeypatch.setattr("memplane.proxy.turn._inject_memories", ask)
     async with ill(tmp_path, sick.fail, timeout_ms=LONG) as (agent, _):
         assert "the answer is another one: 500" in await agent.turn()
 
@@ -479,7 +479,7 @@ async def test_a_recall_whose_failure_fails_the_turn_is_found(
 async def test_a_breaker_that_never_opens_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Breakers, "admit", lambda *_: True)
+    monkeypatch.setattr(CircuitBreakers, "admit", lambda *_: True)
     async with ill(tmp_path, sick.fail, timeout_ms=LONG) as (agent, service):
         wrong = await illness(agent, service, {"failed"})
         assert "the breaker is not open in turn 3" in wrong
@@ -516,15 +516,15 @@ async def test_a_redirect_that_is_followed_anywhere_is_found(
 async def test_forwarding_that_waits_for_the_ledger_is_found(
     stalled_disk: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    end = Client.end
+    end = HttpResponseWriter.end
     async with ill(tmp_path, well, timeout_ms=LONG) as (agent, _):
         recorder = agent.door.proxy.recorder
 
-        async def end_when_recorded(self: Client) -> None:
+        async def end_when_recorded(self: HttpResponseWriter) -> None:
             await recorder.drain()
             await end(self)
 
-        monkeypatch.setattr(Client, "end", end_when_recorded)
+        monkeypatch.setattr(HttpResponseWriter, "end", end_when_recorded)
         assert await agent.turn() == []  # nothing waits for the disk yet
         agent.patience = SHORT
         assert await agent.turn() == ["the turn does not end"]

@@ -24,12 +24,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memplane.http.relaying import Client
+from memplane.http.response_stream import HttpResponseWriter
 from memplane.ledger.entry import JsonReply, StreamReply, Usage
 from memplane.proxy.dialects.contract import Dialect
-from memplane.proxy.dialects.table import DIALECTS
-from memplane.proxy.reply import Assembling, Ended, Kind
-from memplane.proxy.sse import Event, Events
+from memplane.proxy.dialects.registry import DIALECTS
+from memplane.proxy.reply_assembler import AssembledReply, ReplyAssembler, ReplyOutcome
+from memplane.proxy.sse import SseEvent, SseParser
 from tests.proxy.proofs.streams import (
     ANTHROPIC,
     CHAT,
@@ -45,18 +45,18 @@ from tests.support.answers import streamed
 RECHUNKINGS = 2000
 SEED = 20261116
 
-Parse = Callable[[Iterable[bytes]], list[Event]]
+Parse = Callable[[Iterable[bytes]], list[SseEvent]]
 
 
-def assembled(dialect: Dialect, chunks: Iterable[bytes]) -> Ended:
-    assembling = Assembling(dialect, stream=True, encoding="")
+def assembled(dialect: Dialect, chunks: Iterable[bytes]) -> AssembledReply:
+    assembling = ReplyAssembler(dialect, stream=True, encoding="")
     for chunk in chunks:
         assembling.feed(chunk)
     return assembling.ended()
 
 
-def parsed(chunks: Iterable[bytes]) -> list[Event]:
-    events = Events()
+def parsed(chunks: Iterable[bytes]) -> list[SseEvent]:
+    events = SseParser()
     found = [event for chunk in chunks for event in events.feed(chunk)]
     return found + events.end()
 
@@ -133,13 +133,13 @@ def test_small_streams_cut_at_random_into_many_pieces(times: int) -> None:
 def test_an_encoded_reply_and_one_that_is_no_stream_cut_anywhere() -> None:
     plain = b'{"usage":{"input_tokens":3,"output_tokens":4},"content":"Gr\xc3\xbc\xc3\x9fe"}'
 
-    def ended(chunks: Iterable[bytes], encoding: str) -> Ended:
-        assembling = Assembling(ANTHROPIC, stream=False, encoding=encoding)
+    def ended(chunks: Iterable[bytes], encoding: str) -> AssembledReply:
+        assembling = ReplyAssembler(ANTHROPIC, stream=False, encoding=encoding)
         for chunk in chunks:
             assembling.feed(chunk)
         return assembling.ended()
 
-    whole = Ended(Kind.WHOLE, JsonReply(plain), Usage(3, 4))
+    whole = AssembledReply(ReplyOutcome.WHOLE, JsonReply(plain), Usage(3, 4))
     assert all(ended(cut, "") == whole for cut in everywhere(plain))
     packed = gzip.compress(plain)
     assert all(ended(cut, "gzip") == whole for cut in everywhere(packed))
@@ -207,7 +207,7 @@ async def changed(door: Proxied, streams: Iterable[Stream], times: int) -> list[
         cuts = at_random(stream.body, chosen, times)
         if any([await through(door, stream, cut) != (sent, entry) for cut in cuts]):
             found.append(stream.name)
-        if bool(entry) != (stream.kind is not Kind.CUT):
+        if bool(entry) != (stream.kind is not ReplyOutcome.CUT):
             found.append(f"{stream.name} is recorded wrongly")
     return found
 
@@ -248,12 +248,12 @@ def _without_last_byte(data: bytes) -> bytes:
 async def test_a_proxy_that_changes_bytes_is_caught(
     broken: Callable[[bytes], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = Client.send
+    send = HttpResponseWriter.send
 
-    async def send_broken(self: Client, data: bytes) -> None:
+    async def send_broken(self: HttpResponseWriter, data: bytes) -> None:
         await send(self, broken(data))
 
-    monkeypatch.setattr(Client, "send", send_broken)
+    monkeypatch.setattr(HttpResponseWriter, "send", send_broken)
     async with proxied(tmp_path, ledger__fsync="never") as door:
         assert await changed(door, SMALL[:4], 3) != []
 
@@ -261,8 +261,8 @@ async def test_a_proxy_that_changes_bytes_is_caught(
 async def test_an_entry_that_depends_on_the_cuts_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    feed = Assembling.feed
-    monkeypatch.setattr(Assembling, "feed", lambda self, chunk: feed(self, _decoded(chunk)))
+    feed = ReplyAssembler.feed
+    monkeypatch.setattr(ReplyAssembler, "feed", lambda self, chunk: feed(self, _decoded(chunk)))
     async with proxied(tmp_path, ledger__fsync="never") as door:
         assert await changed(door, SMALL[:1], 20) != []
 
@@ -302,39 +302,39 @@ def test_reading_only_events_that_tell_something_is_reading_all(
     )
 
 
-def whole_event(event: Event) -> bytes:
+def whole_event(event: SseEvent) -> bytes:
     lines = [f"data: {line}" for line in event.data.split("\n")]
     return "\n".join((f"event: {event.name}", *lines, "", "")).encode()
 
 
-class _DecodesEachChunk(Events):
-    def feed(self, data: bytes) -> list[Event]:
+class _DecodesEachChunk(SseParser):
+    def feed(self, data: bytes) -> list[SseEvent]:
         return super().feed(data.decode("utf-8", "replace").encode())
 
 
-class _DropsTheTail(Events):
-    def feed(self, data: bytes) -> list[Event]:
+class _DropsTheTail(SseParser):
+    def feed(self, data: bytes) -> list[SseEvent]:
         found = super().feed(data)
         self._unfinished.clear()
         return found
 
 
-class _ForgetsTheReturn(Events):
-    def feed(self, data: bytes) -> list[Event]:
+class _ForgetsTheReturn(SseParser):
+    def feed(self, data: bytes) -> list[SseEvent]:
         self._after_return = False
         return super().feed(data)
 
 
-class _SeesMarksInEachChunk(Events):
-    def feed(self, data: bytes) -> list[Event]:
+class _SeesMarksInEachChunk(SseParser):
+    def feed(self, data: bytes) -> list[SseEvent]:
         return super().feed(data.removeprefix(b"\xef\xbb\xbf"))
 
 
 @pytest.mark.parametrize(
     "broken", [_DecodesEachChunk, _DropsTheTail, _ForgetsTheReturn, _SeesMarksInEachChunk]
 )
-def test_a_broken_parser_is_caught(broken: type[Events]) -> None:
-    def parse(chunks: Iterable[bytes]) -> list[Event]:
+def test_a_broken_parser_is_caught(broken: type[SseParser]) -> None:
+    def parse(chunks: Iterable[bytes]) -> list[SseEvent]:
         events = broken()
         found = [event for chunk in chunks for event in events.feed(chunk)]
         return found + events.end()

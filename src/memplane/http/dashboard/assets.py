@@ -14,16 +14,16 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from memplane.http.endpoints import Endpoint, Open
-from memplane.http.errors import absent
+from memplane.http.endpoints import Endpoint, NoAuth
+from memplane.http.errors import not_found_error
 
-_KINDS: Final = {
+_MEDIA_TYPES: Final = {
     "dashboard.css": "text/css",
     "dashboard.js": "text/javascript",
     "htmx.min.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
-_FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
+_CACHE_FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
 
 
 @cache
@@ -43,10 +43,12 @@ def asset_path(name: str) -> str:
 
 async def _get_asset(request: Request) -> Response:
     name = request.path_params["name"]
-    content = _bytes_of(name) if name in _KINDS else None
+    content = _bytes_of(name) if name in _MEDIA_TYPES else None
     if content is None or request.url.path != asset_path(name):
-        raise absent()
-    return Response(content, media_type=_KINDS[name], headers={"Cache-Control": _FOR_A_YEAR})
+        raise not_found_error()
+    return Response(
+        content, media_type=_MEDIA_TYPES[name], headers={"Cache-Control": _CACHE_FOR_A_YEAR}
+    )
 
 
 def asset_endpoints() -> list[Endpoint]:
@@ -56,7 +58,7 @@ def asset_endpoints() -> list[Endpoint]:
             method="GET",
             path="/static/{digest}/{name}",
             handler=_get_asset,
-            needs=Open(),
+            needs=NoAuth(),
             media_type="text/plain",
             summary="A file that pages load",
         )

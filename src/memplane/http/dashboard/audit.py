@@ -5,38 +5,39 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlencode
 
 import msgspec
 from starlette.responses import Response
 
 from memplane.clock import Clock
-from memplane.http.dashboard.agents import agents_known
-from memplane.http.dashboard.browsers import Browsers
-from memplane.http.dashboard.pages import Visit
-from memplane.http.dashboard.signing_in import guarded, page_endpoint
+from memplane.http.dashboard.agent_list import list_agents
+from memplane.http.dashboard.browser_sessions import BrowserSessions
+from memplane.http.dashboard.renderer import PageRequest
+from memplane.http.dashboard.sign_in import page_endpoint, require_session
 from memplane.http.endpoints import Endpoint
-from memplane.observations.contract import ActsAsked
-from memplane.observations.events import Kind
-from memplane.operate.audit import Event, Wanted, read_event, shown_time
-from memplane.plane.contract import Plane
+from memplane.observations.events import EventKind
+from memplane.observations.requests import ActorKind, ActQuery
+from memplane.operate.audit_events import AuditEvent, EventFilter, format_event_time, read_event
+from memplane.service.client import Client
+from memplane.service.operations.stats import list_acts
 
-_PAGE: Final = 100
-_TAIL: Final = 256 * 1024
-_MOST_DIGITS: Final = 18
-LOG: Final = "log"
-WHO: Final = (
+_PAGE_ROWS: Final = 100
+_TAIL_BYTES: Final = 256 * 1024
+_MAX_SEQ_DIGITS: Final = 18
+LOG_TAB: Final = "log"
+ACTOR_TABS: Final = (
     ("operator", "Operators"),
     ("system", "memplane itself"),
     ("agent", "Agents"),
     ("import", "Imports"),
     ("", "Everybody"),
-    (LOG, "Turns and recalls"),
+    (LOG_TAB, "Turns and recalls"),
 )
 
 
-class Noted(msgspec.Struct, frozen=True):
+class LogRow(msgspec.Struct, frozen=True):
     """An event of the log, as a row."""
 
     at: str
@@ -48,85 +49,94 @@ class Noted(msgspec.Struct, frozen=True):
 class AuditPage(msgspec.Struct, frozen=True):
     """Answers for what happened."""
 
-    plane: Plane
+    client: Client
     clock: Clock
     ledgers: tuple[Path, ...]
     logs: Sequence[Path]
 
-    async def audit(self, visit: Visit) -> Response:
+    async def audit(self, visit: PageRequest) -> Response:
         """Show what happened, the newest first."""
         query = visit.query
-        who = query["who"] if query.get("who") in {one for one, _ in WHO} else "operator"
+        who = query["who"] if query.get("who") in {one for one, _ in ACTOR_TABS} else "operator"
         agent, kind = query.get("agent") or None, query.get("kind", "")
-        memories = await self.plane.memories()
-        acts, noted = [], list[Noted]()
-        if who == LOG:
-            noted = await asyncio.to_thread(last_noted, self.logs, Wanted(claw=agent or ""))
+        acts, noted = [], list[LogRow]()
+        if who == LOG_TAB:
+            noted = await asyncio.to_thread(
+                read_log_rows, self.logs, EventFilter(claw=agent or "")
+            )
         else:
-            asked = ActsAsked(actor=who, kind=kind, before=_before(query), limit=_PAGE + 1)
-            acts = [*await memories.acts(agent, asked)]
+            asked = ActQuery(
+                actor=cast("ActorKind", who or None),
+                kind=cast("EventKind", kind or None),
+                before=_parse_before(query),
+                limit=_PAGE_ROWS + 1,
+            )
+            acts = [*(await self.client.call(list_acts, agent, asked)).acts]
         said = {"who": who, "agent": agent or "", "kind": kind}
-        older = {**said, "before": str(acts[_PAGE - 1].seq)} if len(acts) > _PAGE else {}
+        older = {**said, "before": str(acts[_PAGE_ROWS - 1].seq)} if len(acts) > _PAGE_ROWS else {}
         return visit.page(
             "audit.html",
             who=who,
             tabs=[
                 (f"/audit?{urlencode({**said, 'who': one})}", name, one == who)
-                for one, name in WHO
+                for one, name in ACTOR_TABS
             ],
             agent=agent,
-            agents=await agents_known(self.plane, self.ledgers),
+            agents=await list_agents(self.client, self.ledgers),
             kind=kind,
-            kinds=sorted(one.value for one in Kind),
-            acts=acts[:_PAGE],
+            kinds=sorted(one.value for one in EventKind),
+            acts=acts[:_PAGE_ROWS],
             noted=noted,
             older=f"/audit?{urlencode(older)}" if older else "",
             now=self.clock(),
         )
 
 
-def _before(query: Mapping[str, str]) -> int:
+def _parse_before(query: Mapping[str, str]) -> int:
     text = query.get("before", "")
-    is_place = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+    is_place = text.isascii() and text.isdecimal() and len(text) <= _MAX_SEQ_DIGITS
     return int(text) if is_place else 0
 
 
-def last_noted(paths: Sequence[Path], wanted: Wanted) -> list[Noted]:
+def read_log_rows(paths: Sequence[Path], wanted: EventFilter) -> list[LogRow]:
     """Read the last events of the logs, the newest first; any of them may not be there."""
-    events = [one for path in paths for one in _last_events(path) if wanted.includes(one)]
-    return [noted(one) for one in sorted(events, key=lambda one: one.at, reverse=True)[:_PAGE]]
+    events = [one for path in paths for one in _read_last_events(path) if wanted.includes(one)]
+    return [
+        make_log_row(one)
+        for one in sorted(events, key=lambda one: one.at, reverse=True)[:_PAGE_ROWS]
+    ]
 
 
-def _last_events(path: Path) -> list[Event]:
+def _read_last_events(path: Path) -> list[AuditEvent]:
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
-            file.seek(max(size - _TAIL, 0))
-            lines = file.read(_TAIL).split(b"\n")
+            file.seek(max(size - _TAIL_BYTES, 0))
+            lines = file.read(_TAIL_BYTES).split(b"\n")
     except FileNotFoundError:
         return []
     # The first line may have begun before what was read.
-    whole = lines[1:] if size > _TAIL else lines
+    whole = lines[1:] if size > _TAIL_BYTES else lines
     return [event for line in reversed(whole) if (event := read_event(line)) is not None]
 
 
-def noted(event: Event) -> Noted:
+def make_log_row(event: AuditEvent) -> LogRow:
     """Put an event into a row."""
     words = ", ".join(
         f"{name.removeprefix('memory_').replace('_', ' ')} {value}"
         for name, value in event.members.items()
     )
-    return Noted(shown_time(event.at), event.claw, event.type, words)
+    return LogRow(format_event_time(event.at), event.claw, event.type, words)
 
 
 def audit_pages(
-    plane: Plane,
-    browsers: Browsers,
+    client: Client,
+    browsers: BrowserSessions,
     clock: Clock,
     *,
     ledgers: tuple[Path, ...],
     logs: Sequence[Path],
 ) -> list[Endpoint]:
     """Make the endpoint of the page."""
-    page = AuditPage(plane, clock, ledgers, logs)
-    return [page_endpoint("GET", "/audit", guarded(browsers, page.audit), "Who did what")]
+    page = AuditPage(client, clock, ledgers, logs)
+    return [page_endpoint("GET", "/audit", require_session(browsers, page.audit), "Who did what")]

@@ -11,15 +11,15 @@ from typing import Final
 
 import msgspec
 
-from memplane.observations.contract import Course, CoursePoint
+from memplane.observations.api_types import ConfidenceHistory, ConfidencePoint
 
-WIDTH: Final = 600
-HEIGHT: Final = 160
+CHART_WIDTH: Final = 600
+CHART_HEIGHT: Final = 160
 
-_MOST_POINTS: Final = 40
+_MAX_MARKS: Final = 40
 
 
-class Mark(msgspec.Struct, frozen=True):
+class ChartMark(msgspec.Struct, frozen=True):
     """A place in a chart with something to say."""
 
     x: float
@@ -27,18 +27,18 @@ class Mark(msgspec.Struct, frozen=True):
     label: str
 
 
-class Line(msgspec.Struct, frozen=True):
+class ConfidenceChart(msgspec.Struct, frozen=True):
     """Confidence over time: a path that was, one that will be, and where things happened."""
 
     was: str
     will_be: str
     area: str
     threshold: float
-    events: tuple[Mark, ...]
+    events: tuple[ChartMark, ...]
     days: tuple[str, ...]
 
 
-class Column(msgspec.Struct, frozen=True):
+class ChartColumn(msgspec.Struct, frozen=True):
     """One column of a chart."""
 
     x: float
@@ -49,41 +49,41 @@ class Column(msgspec.Struct, frozen=True):
     value: int
 
 
-class Columns(msgspec.Struct, frozen=True):
+class ColumnChart(msgspec.Struct, frozen=True):
     """Columns beside each other, and how many the highest stands for."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[ChartColumn, ...]
     most: int
 
 
-class Layer(msgspec.Struct, frozen=True):
+class StackLayer(msgspec.Struct, frozen=True):
     """One layer of columns on columns."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[ChartColumn, ...]
 
 
-class Layers(msgspec.Struct, frozen=True):
+class StackedChart(msgspec.Struct, frozen=True):
     """Columns on columns, one for each day, and how many the highest stands for."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[StackLayer, ...]
     most: int
     days: tuple[str, ...]
 
 
-def course_chart(course: Course) -> Line | None:
+def draw_confidence(course: ConfidenceHistory) -> ConfidenceChart | None:
     """Draw how sure we were; steps, since nothing happens between two moments."""
     if not course.points:
         return None
-    moments = [_moment(one) for one in (*course.points, *course.forecast)]
+    moments = [_point_time(one) for one in (*course.points, *course.forecast)]
     first, last = min(moments), max(moments)
     span = max(last - first, timedelta(days=1))
 
-    def x(one: CoursePoint) -> float:
-        part = (_moment(one) - first) / span
-        return round(part * WIDTH, 1)
+    def x(one: ConfidencePoint) -> float:
+        part = (_point_time(one) - first) / span
+        return round(part * CHART_WIDTH, 1)
 
-    def path(points: Sequence[CoursePoint]) -> str:
+    def path(points: Sequence[ConfidencePoint]) -> str:
         begun = [f"M{x(one)} {_y(one.value)}" for one in points[:1]]
         return "".join([*begun, *(f"H{x(one)}V{_y(one.value)}" for one in points[1:])])
 
@@ -91,29 +91,29 @@ def course_chart(course: Course) -> Line | None:
     ground = _y(0)
     area = f"{was}V{ground}H{x(course.points[0])}Z"
     happened = [one for one in course.points if one.kind not in {"faded", "now"}]
-    return Line(
+    return ConfidenceChart(
         was=was,
         will_be=path(course.forecast),
         area=area,
         threshold=_y(course.threshold),
         events=tuple(
-            Mark(x(one), _y(one.value), f"{one.kind.replace('_', ' ')}, {one.value:.2f}")
-            for one in happened[-_MOST_POINTS:]
+            ChartMark(x(one), _y(one.value), f"{one.kind.replace('_', ' ')}, {one.value:.2f}")
+            for one in happened[-_MAX_MARKS:]
         ),
-        days=tuple(_day(first + span * part) for part in (0, 0.5, 1)),
+        days=tuple(_format_day(first + span * part) for part in (0, 0.5, 1)),
     )
 
 
-def histogram(counts: Sequence[int]) -> Columns:
+def draw_histogram(counts: Sequence[int]) -> ColumnChart:
     """Draw how many memories there are in each tenth of confidence."""
-    most, wide = max([*counts, 1]), WIDTH / max(len(counts), 1)
-    return Columns(
+    most, wide = max([*counts, 1]), CHART_WIDTH / max(len(counts), 1)
+    return ColumnChart(
         tuple(
-            Column(
+            ChartColumn(
                 x=round(at * wide + 4, 1),
-                y=round(HEIGHT - count / most * HEIGHT, 1),
+                y=round(CHART_HEIGHT - count / most * CHART_HEIGHT, 1),
                 width=round(wide - 8, 1),
-                height=round(count / most * HEIGHT, 1),
+                height=round(count / most * CHART_HEIGHT, 1),
                 label=f"{at / len(counts):.1f}",
                 value=count,
             )
@@ -123,39 +123,41 @@ def histogram(counts: Sequence[int]) -> Columns:
     )
 
 
-def stacked(days: Sequence[str], layers: Sequence[tuple[str, Sequence[int]]]) -> Layers:
+def draw_stacked(days: Sequence[str], layers: Sequence[tuple[str, Sequence[int]]]) -> StackedChart:
     """Draw columns on columns, one for each day."""
     totals = [sum(values[at] for _, values in layers) for at in range(len(days))]
-    most, wide = max([*totals, 1]), WIDTH / max(len(days), 1)
+    most, wide = max([*totals, 1]), CHART_WIDTH / max(len(days), 1)
     below = [0.0] * len(days)
-    drawn: list[Layer] = []
+    drawn: list[StackLayer] = []
     for name, values in layers:
-        columns: list[Column] = []
+        columns: list[ChartColumn] = []
         for at, value in enumerate(values):
-            height = value / most * HEIGHT
+            height = value / most * CHART_HEIGHT
             below[at] += height
             columns.append(
-                Column(
+                ChartColumn(
                     x=round(at * wide + wide / 8, 1),
-                    y=round(HEIGHT - below[at], 1),
+                    y=round(CHART_HEIGHT - below[at], 1),
                     width=round(wide * 3 / 4, 1),
                     height=round(height, 1),
                     label=days[at],
                     value=value,
                 )
             )
-        drawn.append(Layer(name, tuple(columns)))
+        drawn.append(StackLayer(name, tuple(columns)))
     marked = (days[0], days[len(days) // 2], days[-1]) if days else ()
-    return Layers(tuple(drawn), most, tuple(_day(datetime.fromisoformat(one)) for one in marked))
+    return StackedChart(
+        tuple(drawn), most, tuple(_format_day(datetime.fromisoformat(one)) for one in marked)
+    )
 
 
 def _y(value: float) -> float:
-    return round((1 - value) * HEIGHT, 1)
+    return round((1 - value) * CHART_HEIGHT, 1)
 
 
-def _moment(point: CoursePoint) -> datetime:
+def _point_time(point: ConfidencePoint) -> datetime:
     return datetime.fromisoformat(point.at).astimezone(UTC)
 
 
-def _day(moment: datetime) -> str:
+def _format_day(moment: datetime) -> str:
     return f"{moment:%-d %b %Y}"

@@ -10,49 +10,43 @@ from starlette.responses import Response
 
 from memplane.clock import Clock
 from memplane.errors import InvalidRequest
-from memplane.http.dashboard.browsers import Browsers
+from memplane.http.dashboard.browser_sessions import BrowserSessions
+from memplane.http.dashboard.display_format import WordChange, word_diff
 from memplane.http.dashboard.forms import Form
-from memplane.http.dashboard.memories import BY
-from memplane.http.dashboard.pages import Visit, go_to
-from memplane.http.dashboard.shown import Piece, word_diff
-from memplane.http.dashboard.signing_in import guarded, guarded_act, page_endpoint
-from memplane.http.dashboard.toasts import back_of, with_toast
+from memplane.http.dashboard.renderer import PageRequest, redirect_to
+from memplane.http.dashboard.sign_in import page_endpoint, require_form_session, require_session
+from memplane.http.dashboard.toasts import add_toast, read_return_path
 from memplane.http.endpoints import Endpoint
-from memplane.observations.contract import (
-    AcceptAsked,
-    ConflictView,
-    EvidenceView,
-    ListAsked,
-    MemoryView,
-    OperationalMemory,
-    Resolution,
-    ResolveAsked,
-)
+from memplane.observations.api_types import ConflictView, EvidenceView, MemoryView
 from memplane.observations.model import Category
-from memplane.plane.contract import Plane
+from memplane.observations.requests import AcceptAsked, QuarantineQuery, Resolution, ResolveAsked
+from memplane.service.client import Client
+from memplane.service.operations import review
+from memplane.service.operations.observations import get_history, list_evidence
+from memplane.service.operations.stats import get_facets
 
-_SHOWN: Final = 25
-_QUOTES: Final = 3
-_HERE: Final = "/conflicts"
+_MAX_CONFLICTS: Final = 25
+_MAX_QUOTES: Final = 3
+_CONFLICTS_PATH: Final = "/conflicts"
 
 
-class Side(msgspec.Struct, frozen=True):
+class ConflictSide(msgspec.Struct, frozen=True):
     """One of two memories: its words, those apart that the other does not have, and why it is."""
 
     letter: Literal["a", "b"]
     memory: MemoryView
-    pieces: tuple[Piece, ...]
+    pieces: tuple[WordChange, ...]
     evidence: tuple[EvidenceView, ...]
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ConflictCard(msgspec.Struct, frozen=True):
     """A conflict with both of its sides; one that was said again has one."""
 
     conflict: ConflictView
-    sides: tuple[Side, ...]
+    sides: tuple[ConflictSide, ...]
 
 
-class Typed(msgspec.Struct, frozen=True):
+class RefusedForm(msgspec.Struct, frozen=True):
     """What somebody typed into a form that was refused, and what is wrong with it."""
 
     id: str = ""
@@ -63,50 +57,54 @@ class Typed(msgspec.Struct, frozen=True):
 class ConflictsPage(msgspec.Struct, frozen=True):
     """Answers for what waits."""
 
-    plane: Plane
+    client: Client
     clock: Clock
 
-    async def waiting(self, visit: Visit) -> Response:
+    async def waiting(self, visit: PageRequest) -> Response:
         """Show all that waits."""
         return await self._waiting(visit)
 
-    async def _waiting(self, visit: Visit, code: int = 200, typed: Typed = Typed()) -> Response:  # noqa: B008 - it cannot be changed
-        memories = await self.plane.memories()
-        agent = visit.query.get("agent") or None
-        conflicts = await memories.conflicts(agent)
-        quarantine = await memories.page(agent, ListAsked(state="quarantined", sort="updated"))
-        rejects = [one for one in await memories.rejects(agent) if one.accepted_as is None]
+    async def _waiting(
+        self,
+        visit: PageRequest,
+        code: int = 200,
+        typed: RefusedForm = RefusedForm(),  # noqa: B008 - it cannot be changed
+    ) -> Response:
+        call, agent = self.client.call, visit.query.get("agent") or None
+        conflicts = (await call(review.list_conflicts, agent)).conflicts
+        quarantine = await call(review.list_quarantine, agent, QuarantineQuery(sort="updated"))
+        rejects = (await call(review.list_rejects, agent)).rejects
         return visit.page(
             "conflicts.html",
             code,
             agent=agent,
-            agents=[one.value for one in (await memories.facets(None, ListAsked())).agent],
-            conflicts=[await _shown(memories, one) for one in conflicts[:_SHOWN]],
+            agents=[one.value for one in (await call(get_facets)).agent],
+            conflicts=[await _load_card(self.client, one) for one in conflicts[:_MAX_CONFLICTS]],
             waiting=len(conflicts),
             quarantine=quarantine,
-            rejects=rejects,
+            rejects=[reject for reject in rejects if reject.accepted_as is None],
             categories=list(Category),
             typed=typed,
             now=self.clock(),
         )
 
-    async def resolve(self, visit: Visit, form: Form) -> Response:
+    async def resolve(self, visit: PageRequest, form: Form) -> Response:
         """End a conflict; what a merge is to read is said at its field when it cannot be."""
-        memories = await self.plane.memories()
         key = visit.request.path_params["id"]
-        asked = _resolving(form)
+        asked = _parse_resolution(form)
         try:
-            done = await memories.resolve(None, key, asked, by=BY)
+            done = await self.client.call(review.resolve_conflict, None, key, asked)
         except InvalidRequest as error:
             if not error.fields:
                 raise
-            return await self._waiting(visit, 422, Typed(key, form, error.fields))
-        last = (await memories.history(None, done.a.id))[-1]
-        return go_to(with_toast(back_of(form, _HERE), 1, "resolve", last.batch))
+            return await self._waiting(visit, 422, RefusedForm(key, form, error.fields))
+        last = (await self.client.call(get_history, None, done.a.id)).events[-1]
+        return redirect_to(
+            add_toast(read_return_path(form, _CONFLICTS_PATH), 1, "resolve", last.batch)
+        )
 
-    async def accept(self, visit: Visit, form: Form) -> Response:
+    async def accept(self, visit: PageRequest, form: Form) -> Response:
         """Remember a reject after all, as the form has it."""
-        memories = await self.plane.memories()
         key = visit.request.path_params["id"]
         asked = AcceptAsked(
             category=form.one("category"),
@@ -114,15 +112,17 @@ class ConflictsPage(msgspec.Struct, frozen=True):
             observation=form.one("observation"),
         )
         try:
-            made = await memories.accept(None, key, asked, by=BY)
+            made = await self.client.call(review.accept_reject, None, key, asked)
         except InvalidRequest as error:
             errors = error.fields or {"observation": str(error)}
-            return await self._waiting(visit, 422, Typed(key, form, errors))
-        last = (await memories.history(None, made.id))[-1]
-        return go_to(with_toast(back_of(form, _HERE), 1, "accept", last.batch))
+            return await self._waiting(visit, 422, RefusedForm(key, form, errors))
+        last = (await self.client.call(get_history, None, made.id)).events[-1]
+        return redirect_to(
+            add_toast(read_return_path(form, _CONFLICTS_PATH), 1, "accept", last.batch)
+        )
 
 
-def _resolving(form: Form) -> ResolveAsked:
+def _parse_resolution(form: Form) -> ResolveAsked:
     resolution, keep = form.one("resolution"), form.one("keep", "a")
     if resolution not in get_args(Resolution) or keep not in {"a", "b"}:
         raise InvalidRequest("say how the conflict ends")
@@ -133,43 +133,46 @@ def _resolving(form: Form) -> ResolveAsked:
     )
 
 
-async def _shown(memories: OperationalMemory, conflict: ConflictView) -> Shown:
+async def _load_card(client: Client, conflict: ConflictView) -> ConflictCard:
     a, b = conflict.a, conflict.b
     changes = list(word_diff(a.observation, b.observation)) if b is not None else []
-    first = _apart(changes, "gone") if b is not None else [Piece(a.observation, "same")]
-    sides = [Side("a", a, tuple(first), await _evidence(memories, a))]
+    first = _select_side(changes, "gone") if b is not None else [WordChange(a.observation, "same")]
+    sides = [ConflictSide("a", a, tuple(first), await _load_evidence(client, a))]
     if b is not None:
-        second = tuple(_apart(changes, "new"))
-        sides.append(Side("b", b, second, await _evidence(memories, b)))
-    return Shown(conflict, tuple(sides))
+        second = tuple(_select_side(changes, "new"))
+        sides.append(ConflictSide("b", b, second, await _load_evidence(client, b)))
+    return ConflictCard(conflict, tuple(sides))
 
 
-def _apart(changes: Sequence[Piece], change: str) -> Iterator[Piece]:
+def _select_side(changes: Sequence[WordChange], change: str) -> Iterator[WordChange]:
     """Yield the words of one side."""
     return (one for one in changes if one.change in {"same", change})
 
 
-async def _evidence(memories: OperationalMemory, memory: MemoryView) -> tuple[EvidenceView, ...]:
-    return tuple(await memories.evidence(None, memory.id))[-_QUOTES:]
+async def _load_evidence(client: Client, memory: MemoryView) -> tuple[EvidenceView, ...]:
+    return (await client.call(list_evidence, None, memory.id)).evidence[-_MAX_QUOTES:]
 
 
-def conflicts_pages(plane: Plane, browsers: Browsers, clock: Clock) -> list[Endpoint]:
+def conflicts_pages(client: Client, browsers: BrowserSessions, clock: Clock) -> list[Endpoint]:
     """Make the endpoints of what waits."""
-    page = ConflictsPage(plane, clock)
+    page = ConflictsPage(client, clock)
     return [
         page_endpoint(
-            "GET", _HERE, guarded(browsers, page.waiting), "The page of what waits for a person"
+            "GET",
+            _CONFLICTS_PATH,
+            require_session(browsers, page.waiting),
+            "The page of what waits for a person",
         ),
         page_endpoint(
             "POST",
             "/conflicts/{id}/resolve",
-            guarded_act(browsers, page.resolve),
+            require_form_session(browsers, page.resolve),
             "End a conflict",
         ),
         page_endpoint(
             "POST",
             "/rejects/{id}/accept",
-            guarded_act(browsers, page.accept),
+            require_form_session(browsers, page.accept),
             "Remember a reject after all",
         ),
     ]

@@ -9,9 +9,9 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-LIMIT: Final = 256 * 1024
-_MOST_FIELDS: Final = 2000
-_FORM: Final = "application/x-www-form-urlencoded"
+MAX_FORM_BYTES: Final = 256 * 1024
+_MAX_FIELDS: Final = 2000
+_FORM_TYPE: Final = "application/x-www-form-urlencoded"
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -40,12 +40,10 @@ async def read_form(request: Request) -> Form:
     """Read the body as a form; anything else ends the request with 415 or 400."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body()
-    if body and kind != _FORM:
+    if body and kind != _FORM_TYPE:
         raise HTTPException(415, "send a form")
     try:
-        fields = parse_qs(
-            body.decode("utf-8"), keep_blank_values=True, max_num_fields=_MOST_FIELDS
-        )
+        fields = parse_qs(body.decode("utf-8"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError as error:
         raise HTTPException(400, "the form cannot be read") from error
     return Form(fields)

@@ -6,13 +6,13 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from memplane.memory.contract import MemoryStatus
-from memplane.plane.contract import LedgerStatus, Status, StorageStatus
+from memplane.memory.api_types import MemoryStatus
+from memplane.service.model import LedgerStatus, Status, StorageStatus
 
 Grade: TypeAlias = Literal["good", "look", "bad"]
 
 
-class Finding(msgspec.Struct, frozen=True):
+class HealthFinding(msgspec.Struct, frozen=True):
     """One part of memplane, how it is, and what an operator should know of it."""
 
     part: str
@@ -20,42 +20,46 @@ class Finding(msgspec.Struct, frozen=True):
     words: str
 
 
-def findings(status: Status) -> list[Finding]:
+def assess_health(status: Status) -> list[HealthFinding]:
     """Say how each part is."""
     memory = [_memory(status.memory)] if status.memory is not None else []
+    if status.failing:
+        memory = [HealthFinding("Memory", "bad", status.failing)]
     return [_ledger(status.ledger), *memory, _storage(status.storage)]
 
 
-def _ledger(found: LedgerStatus) -> Finding:
+def _ledger(found: LedgerStatus) -> HealthFinding:
     if found.failing:
-        return Finding("Ledger", "bad", f"turns are not recorded: {found.failing}")
+        return HealthFinding("Ledger", "bad", f"turns are not recorded: {found.failing}")
     if found.degraded:
-        return Finding("Ledger", "look", found.degraded)
+        return HealthFinding("Ledger", "look", found.degraded)
     if found.failed or found.refused:
         lost = f"{found.failed + found.refused:,} turns were not recorded since the start"
-        return Finding("Ledger", "look", lost)
+        return HealthFinding("Ledger", "look", lost)
     if found.verbatim:
-        return Finding("Ledger", "look", "turns are kept as they are, with the secrets in them")
-    return Finding("Ledger", "good", f"{found.recorded:,} turns recorded since the start")
+        return HealthFinding(
+            "Ledger", "look", "turns are kept as they are, with the secrets in them"
+        )
+    return HealthFinding("Ledger", "good", f"{found.recorded:,} turns recorded since the start")
 
 
-def _memory(found: MemoryStatus) -> Finding:
+def _memory(found: MemoryStatus) -> HealthFinding:
     if found.degraded:
-        return Finding("Memory", "look", found.degraded)
+        return HealthFinding("Memory", "look", found.degraded)
     if found.unreadable:
-        return Finding("Memory", "look", f"{found.unreadable:,} entries cannot be read")
+        return HealthFinding("Memory", "look", f"{found.unreadable:,} entries cannot be read")
     waiting = found.underived + found.unindexed
     if waiting:
-        return Finding("Memory", "good", f"{waiting:,} turns are being worked on")
-    return Finding("Memory", "good", f"{found.episodes:,} turns are remembered")
+        return HealthFinding("Memory", "good", f"{waiting:,} turns are being worked on")
+    return HealthFinding("Memory", "good", f"{found.episodes:,} turns are remembered")
 
 
-def _storage(found: StorageStatus) -> Finding:
+def _storage(found: StorageStatus) -> HealthFinding:
     if found.complaint:
-        return Finding("Storage", "bad", found.complaint)
+        return HealthFinding("Storage", "bad", found.complaint)
     if found.rejected or found.conflicts:
         count = found.rejected + found.conflicts
-        return Finding("Storage", "look", f"{count:,} writes were refused or collided")
+        return HealthFinding("Storage", "look", f"{count:,} writes were refused or collided")
     if found.waiting:
-        return Finding("Storage", "look", f"{found.waiting:,} writes wait for {found.where}")
-    return Finding("Storage", "good", found.reason)
+        return HealthFinding("Storage", "look", f"{found.waiting:,} writes wait for {found.where}")
+    return HealthFinding("Storage", "good", found.reason)

@@ -12,48 +12,65 @@ from starlette.responses import Response
 
 from memplane.clock import Clock
 from memplane.errors import ConcurrencyError, InvalidRequest
-from memplane.http.dashboard.browsers import Browsers
+from memplane.http.dashboard.browser_sessions import BrowserSessions
 from memplane.http.dashboard.forms import Form
-from memplane.http.dashboard.listed import Listed
-from memplane.http.dashboard.pages import Visit, go_to
-from memplane.http.dashboard.signing_in import Act as Acting
-from memplane.http.dashboard.signing_in import Page, guarded, guarded_act, page_endpoint
-from memplane.http.dashboard.toasts import back_of, ours, with_toast, words_for
-from memplane.http.endpoints import Endpoint
-from memplane.observations.contract import (
-    Act,
-    ActAsked,
-    BulkAction,
-    BulkAsked,
-    MemoryChange,
-    MemoryView,
-    MemoryWanted,
-    OperationalMemory,
+from memplane.http.dashboard.list_query import ListQuery
+from memplane.http.dashboard.renderer import PageRequest, redirect_to
+from memplane.http.dashboard.sign_in import ActionHandler as Acting
+from memplane.http.dashboard.sign_in import (
+    PageHandler,
+    page_endpoint,
+    require_form_session,
+    require_session,
 )
+from memplane.http.dashboard.toasts import (
+    add_toast,
+    format_toast,
+    read_return_path,
+    restrict_to_site,
+)
+from memplane.http.endpoints import Endpoint
+from memplane.observations.api_types import MemoryView
 from memplane.observations.model import Category
-from memplane.plane.contract import Plane
+from memplane.observations.requests import (
+    WITH_TRASH,
+    Act,
+    BulkAction,
+    BulkRequest,
+    MemoryCreate,
+    MemoryPatch,
+    MergeBody,
+    PurgeBody,
+    ReasonBody,
+    UndoBody,
+)
+from memplane.service.client import Client
+from memplane.service.operations import observations
+from memplane.service.operations.stats import get_facets
 
-BY = "dashboard"
-_UNTOUCHED: Final[dict[str, object]] = {"draft": None, "errors": dict[str, str](), "theirs": None}
+OPERATOR: Final = "dashboard"
+"""Who changes memories here, for the record."""
+_EMPTY_FORM: Final[dict[str, object]] = {"draft": None, "errors": dict[str, str](), "theirs": None}
 """What a form knows before somebody has sent it."""
 
 
 class MemoriesPage(msgspec.Struct, frozen=True):
     """Answers for the list of memories and what is in it."""
 
-    plane: Plane
+    client: Client
     clock: Clock
 
-    async def listing(self, visit: Visit) -> Response:
+    async def listing(self, visit: PageRequest) -> Response:
         """Show the list, or the part of it that changed."""
-        listed = Listed.of(visit.query)
+        listed = ListQuery.of(visit.query)
         return await self._listing(visit, listed)
 
     async def _listing(
-        self, visit: Visit, listed: Listed, code: int = 200, **more: object
+        self, visit: PageRequest, listed: ListQuery, code: int = 200, **more: object
     ) -> Response:
-        memories = await self.plane.memories()
-        page = await memories.page(listed.agent, listed.asked())
+        query = listed.query()
+        page = await self.client.call(observations.list_memories, listed.agent, query)
+        facets = await self.client.call(get_facets, listed.agent, query)
         template = "memories.html"
         if visit.is_partial:
             template = "memories_more.html" if listed.cursor else "memories_list.html"
@@ -62,54 +79,62 @@ class MemoriesPage(msgspec.Struct, frozen=True):
             code,
             listed=listed,
             page=page,
-            groups=_grouped(page.memories, listed.group),
-            facets=await memories.facets(listed.agent, listed.asked()),
+            groups=_group_rows(page.memories, listed.group),
+            facets=facets,
             categories=list(Category),
             now=self.clock(),
-            **(_UNTOUCHED | more),
+            **(_EMPTY_FORM | more),
         )
 
-    async def row(self, visit: Visit) -> Response:
+    async def row(self, visit: PageRequest) -> Response:
         """Show one row anew."""
         found = await self._found(visit)
         return visit.page("memory_row.html", memory=found, now=self.clock())
 
-    async def edit_row(self, visit: Visit) -> Response:
+    async def edit_row(self, visit: PageRequest) -> Response:
         """Show a row as a form."""
         found = await self._found(visit)
         return self._form(visit, found)
 
-    def _form(self, visit: Visit, found: MemoryView, code: int = 200, **more: object) -> Response:
+    def _form(
+        self, visit: PageRequest, found: MemoryView, code: int = 200, **more: object
+    ) -> Response:
         return visit.page(
             "memory_edit.html" if visit.is_partial else "memory_edit_page.html",
             code,
             memory=found,
             categories=list(Category),
-            back=ours(visit.query.get("back", ""), f"/memories/{found.id}"),
+            back=restrict_to_site(visit.query.get("back", ""), f"/memories/{found.id}"),
             now=self.clock(),
-            **(_UNTOUCHED | more),
+            **(_EMPTY_FORM | more),
         )
 
-    async def create(self, visit: Visit, form: Form) -> Response:
+    async def create(self, visit: PageRequest, form: Form) -> Response:
         """Write a memory down; what is wrong is said at its field, and nothing typed is lost."""
-        memories = await self.plane.memories()
+        call = self.client.call
         try:
-            wanted = _wanted(form)
-            made = await memories.add(_agent(form), wanted, by=BY, key=form.one("key"))
+            made = await call(
+                observations.add_memory,
+                _parse_agent(form),
+                _parse_memory(form),
+                key=form.one("key"),
+            )
         except InvalidRequest as error:
-            listed = Listed.of(visit.query)
+            listed = ListQuery.of(visit.query)
             errors = error.fields or {"observation": str(error)}
             return await self._listing(visit, listed, 422, draft=form, errors=errors)
-        last = (await memories.history(None, made.id))[-1]
-        return go_to(with_toast(back_of(form), 1, "add", last.batch))
+        last = (await call(observations.get_history, None, made.id)).events[-1]
+        return redirect_to(add_toast(read_return_path(form), 1, "add", last.batch))
 
-    async def update(self, visit: Visit, form: Form) -> Response:
+    async def update(self, visit: PageRequest, form: Form) -> Response:
         """Change a memory as its form says; one that was changed meanwhile is shown beside."""
-        memories, found = await self.plane.memories(), await self._found(visit)
-        version = _version(form)
+        call, found = self.client.call, await self._found(visit)
+        versions = form.numbers("version")[:1]
         try:
-            change = _change(form)
-            changed = await memories.change(None, found.id, change, by=BY, version=version)
+            change = _parse_change(form)
+            changed = await call(
+                observations.update_memory, None, found.id, change, versions=versions
+            )
         except ConcurrencyError:
             # It may have been changed between looking and writing: theirs is what there is now.
             theirs = await self._found(visit)
@@ -117,51 +142,79 @@ class MemoriesPage(msgspec.Struct, frozen=True):
         except InvalidRequest as error:
             errors = error.fields or {"observation": str(error)}
             return self._form(visit, found, 422, draft=form, errors=errors)
+        count = int(changed.version != found.version)
+        batch = ""
+        if count:
+            batch = (await call(observations.get_history, None, found.id)).events[-1].batch
         if visit.is_partial:
-            return visit.page("memory_row.html", memory=changed, now=self.clock())
-        last = (await memories.history(None, found.id))[-1]
-        back = back_of(form, f"/memories/{found.id}")
-        return go_to(with_toast(back, 1, "edit", last.batch if changed != found else ""))
+            return self._acted(visit, changed, format_toast(count, "edit"), batch)
+        back = read_return_path(form, f"/memories/{found.id}")
+        return redirect_to(add_toast(back, count, "edit", batch))
 
-    async def delete(self, visit: Visit, form: Form) -> Response:
+    async def delete(self, visit: PageRequest, form: Form) -> Response:
         """Put a memory into the trash."""
         return await self._act(visit, form, "retire")
 
-    async def act(self, visit: Visit, form: Form) -> Response:
+    async def act(self, visit: PageRequest, form: Form) -> Response:
         """Do one of the acts that are buttons."""
         act = form.one("act")
         if act not in get_args(Act):
             raise InvalidRequest(f"there is no act {act!r}")
         return await self._act(visit, form, cast("Act", act))
 
-    async def _act(self, visit: Visit, form: Form, act: Act) -> Response:
-        memories, found = await self.plane.memories(), await self._found(visit)
-        into = form.numbers("into")
-        asked = ActAsked(
-            act=act,
-            reason=form.one("reason"),
-            into=into[0] if into else None,
-            confirm=form.one("confirm"),
-        )
-        after = await memories.act(None, found.id, asked, by=BY)
-        last = (await memories.history(None, found.id))[-1]
+    async def _act(self, visit: PageRequest, form: Form, act: Act) -> Response:
+        number = (await self._found(visit)).id
+        after = await self._apply(number, form, act)
+        last = (await self.client.call(observations.get_history, None, number)).events[-1]
         done = 1 + len(last.together) if act == "undo" else 1
         if not visit.is_partial:
-            return go_to(with_toast(back_of(form, f"/memories/{found.id}"), done, act, last.batch))
+            return redirect_to(
+                add_toast(read_return_path(form, f"/memories/{number}"), done, act, last.batch)
+            )
+        batch = "" if act in {"undo", "purge"} else last.batch
+        is_gone = after.state in {"retired", "superseded", "purged"}
+        return self._acted(visit, after, format_toast(done, act), batch, is_gone=is_gone)
+
+    async def _apply(self, number: int, form: Form, act: Act) -> MemoryView:
+        call, reason = self.client.call, form.one("reason")
+        match act:
+            case "merge":
+                into = form.numbers("into")
+                if not into:
+                    words = "say which memory it is merged into"
+                    raise InvalidRequest(words, fields={"into": words})
+                body = MergeBody(into=into[0], reason=reason)
+                return await call(observations.merge_memory, None, number, body)
+            case "purge":
+                purge = PurgeBody(confirm=form.one("confirm"), reason=reason)
+                return await call(observations.purge_memory, None, number, purge)
+            case _:
+                action = observations.ACTIONS[act]
+                return await call(action, None, number, ReasonBody(reason=reason))
+
+    def _acted(
+        self,
+        visit: PageRequest,
+        memory: MemoryView,
+        said: str,
+        batch: str,
+        *,
+        is_gone: bool = False,
+    ) -> Response:
+        """Show a row as it is now, and say what was done, with a way back."""
         return visit.page(
             "memory_acted.html",
-            memory=after,
-            is_gone=after.state in {"retired", "superseded", "purged"},
-            said=words_for(done, act),
-            batch="" if act in {"undo", "purge"} else last.batch,
+            memory=memory,
+            is_gone=is_gone,
+            said=said,
+            batch=batch,
             now=self.clock(),
         )
 
-    async def bulk(self, visit: Visit, form: Form) -> Response:
+    async def bulk(self, visit: PageRequest, form: Form) -> Response:
         """Say how many memories an action would change, and do it when that is confirmed."""
-        memories = await self.plane.memories()
-        asked = _bulk(form)
-        outcome = await memories.bulk(None, asked, by=BY)
+        asked = _parse_bulk(form)
+        outcome = await self.client.call(observations.apply_bulk, None, asked)
         if asked.dry_run or not outcome.done:
             code = 200 if all(one.ok for one in outcome.results) else 422
             return visit.page(
@@ -169,30 +222,32 @@ class MemoriesPage(msgspec.Struct, frozen=True):
                 code,
                 asked=asked,
                 outcome=outcome,
-                back=back_of(form),
+                back=read_return_path(form),
             )
-        return go_to(with_toast(back_of(form), len(outcome.results), asked.action, outcome.batch))
+        return redirect_to(
+            add_toast(read_return_path(form), len(outcome.results), asked.action, outcome.batch)
+        )
 
-    async def undo(self, visit: Visit, form: Form) -> Response:
+    async def undo(self, visit: PageRequest, form: Form) -> Response:
         """Take back what was done in one go."""
         del visit
-        memories = await self.plane.memories()
-        undone = await memories.undo(None, form.one("batch"), by=BY)
-        return go_to(with_toast(back_of(form), len(undone), "undo", ""))
+        body = UndoBody(batch=form.one("batch"))
+        undone = (await self.client.call(observations.undo_batch, None, body)).memories
+        return redirect_to(add_toast(read_return_path(form), len(undone), "undo", ""))
 
-    async def _found(self, visit: Visit) -> MemoryView:
-        return await found_in(await self.plane.memories(), visit)
+    async def _found(self, visit: PageRequest) -> MemoryView:
+        return await load_memory(self.client, visit)
 
 
-async def found_in(memories: OperationalMemory, visit: Visit) -> MemoryView:
+async def load_memory(client: Client, visit: PageRequest) -> MemoryView:
     """Return the memory that an address names; the trash is open to operators."""
     number = visit.request.path_params["id"]
     if not (number.isascii() and number.isdecimal() and len(number) < 19):  # noqa: PLR2004
         raise HTTPException(404, "there is no such memory")
-    return await memories.one(None, int(number), trash=True)
+    return await client.call(observations.get_memory, None, int(number), WITH_TRASH)
 
 
-def _grouped(memories: Sequence[MemoryView], group: str) -> list[tuple[str, list[MemoryView]]]:
+def _group_rows(memories: Sequence[MemoryView], group: str) -> list[tuple[str, list[MemoryView]]]:
     """Put rows together that belong together, in the order in which each group begins."""
     if not group:
         return [("", list(memories))]
@@ -205,17 +260,17 @@ def _grouped(memories: Sequence[MemoryView], group: str) -> list[tuple[str, list
     return [(label, list(found)) for label, found in groupby(rows, key=name)]
 
 
-def _wanted(form: Form) -> MemoryWanted:
-    return MemoryWanted(
+def _parse_memory(form: Form) -> MemoryCreate:
+    return MemoryCreate(
         category=form.one("category"),
         observation=form.one("observation"),
         service=form.one("service").strip() or None,
-        confidence=_confidence(form.one("confidence")),
+        confidence=_parse_confidence(form.one("confidence")),
         pinned=form.has("pinned"),
     )
 
 
-def _change(form: Form) -> MemoryChange:
+def _parse_change(form: Form) -> MemoryPatch:
     """Return what a form changes; a confidence that nobody touched is not sent."""
     said: dict[str, object] = {
         "observation": form.one("observation"),
@@ -224,15 +279,15 @@ def _change(form: Form) -> MemoryChange:
     }
     confidence = form.one("confidence").strip()
     if confidence != form.one("confidence_was").strip():
-        said["confidence"] = _confidence(confidence)
+        said["confidence"] = _parse_confidence(confidence)
     if form.has("has_active"):
         said["active"] = form.has("active")
     if form.has("has_expiry"):
         said["expires_at"] = form.one("expires_at").strip() or None
-    return msgspec.convert(said, MemoryChange)
+    return msgspec.convert(said, MemoryPatch)
 
 
-def _confidence(text: str) -> float | None:
+def _parse_confidence(text: str) -> float | None:
     if not text.strip():
         return None
     try:
@@ -242,12 +297,7 @@ def _confidence(text: str) -> float | None:
         raise InvalidRequest(words, fields={"confidence": words}) from None
 
 
-def _version(form: Form) -> int | None:
-    version = form.numbers("version")
-    return version[0] if version else None
-
-
-def _agent(form: Form) -> str:
+def _parse_agent(form: Form) -> str:
     agent = form.one("agent").strip()
     if not agent:
         words = "say whose memory it is"
@@ -255,7 +305,7 @@ def _agent(form: Form) -> str:
     return agent
 
 
-def _bulk(form: Form) -> BulkAsked:
+def _parse_bulk(form: Form) -> BulkRequest:
     action = form.one("action")
     ids = form.numbers("ids")
     if action not in get_args(BulkAction):
@@ -264,10 +314,10 @@ def _bulk(form: Form) -> BulkAsked:
         raise InvalidRequest("tick at least one memory")
     value: str | float | None = form.one("value") or None
     if action in {"set_confidence", "adjust_confidence"}:
-        value = _confidence(form.one("value"))
+        value = _parse_confidence(form.one("value"))
     elif action == "merge":
-        value = float(min(ids)) if value is None else _confidence(str(value))
-    return BulkAsked(
+        value = float(min(ids)) if value is None else _parse_confidence(str(value))
+    return BulkRequest(
         ids=ids,
         action=cast("BulkAction", action),
         value=value,
@@ -275,15 +325,15 @@ def _bulk(form: Form) -> BulkAsked:
     )
 
 
-def memories_pages(plane: Plane, browsers: Browsers, clock: Clock) -> list[Endpoint]:
+def memories_pages(client: Client, browsers: BrowserSessions, clock: Clock) -> list[Endpoint]:
     """Make the endpoints of the list."""
-    page = MemoriesPage(plane, clock)
+    page = MemoriesPage(client, clock)
 
-    def shows(path: str, handler: Page, summary: str) -> Endpoint:
-        return page_endpoint("GET", path, guarded(browsers, handler), summary)
+    def shows(path: str, handler: PageHandler, summary: str) -> Endpoint:
+        return page_endpoint("GET", path, require_session(browsers, handler), summary)
 
     def does(path: str, handler: Acting, summary: str) -> Endpoint:
-        return page_endpoint("POST", path, guarded_act(browsers, handler), summary)
+        return page_endpoint("POST", path, require_form_session(browsers, handler), summary)
 
     return [
         shows("/memories", page.listing, "The Memories page"),

@@ -11,33 +11,30 @@ import msgspec
 from starlette.responses import Response
 
 from memplane.clock import Clock
-from memplane.http.dashboard.agents import agents_known
-from memplane.http.dashboard.browsers import Browsers
-from memplane.http.dashboard.charts import Layers, histogram, stacked
-from memplane.http.dashboard.health import findings
-from memplane.http.dashboard.pages import Visit
-from memplane.http.dashboard.signing_in import guarded, page_endpoint
+from memplane.http.dashboard.agent_list import list_agents
+from memplane.http.dashboard.browser_sessions import BrowserSessions
+from memplane.http.dashboard.charts import StackedChart, draw_histogram, draw_stacked
+from memplane.http.dashboard.health import assess_health
+from memplane.http.dashboard.renderer import PageRequest
+from memplane.http.dashboard.sign_in import page_endpoint, require_session
 from memplane.http.endpoints import Endpoint
-from memplane.observations.contract import (
-    DayView,
-    ListAsked,
-    MemoryView,
-    OperationalMemory,
-    PromptAsked,
-    PromptView,
-)
-from memplane.plane.contract import Plane
+from memplane.observations.api_types import DayView, MemoryView, PromptView
+from memplane.observations.requests import DaysQuery, MemoryQuery
+from memplane.service.client import Client
+from memplane.service.operations import stats
+from memplane.service.operations.observations import list_memories
+from memplane.service.operations.sessions import preview_prompt
 
-_KEPT: Final = 50
-_FRESH: Final = timedelta(minutes=5)
-_LATELY: Final = 8
-_FADING: Final = 6
-_BUDGETS: Final = 4
-_SPANS: Final = (30, 60)
-_TRASH: Final = ("retired", "superseded")
+_MAX_CACHED_PREVIEWS: Final = 50
+_PREVIEW_LIFETIME: Final = timedelta(minutes=5)
+_LATEST_ROWS: Final = 8
+_FADING_ROWS: Final = 6
+_BUDGET_ROWS: Final = 4
+_CHART_DAYS: Final = (30, 60)
+_TRASH_STATES: Final = ("retired", "superseded")
 
 
-class Budget(msgspec.Struct, frozen=True):
+class PromptBudget(msgspec.Struct, frozen=True):
     """How much of its room the next prompt of an agent takes."""
 
     agent: str
@@ -47,74 +44,81 @@ class Budget(msgspec.Struct, frozen=True):
 class OverviewPage(msgspec.Struct, frozen=True):
     """Answers for the page that is opened first."""
 
-    plane: Plane
+    client: Client
     clock: Clock
     ledgers: tuple[Path, ...]
     _previews: dict[str, tuple[int, datetime, PromptView]] = msgspec.field(
         default_factory=dict[str, tuple[int, datetime, PromptView]]
     )
 
-    async def overview(self, visit: Visit) -> Response:
+    async def overview(self, visit: PageRequest) -> Response:
         """Show all at a glance."""
-        memories = await self.plane.memories()
+        call = self.client.call
         agent = visit.query.get("agent") or None
-        days = next((one for one in _SPANS if str(one) == visit.query.get("days")), _SPANS[0])
-        stats = await memories.stats(agent)
-        lately = await memories.page(agent, ListAsked(sort="created", limit=_LATELY))
-        learned = [one.value for one in (await memories.facets(None, ListAsked())).agent]
-        status = await self.plane.status()
+        days = next(
+            (one for one in _CHART_DAYS if str(one) == visit.query.get("days")), _CHART_DAYS[0]
+        )
+        counts = await call(stats.get_stats, agent)
+        newest = MemoryQuery(sort="created", limit=_LATEST_ROWS)
+        lately = await call(list_memories, agent, newest)
+        learned = [one.value for one in (await call(stats.get_facets)).agent]
+        status = await self.client.status()
         return visit.page(
             "overview.html",
             agent=agent,
-            agents=await agents_known(self.plane, self.ledgers),
-            stats=stats,
+            agents=await list_agents(self.client, self.ledgers),
+            stats=counts,
             lately=lately.memories,
-            fading=await _fading(memories, agent),
-            budgets=await self._budgets(memories, [agent] if agent else learned[:_BUDGETS]),
-            more_agents=0 if agent else len(learned[_BUDGETS:]),
-            findings=findings(status),
+            fading=await _load_fading(self.client, agent),
+            budgets=await self._budgets([agent] if agent else learned[:_BUDGET_ROWS]),
+            more_agents=0 if agent else len(learned[_BUDGET_ROWS:]),
+            findings=assess_health(status),
             turns=status.memory.episodes if status.memory else 0,
-            histogram=histogram(stats.histogram),
-            states=_states(await memories.by_day(agent, days)),
+            histogram=draw_histogram(counts.histogram),
+            states=_draw_states((await call(stats.count_days, agent, DaysQuery(days=days))).days),
             days=days,
-            spans=_SPANS,
+            spans=_CHART_DAYS,
             address=str(visit.request.base_url).rstrip("/"),
             now=self.clock(),
         )
 
-    async def _budgets(self, memories: OperationalMemory, agents: Sequence[str]) -> list[Budget]:
+    async def _budgets(self, agents: Sequence[str]) -> list[PromptBudget]:
         """Preview prompts; one of a few minutes ago will do where nothing happened since."""
-        latest, now = await memories.latest(), self.clock()
-        found: list[Budget] = []
-        if len(self._previews) > _KEPT:
+        latest, now = (await self.client.call(stats.watch_events)).after, self.clock()
+        found: list[PromptBudget] = []
+        if len(self._previews) > _MAX_CACHED_PREVIEWS:
             self._previews.clear()
         for one in agents:
             seen = self._previews.get(one)
-            if seen is None or seen[0] != latest or now - seen[1] > _FRESH:
-                seen = (latest, now, await memories.preview(PromptAsked(agent=one)))
+            if seen is None or seen[0] != latest or now - seen[1] > _PREVIEW_LIFETIME:
+                seen = (latest, now, await self.client.call(preview_prompt, one))
                 self._previews[one] = seen
-            found.append(Budget(one, seen[2]))
+            found.append(PromptBudget(one, seen[2]))
         return found
 
 
-async def _fading(memories: OperationalMemory, agent: str | None) -> list[MemoryView]:
-    page = await memories.page(agent, ListAsked(stale=True, state="active"))
-    return sorted(page.memories, key=lambda one: one.goes_inactive_at or "")[:_FADING]
+async def _load_fading(client: Client, agent: str | None) -> list[MemoryView]:
+    page = await client.call(list_memories, agent, MemoryQuery(stale=True, state="active"))
+    return sorted(page.memories, key=lambda one: one.goes_inactive_at or "")[:_FADING_ROWS]
 
 
-def _states(days: Sequence[DayView]) -> Layers:
+def _draw_states(days: Sequence[DayView]) -> StackedChart:
     """Draw how many there were of each state; the trash is one."""
 
     def counted(*states: str) -> list[int]:
         return [sum(day.by_state.get(one, 0) for one in states) for day in days]
 
     layers = [(one, counted(one)) for one in ("active", "inactive", "quarantined")]
-    return stacked([one.day for one in days], [*layers, ("in the trash", counted(*_TRASH))])
+    return draw_stacked(
+        [one.day for one in days], [*layers, ("in the trash", counted(*_TRASH_STATES))]
+    )
 
 
 def overview_pages(
-    plane: Plane, browsers: Browsers, clock: Clock, ledgers: tuple[Path, ...]
+    client: Client, browsers: BrowserSessions, clock: Clock, ledgers: tuple[Path, ...]
 ) -> list[Endpoint]:
     """Make the endpoint of the page."""
-    page = OverviewPage(plane, clock, ledgers)
-    return [page_endpoint("GET", "/", guarded(browsers, page.overview), "The Overview page")]
+    page = OverviewPage(client, clock, ledgers)
+    return [
+        page_endpoint("GET", "/", require_session(browsers, page.overview), "The Overview page")
+    ]

@@ -15,55 +15,54 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from memplane.access.agents import is_agent_id
+from memplane.access.agent_id import is_agent_id
 from memplane.clock import Clock
-from memplane.http.dashboard.agents import agents_known
-from memplane.http.dashboard.browsers import Browsers
-from memplane.http.dashboard.pages import Visit
-from memplane.http.dashboard.signing_in import guarded, page_endpoint
+from memplane.http.dashboard.agent_list import list_agents
+from memplane.http.dashboard.browser_sessions import BrowserSessions
+from memplane.http.dashboard.renderer import PageRequest
+from memplane.http.dashboard.sign_in import page_endpoint, require_session
 from memplane.http.endpoints import Endpoint
+from memplane.ledger.entry_summary import EntrySummary, summarise_entry
 from memplane.ledger.folder import AgentFolder
-from memplane.ledger.note import Note
-from memplane.ledger.notes import Notes
-from memplane.ledger.reader import open_entry, open_last
-from memplane.ledger.summary import Summary, summary_of
-from memplane.ledger.tombstones import Forgotten
-from memplane.memory.conversation import reply_of
-from memplane.memory.episode import Episode, capped, episode_of
-from memplane.observations.contract import ListAsked
-from memplane.observations.recalling import observations_in
-from memplane.plane.contract import Plane
+from memplane.ledger.note_reader import NoteReader
+from memplane.ledger.turn_note import TurnNote
+from memplane.memory.conversation_parser import extract_last_question, parse_reply
+from memplane.memory.episode import Episode, build_episode, cap_text
+from memplane.memory.ledger_view import LedgerView
+from memplane.observations.relevance import parse_observation_ids
+from memplane.observations.requests import MemoryQuery
+from memplane.service.client import Client
+from memplane.service.operations.observations import list_memories
 
-_PAGE: Final = 50
-_CITED: Final = 5
-_MOST: Final = 1000
-_LONGEST_ID: Final = 128
-_LONGEST_RAW: Final = 200_000
+_PAGE_ROWS: Final = 50
+_MAX_CITATIONS: Final = 5
+_MAX_ROWS: Final = 1000
+_MAX_ID_CHARS: Final = 128
+_MAX_RAW_CHARS: Final = 200_000
 
 
-class Places(msgspec.Struct, frozen=True):
+class TurnSources(msgspec.Struct, frozen=True):
     """Where turns lie, recorded here or received from elsewhere, and where forgetting is noted."""
 
     ledgers: tuple[Path, ...]
     tombstones: tuple[Path, ...]
 
-    def folders(self, agent: str) -> Iterator[AgentFolder]:
-        """Yield the folders of an agent's turns."""
-        return (AgentFolder(root, agent) for root in self.ledgers)
-
-    def forgotten(self, agent: str) -> Forgotten:
-        """Return what was forgotten for an agent."""
-        found = Forgotten(self.tombstones, agent)
-        found.refresh()
-        return found
+    def views(self, agent: str) -> Iterator[LedgerView]:
+        """Yield what may be shown of each of an agent's ledgers."""
+        return (LedgerView(AgentFolder(root, agent), self.tombstones) for root in self.ledgers)
 
 
-class Listed(msgspec.Struct, frozen=True):
+class TurnRow(msgspec.Struct, frozen=True):
     """A turn of a list, and what the recorder says about it."""
 
     id: str
-    summary: Summary
-    note: Note
+    summary: EntrySummary
+    note: TurnNote
+
+    @property
+    def question(self) -> str:
+        """What a user said last, on one line; empty when nobody said anything."""
+        return extract_last_question(self.summary)
 
     @property
     def told(self) -> int:
@@ -71,10 +70,10 @@ class Listed(msgspec.Struct, frozen=True):
         return sum(len(one.blocks) for one in self.note.injected)
 
 
-class Whole(msgspec.Struct, frozen=True):
+class TurnDetail(msgspec.Struct, frozen=True):
     """A turn with all that is known of it."""
 
-    listed: Listed
+    listed: TurnRow
     episode: Episode
     answer: str
     """What was answered, also where that repeats what the prompt was told."""
@@ -84,94 +83,99 @@ class Whole(msgspec.Struct, frozen=True):
 class TurnsPage(msgspec.Struct, frozen=True):
     """Answers for the ledgers."""
 
-    plane: Plane
+    client: Client
     clock: Clock
-    places: Places
+    places: TurnSources
 
-    async def turns(self, visit: Visit) -> Response:
+    async def turns(self, visit: PageRequest) -> Response:
         """Show the last turns of an agent, the newest first."""
-        agents = await agents_known(self.plane, self.places.ledgers)
+        agents = await list_agents(self.client, self.places.ledgers)
         agent = visit.query.get("agent") or next(iter(agents), "")
-        count = _count(visit.query.get("count", ""))
-        listed: list[Listed] = []
+        count = _parse_count(visit.query.get("count", ""))
+        listed: list[TurnRow] = []
         if is_agent_id(agent):
-            listed = await asyncio.to_thread(last_turns, self.places, agent, count)
+            listed = await asyncio.to_thread(read_last_turns, self.places, agent, count)
         return visit.page(
             "turns.html",
             agents=agents,
             agent=agent,
             turns=listed,
             count=count,
-            more=min(count + _PAGE, _MOST) if len(listed) >= count < _MOST else 0,
+            more=min(count + _PAGE_ROWS, _MAX_ROWS) if len(listed) >= count < _MAX_ROWS else 0,
             now=self.clock(),
         )
 
-    async def turn(self, visit: Visit) -> Response:
+    async def turn(self, visit: PageRequest) -> Response:
         """Show one turn whole, with its receipt and what was learned from it."""
         agent, entry = visit.request.path_params["agent"], visit.request.path_params["id"]
         whole = None
-        if is_agent_id(agent) and len(entry) <= _LONGEST_ID:
-            whole = await asyncio.to_thread(one_turn, self.places, agent, entry)
+        if is_agent_id(agent) and len(entry) <= _MAX_ID_CHARS:
+            whole = await asyncio.to_thread(read_turn, self.places, agent, entry)
         if whole is None:
             raise HTTPException(404, "there is no such turn, or it was forgotten")
-        memories = await self.plane.memories()
-        learned = await memories.page(agent, ListAsked(entry=entry, state="any", sort="id"))
+        query = MemoryQuery(entry=entry, state="any", sort="id")
+        learned = await self.client.call(list_memories, agent, query)
         blocks = [block for one in whole.listed.note.injected for block in one.blocks]
-        cited = {entry for block in blocks for entry in block.entry_ids[:_CITED]}
+        cited = {entry for block in blocks for entry in block.entry_ids[:_MAX_CITATIONS]}
         return visit.page(
             "turn.html",
             agent=agent,
             turn=whole,
             learned=learned.memories,
-            cited=_CITED,
-            said_in=await asyncio.to_thread(said_in, self.places, agent, cited),
-            observation_of={one.id: next(iter(observations_in([one.id])), 0) for one in blocks},
+            cited=_MAX_CITATIONS,
+            said_in=await asyncio.to_thread(read_questions, self.places, agent, cited),
+            observation_of={
+                one.id: next(iter(parse_observation_ids([one.id])), 0) for one in blocks
+            },
             now=self.clock(),
         )
 
 
-def last_turns(places: Places, agent: str, count: int) -> list[Listed]:
+def read_last_turns(places: TurnSources, agent: str, count: int) -> list[TurnRow]:
     """Read the last turns of an agent, the newest first."""
-    forgotten, found = places.forgotten(agent), list[Listed]()
-    for folder in places.folders(agent):
-        lines: dict[str, bytes] = {}
-        with open_last(folder, count) as page:
-            lines = {one: line for one, line in page.identified() if one not in forgotten}
-        notes = _notes(folder, lines)
+    found: list[TurnRow] = []
+    for view in places.views(agent):
+        with view.last(count) as page:
+            lines = dict(page.identified())
+        notes = _read_notes(view.folder, lines)
         found += (
-            Listed(one, summary_of(line), notes.get(one, Note())) for one, line in lines.items()
+            TurnRow(one, summarise_entry(line), notes.get(one, TurnNote()))
+            for one, line in lines.items()
         )
     found.reverse()
     return sorted(found, key=lambda one: one.summary.ts, reverse=True)[:count]
 
 
-def one_turn(places: Places, agent: str, entry: str) -> Whole | None:
+def read_turn(places: TurnSources, agent: str, entry: str) -> TurnDetail | None:
     """Read a turn; None when there is none, or when it was forgotten."""
-    if entry in places.forgotten(agent):
-        return None
-    for folder in places.folders(agent):
-        with open_entry(folder, entry) as page:
-            line = next((line for one, line in page.identified() if one == entry), None)
-        if line is not None:
-            note = _notes(folder, {entry}).get(entry, Note())
-            body = _body(line)
-            raw = json.dumps(body, indent=2, ensure_ascii=False)[:_LONGEST_RAW]
-            answer = capped(reply_of(body.get("response")).text)
-            return Whole(Listed(entry, summary_of(line), note), episode_of(body), answer, raw)
+    for view in places.views(agent):
+        with view.entry(entry) as page:
+            found = next((line for one, line in page.identified() if one == entry), None)
+        if found is not None:
+            line, note = (
+                view.line(entry, found),
+                _read_notes(view.folder, {entry}).get(entry, TurnNote()),
+            )
+            body = _parse_line(line)
+            raw = json.dumps(body, indent=2, ensure_ascii=False)[:_MAX_RAW_CHARS]
+            answer = cap_text(parse_reply(body.get("response")).text)
+            return TurnDetail(
+                TurnRow(entry, summarise_entry(line), note), build_episode(body), answer, raw
+            )
     return None
 
 
-def said_in(places: Places, agent: str, entries: Iterable[str]) -> dict[str, str]:
+def read_questions(places: TurnSources, agent: str, entries: Iterable[str]) -> dict[str, str]:
     """Return what was asked in turns, or answered where nobody asked anything."""
-    turns = {entry: one_turn(places, agent, entry) for entry in entries}
+    turns = {entry: read_turn(places, agent, entry) for entry in entries}
     return {entry: turn.episode.question or turn.answer for entry, turn in turns.items() if turn}
 
 
-def _notes(folder: AgentFolder, wanted: Collection[str]) -> Mapping[str, Note]:
-    return {one.id: one for one in Notes(folder).new_lines() if one.id in wanted}
+def _read_notes(folder: AgentFolder, wanted: Collection[str]) -> Mapping[str, TurnNote]:
+    return {one.id: one for one in NoteReader(folder).new_lines() if one.id in wanted}
 
 
-def _body(line: bytes) -> Mapping[str, Any]:
+def _parse_line(line: bytes) -> Mapping[str, Any]:
     try:
         body: object = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -179,17 +183,19 @@ def _body(line: bytes) -> Mapping[str, Any]:
     return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
 
 
-def _count(text: str) -> int:
-    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST))
-    return min(max(int(text), 1), _MOST) if is_number else _PAGE
+def _parse_count(text: str) -> int:
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(_MAX_ROWS))
+    return min(max(int(text), 1), _MAX_ROWS) if is_number else _PAGE_ROWS
 
 
 def turns_pages(
-    plane: Plane, browsers: Browsers, clock: Clock, places: Places
+    client: Client, browsers: BrowserSessions, clock: Clock, places: TurnSources
 ) -> Sequence[Endpoint]:
     """Make the endpoints of the ledgers."""
-    page = TurnsPage(plane, clock, places)
+    page = TurnsPage(client, clock, places)
     return [
-        page_endpoint("GET", "/turns", guarded(browsers, page.turns), "The last turns"),
-        page_endpoint("GET", "/turns/{agent}/{id}", guarded(browsers, page.turn), "One turn"),
+        page_endpoint("GET", "/turns", require_session(browsers, page.turns), "The last turns"),
+        page_endpoint(
+            "GET", "/turns/{agent}/{id}", require_session(browsers, page.turn), "One turn"
+        ),
     ]

@@ -12,42 +12,52 @@ from typing import Final
 
 import msgspec
 
-from memplane.persona.document import STAMPS, Document, Field, Value, parse, scalar, unstamped
-from memplane.persona.merge.contest import Contest, Versions
-from memplane.persona.merge.order import in_order
+from memplane.persona.document import (
+    STAMP_FIELDS,
+    Document,
+    FrontmatterField,
+    FrontmatterValue,
+    parse,
+    render_scalar,
+    without_stamps,
+)
+from memplane.persona.merge.conflict_resolver import ConflictResolver, MergeInput
+from memplane.persona.merge.merge_order import merge_orders
 
 _ITEM: Final = re.compile(r"(?P<dash>[ ]*-[ ]+)(?P<token>\S(?:.*\S)?)[ ]*")
-_REPLACED: Final = STAMPS | {"duration_hours"}
+_LAST_WRITER_FIELDS: Final = STAMP_FIELDS | {"duration_hours"}
 """What is written anew with every change: nothing is lost when one value gives way."""
 
 
-def merge_frontmatter(versions: Versions, contest: Contest) -> tuple[Field, ...]:
+def merge_frontmatter(
+    versions: MergeInput, resolver: ConflictResolver
+) -> tuple[FrontmatterField, ...]:
     """Return the keys that both versions have together."""
     base, newer, older = versions.base or Document(), versions.newer, versions.older
     if newer.fields == older.fields:
         return newer.fields
-    keys = (_Keys(one.fields, one.values) for one in (base, newer, older))
-    merged = _Level(contest, *keys).merged()
+    keys = (_FieldSet(one.fields, one.values) for one in (base, newer, older))
+    merged = _FieldMerge(resolver, *keys).merged()
     if merged in (newer.fields, older.fields) or newer.flaw or older.flaw:
         return merged
     if _is_flawed(merged):
         # Each side is sound, and together they are not: they set the same keys differently.
-        contest.decide(_written(newer.fields), _written(older.fields))
+        resolver.decide(_written(newer.fields), _written(older.fields))
         return newer.fields
     return merged
 
 
-class _Keys(msgspec.Struct, frozen=True):
+class _FieldSet(msgspec.Struct, frozen=True):
     """The keys of one level in one version, and what they mean."""
 
-    fields: Sequence[Field]
-    values: Value | None
+    fields: Sequence[FrontmatterField]
+    values: FrontmatterValue | None
 
-    def below(self, key: str) -> _Keys:
+    def below(self, key: str) -> _FieldSet:
         nested = next((one.fields for one in self.fields if one.key == key), ())
-        return _Keys(nested, self.value(key))
+        return _FieldSet(nested, self.value(key))
 
-    def value(self, key: str) -> Value | None:
+    def value(self, key: str) -> FrontmatterValue | None:
         return self.values.get(key) if isinstance(self.values, Mapping) else None
 
     def texts(self, key: str) -> tuple[str, ...] | None:
@@ -59,73 +69,77 @@ class _Keys(msgspec.Struct, frozen=True):
         return texts if len(texts) == len(value) else None
 
 
-class _Level(msgspec.Struct, frozen=True):
+class _FieldMerge(msgspec.Struct, frozen=True):
     """The keys of one level in the three versions."""
 
-    contest: Contest
-    base: _Keys
-    newer: _Keys
-    older: _Keys
+    resolver: ConflictResolver
+    base: _FieldSet
+    newer: _FieldSet
+    older: _FieldSet
 
-    def merged(self) -> tuple[Field, ...]:
+    def merged(self) -> tuple[FrontmatterField, ...]:
         # A stamp is never taken for removed: whoever has one, the result has one.
-        known = _keyed(unstamped(self.base.fields))
+        known = _keyed(without_stamps(self.base.fields))
         ours, theirs = _keyed(self.newer.fields), _keyed(self.older.fields)
-        alive: dict[str, Field] = {}
+        alive: dict[str, FrontmatterField] = {}
         for key in ours.keys() | theirs.keys():
             mine, other = ours.get(key), theirs.get(key)
             if mine and other:
                 alive[key] = self._both(known.get(key), mine, other)
             elif (one := mine or other) and _is_new(known.get(key), one):
                 alive[key] = one
-        order = in_order(list(ours), list(theirs), alive, tied=self.contest.tied)
+        order = merge_orders(list(ours), list(theirs), alive, tied=self.resolver.tied)
         return tuple(alive[key] for key in order)
 
-    def _both(self, base: Field | None, newer: Field, older: Field) -> Field:
+    def _both(
+        self, base: FrontmatterField | None, newer: FrontmatterField, older: FrontmatterField
+    ) -> FrontmatterField:
         if newer.fields and older.fields:
             known = base.text if base else None
-            text = self.contest.three_way(known, newer.text, older.text, losing=False)
-            return Field(newer.key, text, self._below(newer.key).merged())
+            text = self.resolver.three_way(known, newer.text, older.text, losing=False)
+            return FrontmatterField(newer.key, text, self._below(newer.key).merged())
         before, ours, theirs = (one.written() if one else None for one in (base, newer, older))
         if ours in {theirs, before}:
             return older
         return newer if theirs == before else self._chosen(newer, older)
 
-    def _below(self, key: str) -> _Level:
+    def _below(self, key: str) -> _FieldMerge:
         below = (one.below(key) for one in (self.base, self.newer, self.older))
-        return _Level(self.contest, *below)
+        return _FieldMerge(self.resolver, *below)
 
-    def _chosen(self, newer: Field, older: Field) -> Field:
+    def _chosen(self, newer: FrontmatterField, older: FrontmatterField) -> FrontmatterField:
         """Choose when both sides changed a value."""
         ours, theirs = self.newer.texts(newer.key), self.older.texts(newer.key)
         if ours is None or theirs is None:
-            losing = newer.key not in _REPLACED
-            self.contest.decide(newer.written(), older.written(), losing=losing)
+            losing = newer.key not in _LAST_WRITER_FIELDS
+            self.resolver.decide(newer.written(), older.written(), losing=losing)
             return newer
         gone = set(self.base.texts(newer.key) or ()) - (set(ours) & set(theirs))
         alive = {*ours, *theirs} - gone
-        order = in_order(_once(ours), _once(theirs), alive, tied=self.contest.tied)
+        order = merge_orders(_once(ours), _once(theirs), alive, tied=self.resolver.tied)
         for field, texts in ((newer, ours), (older, theirs)):
             if order == list(texts):
                 return field
         return _listing(newer, older, order)
 
 
-def _listing(newer: Field, older: Field, texts: Sequence[str]) -> Field:
+def _listing(
+    newer: FrontmatterField, older: FrontmatterField, texts: Sequence[str]
+) -> FrontmatterField:
     """Write a list the way that the newer side does, or the one that has something in it."""
     tokens = {**_tokens(older), **_tokens(newer)}
     style = newer if _tokens(newer) or "[" in newer.text else older
     head, *lines = style.text.removesuffix("\n").split("\n")
     if not _tokens(style):
         listed = ", ".join(_flow_scalar(text) for text in texts)
-        return Field(newer.key, f"{head.partition(':')[0]}: [{listed}]\n")
+        return FrontmatterField(newer.key, f"{head.partition(':')[0]}: [{listed}]\n")
     found = _ITEM.match(lines[0])
     dash = found["dash"] if found else "  - "
-    items = (f"{dash}{tokens.get(text, scalar(text))}\n" for text in texts)
-    return Field(newer.key, "".join((f"{head}\n", *items)))
+    items = (f"{dash}{tokens.get(text, render_scalar(text))}\n" for text in texts)
+    return FrontmatterField(newer.key, "".join((f"{head}\n", *items)))
 
 
-def _tokens(field: Field) -> dict[str, str]:
+def _tokens(field: FrontmatterField) -> dict[str, str]:
     """Return how each text of a list with one item on a line is written."""
     found = [_ITEM.fullmatch(line) for line in field.text.removesuffix("\n").split("\n")[1:]]
     written = [one["token"] for one in found if one]
@@ -138,13 +152,13 @@ def _tokens(field: Field) -> dict[str, str]:
 
 
 def _flow_scalar(text: str) -> str:
-    written = scalar(text)
+    written = render_scalar(text)
     return f'"{text}"' if written == text and ":" in text else written
 
 
-def _keyed(fields: Iterable[Field]) -> dict[str, Field]:
+def _keyed(fields: Iterable[FrontmatterField]) -> dict[str, FrontmatterField]:
     """Give every key a place of its own, also one that is written twice."""
-    keyed: dict[str, Field] = {}
+    keyed: dict[str, FrontmatterField] = {}
     for one in fields:
         key = one.key
         while key in keyed:
@@ -153,15 +167,15 @@ def _keyed(fields: Iterable[Field]) -> dict[str, Field]:
     return keyed
 
 
-def _is_new(base: Field | None, field: Field) -> bool:
-    return base is None or _written(unstamped([base])) != _written(unstamped([field]))
+def _is_new(base: FrontmatterField | None, field: FrontmatterField) -> bool:
+    return base is None or _written(without_stamps([base])) != _written(without_stamps([field]))
 
 
-def _is_flawed(fields: Sequence[Field]) -> bool:
+def _is_flawed(fields: Sequence[FrontmatterField]) -> bool:
     return parse(f"---\n{_written(fields)}---\n".encode()).flaw is not None
 
 
-def _written(fields: Iterable[Field]) -> str:
+def _written(fields: Iterable[FrontmatterField]) -> str:
     return "".join(one.written() for one in fields)
 
 

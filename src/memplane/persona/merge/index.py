@@ -10,25 +10,25 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from memplane.persona.index import links
-from memplane.persona.merge.contest import Contest, Versions
-from memplane.persona.merge.moves import Placed, place_of, settle
-from memplane.persona.merge.order import in_order
+from memplane.persona.index_file import read_links
+from memplane.persona.merge.conflict_resolver import ConflictResolver, MergeInput
+from memplane.persona.merge.item_moves import PlacedItem, choose_place, settle_moves
+from memplane.persona.merge.merge_order import merge_orders
 from memplane.persona.merge.outline import (
-    ITEM,
-    Grammar,
-    Section,
-    all_blocks,
-    mapped,
-    normalised,
+    ITEM_PREFIX,
+    OutlineGrammar,
+    OutlineSection,
+    map_sections,
+    normalise_text,
     read_outline,
+    walk_blocks,
 )
-from memplane.persona.merge.sections import Known, body_of, merge_outlines, outlines_of
+from memplane.persona.merge.sections import BaseItem, merge_outlines, read_outlines, write_body
 
-ALSO: Final = " — also: "
+HOOK_SEPARATOR: Final = " — also: "
 """What stands between two hooks of one document, when two machines wrote different ones."""
 
-DASH: Final = " — "
+HOOK_DASH: Final = " — "
 """What stands between a link and its hook."""
 
 _LINE: Final = re.compile(rb"[^\n]*\n|[^\n]+")
@@ -38,11 +38,11 @@ _ENTRY: Final = re.compile(
 )
 
 
-def merge_index(versions: Versions, contest: Contest) -> str:
+def merge_index(versions: MergeInput, resolver: ConflictResolver) -> str:
     """Merge links by what they lead to. Where hooks differ both stay, the newer one first."""
-    outlines = outlines_of(versions, _read)
-    merged = merge_outlines(settle(outlines, contest, _agree), contest)
-    return body_of(merged, versions, contest)
+    outlines = read_outlines(versions, _read)
+    merged = merge_outlines(settle_moves(outlines, resolver, _agree), resolver)
+    return write_body(merged, versions, resolver)
 
 
 def without_links(index: bytes, gone: Collection[str]) -> bytes:
@@ -52,14 +52,14 @@ def without_links(index: bytes, gone: Collection[str]) -> bytes:
     for line in _LINE.findall(index):
         if is_dead and line[:1] in {b" ", b"\t"} and line.strip():
             continue  # It belongs to the entry above.
-        keys = {one.key for one in links(line)}
+        keys = {one.key for one in read_links(line)}
         is_dead = bool(keys) and keys <= set(gone) and _is_entry(line)
         if not is_dead:
             kept.append(line)
     return b"".join(kept)
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _IndexEntry(msgspec.Struct, frozen=True):
     """A line of the index: the link, the hooks behind it, and what hangs below."""
 
     link: str
@@ -68,34 +68,34 @@ class _Entry(msgspec.Struct, frozen=True):
     rest: str
 
     def written(self) -> str:
-        hooks = ALSO.join(self.hooks.values())
-        return self.link + ((self.dash or DASH) + hooks if hooks else "") + self.rest
+        hooks = HOOK_SEPARATOR.join(self.hooks.values())
+        return self.link + ((self.dash or HOOK_DASH) + hooks if hooks else "") + self.rest
 
 
-_NOTHING: Final = _Entry("", "", {}, "")
+_NO_ENTRY: Final = _IndexEntry("", "", {}, "")
 
 
 @lru_cache(maxsize=8)  # a merge that is checked reads each text three times
-def _read(body: str) -> Section:
+def _read(body: str) -> OutlineSection:
     """Take an index apart. What is linked twice becomes one entry, with all its hooks."""
-    outline = read_outline(body, Grammar(name_item=_target))
-    entries: dict[str, list[_Entry]] = {}
-    for _, block in all_blocks(outline):
-        if block.key.startswith(ITEM):
+    outline = read_outline(body, OutlineGrammar(name_item=_target))
+    entries: dict[str, list[_IndexEntry]] = {}
+    for _, block in walk_blocks(outline):
+        if block.key.startswith(ITEM_PREFIX):
             entries.setdefault(block.key.partition("\t")[0], []).append(_entry(block.text))
-    return mapped(outline, lambda section: _once(section, entries))
+    return map_sections(outline, lambda section: _once(section, entries))
 
 
-def _once(section: Section, entries: Mapping[str, Sequence[_Entry]]) -> Section:
+def _once(section: OutlineSection, entries: Mapping[str, Sequence[_IndexEntry]]) -> OutlineSection:
     blocks = (
         replace(block, text=_joined(entries[block.key])) if block.key in entries else block
         for block in section.blocks
-        if block.key in entries or not block.key.startswith(ITEM)
+        if block.key in entries or not block.key.startswith(ITEM_PREFIX)
     )
     return replace(section, blocks=tuple(blocks))
 
 
-def _joined(entries: Sequence[_Entry]) -> str:
+def _joined(entries: Sequence[_IndexEntry]) -> str:
     first = entries[0]
     hooks = {key: hook for one in entries for key, hook in one.hooks.items()}
     rest = "".join(dict.fromkeys(one.rest for one in entries))
@@ -104,40 +104,44 @@ def _joined(entries: Sequence[_Entry]) -> str:
 
 def _target(text: str) -> str | None:
     found = _ENTRY.match(text)
-    led = links(found["link"].encode()) if found else ()
+    led = read_links(found["link"].encode()) if found else ()
     return led[0].key if led else None
 
 
-def _entry(text: str) -> _Entry:
+def _entry(text: str) -> _IndexEntry:
     found = _ENTRY.match(text)
     if not found:
-        return _NOTHING
-    hooks = (hook.strip() for hook in found["hooks"].split(ALSO.strip()))
-    named = {normalised(hook): hook for hook in hooks if hook}
-    return _Entry(found["link"], found["dash"], named, text[found.end() :])
+        return _NO_ENTRY
+    hooks = (hook.strip() for hook in found["hooks"].split(HOOK_SEPARATOR.strip()))
+    named = {normalise_text(hook): hook for hook in hooks if hook}
+    return _IndexEntry(found["link"], found["dash"], named, text[found.end() :])
 
 
 def _is_entry(line: bytes) -> bool:
     return _ENTRY.match(line.decode(errors="replace")) is not None
 
 
-def _agree(known: Known | None, newer: Placed, older: Placed, contest: Contest) -> Placed:
-    base = _entry(known.text) if known else _NOTHING
+def _agree(
+    known: BaseItem | None, newer: PlacedItem, older: PlacedItem, resolver: ConflictResolver
+) -> PlacedItem:
+    base = _entry(known.text) if known else _NO_ENTRY
     ours, theirs = _entry(newer.text), _entry(older.text)
-    losing = normalised(ours.link) != normalised(theirs.link)
-    agreed = _Entry(
-        contest.three_way(base.link, ours.link, theirs.link, losing=losing),
-        contest.three_way(base.dash, ours.dash, theirs.dash, losing=False),
-        _hooks(base, ours, theirs, contest),
-        contest.three_way(base.rest, ours.rest, theirs.rest),
+    losing = normalise_text(ours.link) != normalise_text(theirs.link)
+    agreed = _IndexEntry(
+        resolver.three_way(base.link, ours.link, theirs.link, losing=losing),
+        resolver.three_way(base.dash, ours.dash, theirs.dash, losing=False),
+        _hooks(base, ours, theirs, resolver),
+        resolver.three_way(base.rest, ours.rest, theirs.rest),
     )
-    return replace(newer, text=agreed.written(), at=place_of(known, newer, older, contest))
+    return replace(newer, text=agreed.written(), at=choose_place(known, newer, older, resolver))
 
 
-def _hooks(base: _Entry, newer: _Entry, older: _Entry, contest: Contest) -> dict[str, str]:
+def _hooks(
+    base: _IndexEntry, newer: _IndexEntry, older: _IndexEntry, resolver: ConflictResolver
+) -> dict[str, str]:
     """Return the hooks that are new on one side, or that both sides have."""
     ours, theirs = newer.hooks.keys(), older.hooks.keys()
     alive = (ours & theirs) | ((ours ^ theirs) - base.hooks.keys())
     said = {**older.hooks, **newer.hooks}
-    order = in_order(list(ours), list(theirs), alive, tied=contest.tied)
+    order = merge_orders(list(ours), list(theirs), alive, tied=resolver.tied)
     return {key: said[key] for key in order}

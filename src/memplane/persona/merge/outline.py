@@ -23,18 +23,20 @@ _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 _BOX: Final = re.compile(r"\[[ xX]\]\s+")
 _LABEL: Final = re.compile(r"\*\*[^*]+\*\*:?|[^\n]{1,60}:(?:\*\*)?")
 _DEEP: Final = ("  ", "\t")
-ITEM: Final = "item "
+_LABEL_LEVEL: Final = 2
+"""The level of a section that begins with a label."""
+ITEM_PREFIX: Final = "item "
 """What the keys of named items begin with. Other keys begin with a line break."""
 
 
-class Block(msgspec.Struct, frozen=True):
+class OutlineBlock(msgspec.Struct, frozen=True):
     """A bullet or a piece of prose. Its key is the same wherever this thing stands."""
 
     key: str
     text: str
 
 
-class Section(msgspec.Struct, frozen=True):
+class OutlineSection(msgspec.Struct, frozen=True):
     """A heading, the blocks below it, and the sections below that.
 
     The document itself is the outermost one, of level 0. Its heading is its title, if it has one:
@@ -45,32 +47,35 @@ class Section(msgspec.Struct, frozen=True):
     key: str
     level: int = 0
     heading: str = ""
-    blocks: tuple[Block, ...] = ()
-    children: tuple[Section, ...] = ()
+    blocks: tuple[OutlineBlock, ...] = ()
+    children: tuple[OutlineSection, ...] = ()
     is_whole: bool = False
 
 
-class Grammar(msgspec.Struct, frozen=True):
+class OutlineGrammar(msgspec.Struct, frozen=True):
     """What a family knows about its documents.
 
     `name_item` gives a bullet a name that it keeps in every section; without one it is known by
     its section and its words. `name_whole` gives a section a name when it is kept whole.
+    `read_label` reads a line that begins a section without being a heading: it gets the line and
+    the heading above it, and returns the heading that the line stands for and the rest of it.
     """
 
     name_item: Callable[[str], str | None] = lambda _: None
-    name_whole: Callable[[Section], str | None] = lambda _: None
+    name_whole: Callable[[OutlineSection], str | None] = lambda _: None
+    read_label: Callable[[str, str], tuple[str, str] | None] = lambda _line, _heading: None
 
 
-PLAIN: Final = Grammar()
+PLAIN_GRAMMAR: Final = OutlineGrammar()
 
 
-def read_outline(body: str, grammar: Grammar = PLAIN) -> Section:
+def read_outline(body: str, grammar: OutlineGrammar = PLAIN_GRAMMAR) -> OutlineSection:
     """Take a body apart."""
-    parts = list(_parts(body.split("\n")))
-    return _Reader(grammar, _titled(parts)).section("")
+    parts = list(_parts(body.split("\n"), grammar))
+    return _OutlineBuilder(grammar, _titled(parts)).section("")
 
 
-def write_outline(section: Section) -> str:
+def write_outline(section: OutlineSection) -> str:
     """Put a body together, with one blank line where Markdown wants one."""
     written: list[str] = []
     above = ""
@@ -82,7 +87,7 @@ def write_outline(section: Section) -> str:
     return "".join(f"{block}\n" for block in written)
 
 
-def normalised(text: str) -> str:
+def normalise_text(text: str) -> str:
     """Return the words of a block or heading, however they are set."""
     text = text.lstrip(" #")
     marker = _BULLET.match(text)
@@ -95,20 +100,22 @@ def is_bullet(text: str) -> bool:
     return _BULLET.match(text) is not None
 
 
-def all_blocks(section: Section) -> Iterator[tuple[Section, Block]]:
+def walk_blocks(section: OutlineSection) -> Iterator[tuple[OutlineSection, OutlineBlock]]:
     """Yield every block with the section that it stands in."""
     yield from ((section, block) for block in section.blocks)
     for child in section.children:
-        yield from all_blocks(child)
+        yield from walk_blocks(child)
 
 
-def mapped(section: Section, change: Callable[[Section], Section]) -> Section:
+def map_sections(
+    section: OutlineSection, change: Callable[[OutlineSection], OutlineSection]
+) -> OutlineSection:
     """Return the outline with every section changed, the innermost first."""
-    children = tuple(mapped(child, change) for child in section.children)
+    children = tuple(map_sections(child, change) for child in section.children)
     return change(replace(section, children=children))
 
 
-def _texts(section: Section) -> Iterator[str]:
+def _texts(section: OutlineSection) -> Iterator[str]:
     if section.heading:
         yield section.heading
     yield from (block.text for block in section.blocks)
@@ -122,16 +129,16 @@ def _is_tight(above: str, below: str) -> bool:
     return is_bullet(below) and is_list and not _HEADING.match(above)
 
 
-def _titled(parts: Sequence[_Part]) -> Sequence[_Part]:
+def _titled(parts: Sequence[_OutlinePart]) -> Sequence[_OutlinePart]:
     """Make the one heading that stands above all others the heading of the document."""
     has_title = [part.level for part in parts[1:]].count(1) == 1 and parts[1].level == 1
     if not has_title or parts[0].last():
         return parts
-    return (_Part(0, parts[1].heading, parts[1].blocks), *parts[2:])
+    return (_OutlinePart(0, parts[1].heading, parts[1].blocks), *parts[2:])
 
 
 @dataclass(slots=True)
-class _Part:
+class _OutlinePart:
     """A heading with the blocks up to the next one. The first part has level 0."""
 
     level: int
@@ -142,18 +149,23 @@ class _Part:
         return self.blocks[-1] if self.blocks else self.heading
 
 
-def _parts(lines: Sequence[str]) -> Iterator[_Part]:
-    part = _Part(0, [])
+def _parts(lines: Sequence[str], grammar: OutlineGrammar) -> Iterator[_OutlinePart]:
+    part = _OutlinePart(0, [])
     blanks: list[str] = []
-    fences = _Fences(lines)
+    fences = _FenceFinder(lines)
     at = 0
     while at < len(lines):
         line = lines[at]
         end = fences.end(at)
         heading = _HEADING.match(line)
+        label = None if heading else grammar.read_label(line, _first_line(part))
         if heading:
             yield part
-            part = _Part(len(heading[1]), [line])
+            part = _OutlinePart(len(heading[1]), [line])
+        elif label:
+            yield part
+            named, rest = label
+            part = _OutlinePart(_LABEL_LEVEL, [named], [[rest]] if rest else [])
         elif not line.strip():
             blanks.append(line)
             at += 1
@@ -167,7 +179,11 @@ def _parts(lines: Sequence[str]) -> Iterator[_Part]:
     yield part
 
 
-def _continues(line: str, part: _Part, *, after_blank: bool) -> bool:
+def _first_line(part: _OutlinePart) -> str:
+    return part.heading[0] if part.heading else ""
+
+
+def _continues(line: str, part: _OutlinePart, *, after_blank: bool) -> bool:
     """Say whether a line belongs to the block above it."""
     if line.startswith(_DEEP):
         return True
@@ -176,7 +192,7 @@ def _continues(line: str, part: _Part, *, after_blank: bool) -> bool:
     return not (_RULE.match(line) and is_bullet(part.blocks[-1][0]))
 
 
-class _Fences:
+class _FenceFinder:
     """Finds where fenced code ends. A fence without an end is no fence."""
 
     def __init__(self, lines: Sequence[str]) -> None:
@@ -197,39 +213,39 @@ class _Fences:
         return at + 1
 
 
-class _Reader:
+class _OutlineBuilder:
     """Builds the tree, and gives everything its key."""
 
-    def __init__(self, grammar: Grammar, parts: Sequence[_Part]) -> None:
+    def __init__(self, grammar: OutlineGrammar, parts: Sequence[_OutlinePart]) -> None:
         self._grammar = grammar
         self._parts = parts
         self._next = 0
         self._seen: Counter[str] = Counter()
 
-    def section(self, path: str) -> Section:
+    def section(self, path: str) -> OutlineSection:
         part = self._parts[self._next]
         self._next += 1
         level, heading = part.level, "\n".join(part.heading)
-        key = self._once(f"{path}\n{level} {normalised(part.heading[0])}") if level else ""
+        key = self._once(f"{path}\n{level} {normalise_text(part.heading[0])}") if level else ""
         blocks = tuple(self._block(key, "\n".join(lines)) for lines in part.blocks)
-        children: list[Section] = []
+        children: list[OutlineSection] = []
         while self._next < len(self._parts) and self._parts[self._next].level > level:
             children.append(self.section(key))
-        return self._whole(path, Section(key, level, heading, blocks, tuple(children)))
+        return self._whole(path, OutlineSection(key, level, heading, blocks, tuple(children)))
 
-    def _whole(self, path: str, section: Section) -> Section:
+    def _whole(self, path: str, section: OutlineSection) -> OutlineSection:
         name = self._grammar.name_whole(section) if section.level else None
         if name is None:
             return section
         text = write_outline(section).removesuffix("\n")
-        return Section(self._once(f"{path}\n{name}"), section.level, text, is_whole=True)
+        return OutlineSection(self._once(f"{path}\n{name}"), section.level, text, is_whole=True)
 
-    def _block(self, path: str, text: str) -> Block:
+    def _block(self, path: str, text: str) -> OutlineBlock:
         kind = "bullet" if is_bullet(text) else "text"
         name = self._grammar.name_item(text) if kind == "bullet" else None
         if name is not None:
-            return Block(self._once(f"{ITEM}{name}"), text)
-        return Block(self._once(f"{path}\t{kind} {normalised(text)}"), text)
+            return OutlineBlock(self._once(f"{ITEM_PREFIX}{name}"), text)
+        return OutlineBlock(self._once(f"{path}\t{kind} {normalise_text(text)}"), text)
 
     def _once(self, key: str) -> str:
         """Tell apart what is written twice."""

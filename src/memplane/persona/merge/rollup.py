@@ -7,22 +7,22 @@ different sources are joined.
 from __future__ import annotations
 
 from memplane.persona.document import Document
-from memplane.persona.merge.contest import Contest, Versions
+from memplane.persona.merge.conflict_resolver import ConflictResolver, MergeInput
 from memplane.persona.merge.sections import merge_sections
 
 
-def merge_rollup(versions: Versions, contest: Contest) -> str:
+def merge_rollup(versions: MergeInput, resolver: ConflictResolver) -> str:
     """Take the text that was made from more; join texts that were made from different things."""
     newer, older = versions.newer, versions.older
     base = versions.base.body if versions.base else None
     ours, theirs = _sources(newer), _sources(older)
     if ours == theirs or base in {newer.body, older.body}:
-        return contest.three_way(base, newer.body, older.body)
+        return resolver.three_way(base, newer.body, older.body)
     if not (ours <= theirs or theirs <= ours):
-        return merge_sections(versions, contest)
+        return merge_sections(versions, resolver)
     lead, other = (newer, older) if theirs < ours else (older, newer)
     if other.body != lead.body:
-        contest.lose(newer=other is newer)
+        resolver.lose(newer=other is newer)
     return lead.body
 
 

@@ -12,109 +12,119 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from memplane.persona.merge.contest import Contest, Versions
-from memplane.persona.merge.order import in_order
+from memplane.persona.merge.conflict_resolver import ConflictResolver, MergeInput
+from memplane.persona.merge.merge_order import merge_orders
 from memplane.persona.merge.outline import (
-    Block,
-    Section,
-    normalised,
+    OutlineBlock,
+    OutlineSection,
+    normalise_text,
     read_outline,
     write_outline,
 )
 
 
-class Known(msgspec.Struct, frozen=True):
+class BaseItem(msgspec.Struct, frozen=True):
     """What the base says about a section or block, and in which section."""
 
     text: str
     at: str
 
 
-Base: TypeAlias = Mapping[str, Known]
+BaseItems: TypeAlias = Mapping[str, BaseItem]
 
 
-class Outlines(msgspec.Struct, frozen=True):
+class MergeOutlines(msgspec.Struct, frozen=True):
     """Three versions of a body, taken apart."""
 
-    base: Base
-    newer: Section
-    older: Section
+    base: BaseItems
+    newer: OutlineSection
+    older: OutlineSection
 
 
-def merge_sections(versions: Versions, contest: Contest) -> str:
+def merge_sections(versions: MergeInput, resolver: ConflictResolver) -> str:
     """Merge bodies whose sections hold bullets that count by their words."""
-    merged = merge_outlines(outlines_of(versions, read_outline), contest)
-    return body_of(merged, versions, contest)
+    merged = merge_outlines(read_outlines(versions, read_outline), resolver)
+    return write_body(merged, versions, resolver)
 
 
-def outlines_of(versions: Versions, read: Callable[[str], Section]) -> Outlines:
+def read_outlines(versions: MergeInput, read: Callable[[str], OutlineSection]) -> MergeOutlines:
     """Take three bodies apart."""
     base = read(versions.base.body if versions.base else "")
-    return Outlines(known_in(base), read(versions.newer.body), read(versions.older.body))
+    return MergeOutlines(
+        collect_base_items(base), read(versions.newer.body), read(versions.older.body)
+    )
 
 
-def body_of(section: Section, versions: Versions, contest: Contest) -> str:
+def write_body(section: OutlineSection, versions: MergeInput, resolver: ConflictResolver) -> str:
     """Put a merged body together, as far below the frontmatter as it was."""
     bodies = [one.body if one else None for one in (versions.base, versions.newer, versions.older)]
     base, newer, older = (None if body is None else _blank_lines(body) for body in bodies)
-    return contest.three_way(base, newer or "", older or "", losing=False) + write_outline(section)
+    return resolver.three_way(base, newer or "", older or "", losing=False) + write_outline(
+        section
+    )
 
 
-def known_in(section: Section, at: str = "") -> dict[str, Known]:
+def collect_base_items(section: OutlineSection, at: str = "") -> dict[str, BaseItem]:
     """Return all that the base holds, by key."""
-    found = {section.key: Known(section.heading, at)}
-    found |= {block.key: Known(block.text, section.key) for block in section.blocks}
+    found = {section.key: BaseItem(section.heading, at)}
+    found |= {block.key: BaseItem(block.text, section.key) for block in section.blocks}
     for child in section.children:
-        found |= known_in(child, section.key)
+        found |= collect_base_items(child, section.key)
     return found
 
 
-def merge_outlines(outlines: Outlines, contest: Contest) -> Section:
+def merge_outlines(outlines: MergeOutlines, resolver: ConflictResolver) -> OutlineSection:
     """Merge two outlines. What is edited on one side and removed on the other stays."""
-    return _section(outlines.base, outlines.newer, outlines.older, contest)
+    return _section(outlines.base, outlines.newer, outlines.older, resolver)
 
 
-def _section(base: Base, newer: Section, older: Section, contest: Contest) -> Section:
-    return Section(
+def _section(
+    base: BaseItems, newer: OutlineSection, older: OutlineSection, resolver: ConflictResolver
+) -> OutlineSection:
+    return OutlineSection(
         newer.key,
         newer.level,
-        _text(base, newer.key, (newer.heading, older.heading), contest),
-        _blocks(base, newer, older, contest),
-        _children(base, newer, older, contest),
+        _text(base, newer.key, (newer.heading, older.heading), resolver),
+        _blocks(base, newer, older, resolver),
+        _children(base, newer, older, resolver),
         is_whole=newer.is_whole,
     )
 
 
-def _blocks(base: Base, newer: Section, older: Section, contest: Contest) -> tuple[Block, ...]:
+def _blocks(
+    base: BaseItems, newer: OutlineSection, older: OutlineSection, resolver: ConflictResolver
+) -> tuple[OutlineBlock, ...]:
     ours = {block.key: block for block in newer.blocks}
     theirs = {block.key: block for block in older.blocks}
-    alive: dict[str, Block] = {}
+    alive: dict[str, OutlineBlock] = {}
     for key in ours.keys() | theirs.keys():
         mine, other = ours.get(key), theirs.get(key)
         if mine and other:
-            alive[key] = Block(key, _text(base, key, (mine.text, other.text), contest))
+            alive[key] = OutlineBlock(key, _text(base, key, (mine.text, other.text), resolver))
         elif (one := mine or other) and _is_new(base, key, one.text, newer.key):
             alive[key] = one
-    order = in_order(list(ours), list(theirs), alive, tied=contest.tied)
+    order = merge_orders(list(ours), list(theirs), alive, tied=resolver.tied)
     return tuple(alive[key] for key in order)
 
 
-def _children(base: Base, newer: Section, older: Section, contest: Contest) -> tuple[Section, ...]:
+def _children(
+    base: BaseItems, newer: OutlineSection, older: OutlineSection, resolver: ConflictResolver
+) -> tuple[OutlineSection, ...]:
     ours = {child.key: child for child in newer.children}
     theirs = {child.key: child for child in older.children}
-    alive: dict[str, Section] = {}
+    alive: dict[str, OutlineSection] = {}
     for key in ours.keys() | theirs.keys():
         mine, other = ours.get(key), theirs.get(key)
         if mine and other:
-            alive[key] = _section(base, mine, other, contest)
+            alive[key] = _section(base, mine, other, resolver)
         elif (one := mine or other) and (left := _left(base, one, newer.key)):
             alive[key] = left
-    order = in_order(list(ours), list(theirs), alive, tied=contest.tied)
+    order = merge_orders(list(ours), list(theirs), alive, tied=resolver.tied)
     # A deeper heading that came after a higher one would be read as a part of that.
     return tuple(sorted((alive[key] for key in order), key=lambda child: -child.level))
 
 
-def _left(base: Base, section: Section, at: str) -> Section | None:
+def _left(base: BaseItems, section: OutlineSection, at: str) -> OutlineSection | None:
     """Return what stays of a section that the other side does not have."""
     if section.key not in base:
         return section
@@ -126,22 +136,22 @@ def _left(base: Base, section: Section, at: str) -> Section | None:
     return None
 
 
-def _text(base: Base, key: str, texts: tuple[str, str], contest: Contest) -> str:
+def _text(base: BaseItems, key: str, texts: tuple[str, str], resolver: ConflictResolver) -> str:
     """Choose between two texts of one thing. To set the same words differently loses nothing."""
     newer, older = texts
     if newer == older:
         return newer
     known = base.get(key)
-    losing = normalised(newer) != normalised(older)
-    return contest.three_way(known.text if known else None, newer, older, losing=losing)
+    losing = normalise_text(newer) != normalise_text(older)
+    return resolver.three_way(known.text if known else None, newer, older, losing=losing)
 
 
-def _is_new(base: Base, key: str, text: str, at: str) -> bool:
+def _is_new(base: BaseItems, key: str, text: str, at: str) -> bool:
     """Say whether a thing was added, edited or moved since the base."""
     known = base.get(key)
     if known is None or known.at != at:
         return True
-    return known.text != text and normalised(known.text) != normalised(text)
+    return known.text != text and normalise_text(known.text) != normalise_text(text)
 
 
 def _blank_lines(body: str) -> str:

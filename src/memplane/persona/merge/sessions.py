@@ -13,10 +13,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from memplane.persona.merge.contest import Contest, Versions
-from memplane.persona.merge.order import sorted_in_place
-from memplane.persona.merge.outline import Grammar, Section, mapped, read_outline
-from memplane.persona.merge.sections import body_of, merge_outlines, outlines_of
+from memplane.persona.merge.conflict_resolver import ConflictResolver, MergeInput
+from memplane.persona.merge.merge_order import sort_in_place
+from memplane.persona.merge.outline import (
+    OutlineGrammar,
+    OutlineSection,
+    map_sections,
+    read_outline,
+)
+from memplane.persona.merge.sections import merge_outlines, read_outlines, write_body
 
 _NOTED: Final = re.compile(r"<!--\s*session:\s*([\w.-]+)")
 _HEADED: Final = re.compile(r"\W*session:?\s+[`(\[]?(?=[\w-]*\d)([\w-]{4,64})\b", re.IGNORECASE)
@@ -24,21 +29,21 @@ _UUID: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re
 _START: Final = re.compile(r"start:\s*([\w:.+-]+)")
 _TIME: Final = re.compile(r"(\d{4}-\d{2}-\d{2}(?=[T ]))?[T ]?(\d{2}:\d{2})")
 _TIME_OF_DAY: Final = len("09:15")
-_HEAD: Final = 500
+_HEAD_CHARS: Final = 500
 """How much of a block is looked at for its start."""
 
 
-def merge_sessions(versions: Versions, contest: Contest) -> str:
+def merge_sessions(versions: MergeInput, resolver: ConflictResolver) -> str:
     """Merge digests of one day. Of two texts about one session the newer stays."""
-    merged = merge_outlines(outlines_of(versions, _read), contest)
-    return body_of(mapped(merged, _in_time), versions, contest)
+    merged = merge_outlines(read_outlines(versions, _read), resolver)
+    return write_body(map_sections(merged, _in_time), versions, resolver)
 
 
-def _read(body: str) -> Section:
-    return read_outline(body, Grammar(name_whole=_name))
+def _read(body: str) -> OutlineSection:
+    return read_outline(body, OutlineGrammar(name_whole=_name))
 
 
-def _name(section: Section) -> str | None:
+def _name(section: OutlineSection) -> str | None:
     first = section.blocks[0].text if section.blocks else ""
     heading = section.heading
     found = (
@@ -52,22 +57,22 @@ def _name(section: Section) -> str | None:
     return f"session {named[0].casefold()}" if named else None
 
 
-def _in_time(section: Section) -> Section:
+def _in_time(section: OutlineSection) -> OutlineSection:
     # A time of day compares with nothing but a time of day.
     starts = [_start(child) for child in section.children]
     is_full = all(len(start) > _TIME_OF_DAY for start in starts if start)
 
-    def rank(child: Section) -> str:
+    def rank(child: OutlineSection) -> str:
         return _start(child) if is_full else _start(child)[-_TIME_OF_DAY:]
 
-    return replace(section, children=tuple(sorted_in_place(section.children, rank)))
+    return replace(section, children=tuple(sort_in_place(section.children, rank)))
 
 
-def _start(section: Section) -> str:
+def _start(section: OutlineSection) -> str:
     """Return when a session began, to the minute; empty when its block does not say."""
     if not section.is_whole:
         return ""
-    noted = _START.search(section.heading[:_HEAD])
-    told = noted[1] if noted else section.heading[:_HEAD].partition("\n")[0]
+    noted = _START.search(section.heading[:_HEAD_CHARS])
+    told = noted[1] if noted else section.heading[:_HEAD_CHARS].partition("\n")[0]
     found = _TIME.search(told)
     return f"{found[1] or ''}{found[2]}" if found else ""

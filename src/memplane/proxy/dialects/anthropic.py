@@ -7,66 +7,66 @@ from typing import Final
 
 import msgspec
 
-from memplane.proxy.body import Body
-from memplane.proxy.candidate import Family
-from memplane.proxy.dialects.contract import Conversation
-from memplane.proxy.dialects.conversing import conversation_in, last_of_user
-from memplane.proxy.dialects.failing import described, error_in, is_named
-from memplane.proxy.dialects.placing import (
-    at_end_of_parts,
+from memplane.proxy.dialects.block_insertion import (
+    append_part,
+    encode_text_part,
+    insert_blocks,
     is_list,
     is_string,
-    text_part,
-    with_blocks_in,
 )
-from memplane.proxy.json_values import members
-from memplane.proxy.splicing import Edit, Span, appended
-from memplane.proxy.sse import Event
+from memplane.proxy.dialects.contract import Conversation
+from memplane.proxy.dialects.conversation import find_last_user_message, read_conversation
+from memplane.proxy.dialects.errors import describe_error, find_error, is_event_named
+from memplane.proxy.json_edits import JsonEdit, JsonSpan, append_edit
+from memplane.proxy.json_values import as_object
+from memplane.proxy.provider import ApiFamily
+from memplane.proxy.request_body import RequestBody
+from memplane.proxy.sse import SseEvent
 
 _ERROR: Final = "error"
 
 
-class Anthropic(msgspec.Struct, frozen=True):
+class AnthropicMessages(msgspec.Struct, frozen=True):
     """Messages in, content blocks out; tools answer under the user's role."""
 
     path: str = "/v1/messages"
-    family: Family = "anthropic"
-    counts_on_request: bool = False
-    keeps_answers: bool = False
+    family: ApiFamily = "anthropic"
+    needs_usage_option: bool = False
+    stores_answers: bool = False
     told: str = "system"
     listed: str = "messages"
     last: tuple[str, ...] = ("message_stop",)
 
-    def conversation(self, body: Body) -> Conversation:
-        return conversation_in(body, listed=self.listed, told=self.told)
+    def conversation(self, body: RequestBody) -> Conversation:
+        return read_conversation(body, listed=self.listed, told=self.told)
 
-    def with_blocks(self, body: Body, blocks: Mapping[int, str]) -> bytes:
-        return with_blocks_in(body, self.listed, blocks, _ending)
+    def with_blocks(self, body: RequestBody, blocks: Mapping[int, str]) -> bytes:
+        return insert_blocks(body, self.listed, blocks, _append_text)
 
-    def with_context(self, body: Body, text: str) -> bytes | None:
+    def with_context(self, body: RequestBody, text: str) -> bytes | None:
         span = body.span(self.listed)
         if span is None or not is_list(body, span):
             return None
-        message = b'{"role":"user","content":[%s]}' % text_part("text", text)
-        last = last_of_user(body.messages(self.listed))
+        message = b'{"role":"user","content":[%s]}' % encode_text_part("text", text)
+        last = find_last_user_message(body.messages(self.listed))
         if last is None:
-            return body.edited([appended(body.readable, span, message)])
+            return body.edited([append_edit(body.readable, span, message)])
         after = body.items(span)[last].end
-        return body.edited([Edit(after, after, b"," + message)])
+        return body.edited([JsonEdit(after, after, b"," + message)])
 
-    def ended_by(self, event: Event) -> bool:
-        return is_named(event, self.last)
+    def ended_by(self, event: SseEvent) -> bool:
+        return is_event_named(event, self.last)
 
     def failure_in(self, document: object) -> str:
-        failure = error_in(document)
-        if failure or members(document).get("type") != _ERROR:
+        failure = find_error(document)
+        if failure or as_object(document).get("type") != _ERROR:
             return failure
-        return described(None)
+        return describe_error(None)
 
 
-def _ending(body: Body, content: Span, text: str) -> list[Edit]:
-    part = text_part("text", text)
+def _append_text(body: RequestBody, content: JsonSpan, text: str) -> list[JsonEdit]:
+    part = encode_text_part("text", text)
     if is_string(body, content):
-        opening = Edit(content.start, content.start, b'[{"type":"text","text":')
-        return [opening, Edit(content.end, content.end, b"},%s]" % part)]
-    return at_end_of_parts(body, content, part) if is_list(body, content) else []
+        opening = JsonEdit(content.start, content.start, b'[{"type":"text","text":')
+        return [opening, JsonEdit(content.end, content.end, b"},%s]" % part)]
+    return append_part(body, content, part) if is_list(body, content) else []

@@ -8,12 +8,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from memplane.proxy.body import Body
-from memplane.proxy.candidate import Family
-from memplane.proxy.sse import Event
+from memplane.proxy.provider import ApiFamily
+from memplane.proxy.request_body import RequestBody
+from memplane.proxy.sse import SseEvent
 
 
-class Prompt(msgspec.Struct, frozen=True):
+class ConversationPrompt(msgspec.Struct, frozen=True):
     """What a user said in one message.
 
     Args:
@@ -28,8 +28,8 @@ class Prompt(msgspec.Struct, frozen=True):
     text: str
 
 
-ANSWER: Final = "response"
-THREAD: Final = "conversation"
+STORED_ANSWER: Final = "response"
+STORED_THREAD: Final = "conversation"
 """What providers keep: an answer with all before it, and a conversation that grows."""
 
 
@@ -46,11 +46,11 @@ class Conversation:
             not repeat that.
     """
 
-    prompts: tuple[Prompt, ...] = ()
+    prompts: tuple[ConversationPrompt, ...] = ()
     awaits: bool = False
     injected: bool = False
     after: tuple[str, ...] = ()
-    body: Body | None = field(default=None, repr=False, compare=False)
+    body: RequestBody | None = field(default=None, repr=False, compare=False)
     told: str = field(default="", repr=False, compare=False)
     listed: str = field(default="messages", repr=False, compare=False)
 
@@ -74,17 +74,17 @@ class Dialect(Protocol):
         ...
 
     @property
-    def family(self) -> Family:
+    def family(self) -> ApiFamily:
         """The family of providers that speak it."""
         ...
 
     @property
-    def counts_on_request(self) -> bool:
+    def needs_usage_option(self) -> bool:
         """Whether a stream tells what was used only to those who ask for it."""
         ...
 
     @property
-    def keeps_answers(self) -> bool:
+    def stores_answers(self) -> bool:
         """Whether a provider keeps answers, for requests that go on with them by their ids."""
         ...
 
@@ -103,11 +103,11 @@ class Dialect(Protocol):
         """What the event has in it, in its name or its data, after which no other comes."""
         ...
 
-    def conversation(self, body: Body) -> Conversation:
+    def conversation(self, body: RequestBody) -> Conversation:
         """Read what users said; nothing when the body is of another shape."""
         ...
 
-    def with_blocks(self, body: Body, blocks: Mapping[int, str]) -> bytes:
+    def with_blocks(self, body: RequestBody, blocks: Mapping[int, str]) -> bytes:
         """Put a text at the end of each message whose index is named.
 
         Every byte of the body stays, in its order; the same bytes come back when nothing is put
@@ -115,14 +115,14 @@ class Dialect(Protocol):
         """
         ...
 
-    def with_context(self, body: Body, text: str) -> bytes | None:
+    def with_context(self, body: RequestBody, text: str) -> bytes | None:
         """Put a text beside the last message of a user's, as a message of its own.
 
         None when there is no conversation to put it into.
         """
         ...
 
-    def ended_by(self, event: Event) -> bool:
+    def ended_by(self, event: SseEvent) -> bool:
         """Tell whether this is the event after which nothing of a reply comes."""
         ...
 

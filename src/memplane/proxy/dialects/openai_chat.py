@@ -7,71 +7,71 @@ from typing import Final
 
 import msgspec
 
-from memplane.proxy.body import Body
-from memplane.proxy.candidate import Family
-from memplane.proxy.dialects.contract import Conversation
-from memplane.proxy.dialects.conversing import conversation_in, last_of_user
-from memplane.proxy.dialects.failing import described, error_in
-from memplane.proxy.dialects.placing import (
-    at_end_of_parts,
-    at_end_of_string,
+from memplane.proxy.dialects.block_insertion import (
+    append_part,
+    append_to_string,
+    encode_text_part,
+    insert_blocks,
     is_list,
     is_string,
-    text_part,
-    with_blocks_in,
 )
-from memplane.proxy.json_values import encoded, items, members
-from memplane.proxy.splicing import Edit, Span, appended
-from memplane.proxy.sse import Event
+from memplane.proxy.dialects.contract import Conversation
+from memplane.proxy.dialects.conversation import find_last_user_message, read_conversation
+from memplane.proxy.dialects.errors import describe_error, find_error
+from memplane.proxy.json_edits import JsonEdit, JsonSpan, append_edit
+from memplane.proxy.json_values import as_list, as_object, encode_json_string
+from memplane.proxy.provider import ApiFamily
+from memplane.proxy.request_body import RequestBody
+from memplane.proxy.sse import SseEvent
 
-_FAILED: Final = "error"
+_FAILED_FINISH: Final = "error"
 
 
 class OpenAIChat(msgspec.Struct, frozen=True):
     """Messages in, choices out."""
 
     path: str = "/v1/chat/completions"
-    family: Family = "openai"
-    counts_on_request: bool = True
-    keeps_answers: bool = False
+    family: ApiFamily = "openai"
+    needs_usage_option: bool = True
+    stores_answers: bool = False
     told: str = ""
     listed: str = "messages"
     last: tuple[str, ...] = ("[DONE]",)
 
-    def conversation(self, body: Body) -> Conversation:
-        return conversation_in(body, listed=self.listed, told=self.told)
+    def conversation(self, body: RequestBody) -> Conversation:
+        return read_conversation(body, listed=self.listed, told=self.told)
 
-    def with_blocks(self, body: Body, blocks: Mapping[int, str]) -> bytes:
-        return with_blocks_in(body, self.listed, blocks, _ending)
+    def with_blocks(self, body: RequestBody, blocks: Mapping[int, str]) -> bytes:
+        return insert_blocks(body, self.listed, blocks, _append_text)
 
-    def with_context(self, body: Body, text: str) -> bytes | None:
+    def with_context(self, body: RequestBody, text: str) -> bytes | None:
         span = body.span(self.listed)
         if span is None or not is_list(body, span):
             return None
-        message = b'{"role":"system","content":%s}' % encoded(text)
-        last = last_of_user(body.messages(self.listed))
+        message = b'{"role":"system","content":%s}' % encode_json_string(text)
+        last = find_last_user_message(body.messages(self.listed))
         if last is None:
-            return body.edited([appended(body.readable, span, message)])
+            return body.edited([append_edit(body.readable, span, message)])
         before = body.items(span)[last].start
-        return body.edited([Edit(before, before, message + b",")])
+        return body.edited([JsonEdit(before, before, message + b",")])
 
-    def ended_by(self, event: Event) -> bool:
+    def ended_by(self, event: SseEvent) -> bool:
         return event.data.strip() in self.last
 
     def failure_in(self, document: object) -> str:
-        failure = error_in(document)
+        failure = find_error(document)
         if failure:
             return failure
-        for choice in items(members(document).get("choices")):
+        for choice in as_list(as_object(document).get("choices")):
             # Some gateways end a choice like this when the provider behind them broke off.
-            if members(choice).get("finish_reason") == _FAILED:
-                return described(members(choice).get("error"))
+            if as_object(choice).get("finish_reason") == _FAILED_FINISH:
+                return describe_error(as_object(choice).get("error"))
         return ""
 
 
-def _ending(body: Body, content: Span, text: str) -> list[Edit]:
+def _append_text(body: RequestBody, content: JsonSpan, text: str) -> list[JsonEdit]:
     if is_string(body, content):
-        return at_end_of_string(content, text)
+        return append_to_string(content, text)
     if is_list(body, content):
-        return at_end_of_parts(body, content, text_part("text", text))
+        return append_part(body, content, encode_text_part("text", text))
     return []

@@ -8,96 +8,101 @@ from typing import Final
 
 import msgspec
 
-from memplane.proxy.body import Body
-from memplane.proxy.candidate import Family
-from memplane.proxy.dialects.contract import ANSWER, THREAD, Conversation
-from memplane.proxy.dialects.conversing import conversation_in, last_of_user
-from memplane.proxy.dialects.failing import described, error_in, is_named
-from memplane.proxy.dialects.placing import (
-    at_end_of_parts,
-    at_end_of_string,
+from memplane.proxy.dialects.block_insertion import (
+    append_part,
+    append_to_string,
+    encode_text_part,
+    insert_blocks,
     is_list,
     is_string,
-    text_part,
-    with_blocks_in,
 )
-from memplane.proxy.json_values import decoded_or_none, encoded, members, string
-from memplane.proxy.splicing import Edit, Span, appended
-from memplane.proxy.sse import Event
+from memplane.proxy.dialects.contract import STORED_ANSWER, STORED_THREAD, Conversation
+from memplane.proxy.dialects.conversation import find_last_user_message, read_conversation
+from memplane.proxy.dialects.errors import describe_error, find_error, is_event_named
+from memplane.proxy.json_edits import JsonEdit, JsonSpan, append_edit
+from memplane.proxy.json_values import (
+    as_object,
+    as_string,
+    decode_json_or_none,
+    encode_json_string,
+)
+from memplane.proxy.provider import ApiFamily
+from memplane.proxy.request_body import RequestBody
+from memplane.proxy.sse import SseEvent
 
-_ERRORS: Final = frozenset({"error", "response.error"})
-_FAILED: Final = frozenset({"failed", "cancelled"})
-_WHOLE_INPUT: Final = -1
-_KEPT: Final = (("previous_response_id", ANSWER), ("conversation", THREAD))
+_ERROR_EVENTS: Final = frozenset({"error", "response.error"})
+_FAILED_STATUSES: Final = frozenset({"failed", "cancelled"})
+_WHOLE_INPUT_INDEX: Final = -1
+_STORED_MEMBERS: Final = (("previous_response_id", STORED_ANSWER), ("conversation", STORED_THREAD))
 
 
 class OpenAIResponses(msgspec.Struct, frozen=True):
     """Input items in, output items out; the input may also be one text."""
 
     path: str = "/v1/responses"
-    family: Family = "openai"
-    counts_on_request: bool = False
-    keeps_answers: bool = True
+    family: ApiFamily = "openai"
+    needs_usage_option: bool = False
+    stores_answers: bool = True
     told: str = "instructions"
     listed: str = "input"
     last: tuple[str, ...] = ("response.completed", "response.incomplete", "response.failed")
 
-    def conversation(self, body: Body) -> Conversation:
+    def conversation(self, body: RequestBody) -> Conversation:
         # Services are sent Anthropic's instructions alone, as their contract has it.
-        conversation = conversation_in(body, listed=self.listed, told="")
-        after = tuple(_kept(body))
+        conversation = read_conversation(body, listed=self.listed, told="")
+        after = tuple(_find_stored_names(body))
         return replace(conversation, after=after) if after else conversation
 
-    def with_blocks(self, body: Body, blocks: Mapping[int, str]) -> bytes:
+    def with_blocks(self, body: RequestBody, blocks: Mapping[int, str]) -> bytes:
         span = body.span(self.listed)
         if span is not None and is_string(body, span):
-            text = blocks.get(_WHOLE_INPUT, "")
-            return body.edited(at_end_of_string(span, text) if text else ())
-        return with_blocks_in(body, self.listed, blocks, _ending)
+            text = blocks.get(_WHOLE_INPUT_INDEX, "")
+            return body.edited(append_to_string(span, text) if text else ())
+        return insert_blocks(body, self.listed, blocks, _append_text)
 
-    def with_context(self, body: Body, text: str) -> bytes | None:
+    def with_context(self, body: RequestBody, text: str) -> bytes | None:
         span = body.span(self.listed)
-        item = b'{"role":"system","content":%s}' % encoded(text)
+        item = b'{"role":"system","content":%s}' % encode_json_string(text)
         if span is not None and is_string(body, span):
             opening = b'[%s,{"role":"user","content":' % item
             return body.edited(
-                [Edit(span.start, span.start, opening), Edit(span.end, span.end, b"}]")]
+                [JsonEdit(span.start, span.start, opening), JsonEdit(span.end, span.end, b"}]")]
             )
         if span is None or not is_list(body, span):
             return None
-        last = last_of_user(body.messages(self.listed))
+        last = find_last_user_message(body.messages(self.listed))
         if last is None:
-            return body.edited([appended(body.readable, span, item)])
+            return body.edited([append_edit(body.readable, span, item)])
         before = body.items(span)[last].start
-        return body.edited([Edit(before, before, item + b",")])
+        return body.edited([JsonEdit(before, before, item + b",")])
 
-    def ended_by(self, event: Event) -> bool:
-        return is_named(event, self.last)
+    def ended_by(self, event: SseEvent) -> bool:
+        return is_event_named(event, self.last)
 
     def failure_in(self, document: object) -> str:
-        of = members(document)
-        if string(of.get("type")) in _ERRORS:
-            return described(of.get("error") or {**of, "type": ""})
-        response = members(of.get("response")) or of
-        failure = error_in(response) or error_in(of)
+        of = as_object(document)
+        if as_string(of.get("type")) in _ERROR_EVENTS:
+            return describe_error(of.get("error") or {**of, "type": ""})
+        response = as_object(of.get("response")) or of
+        failure = find_error(response) or find_error(of)
         if failure:
             return failure
-        status = string(response.get("status"))
-        return f"the response is {status}" if status in _FAILED else ""
+        status = as_string(response.get("status"))
+        return f"the response is {status}" if status in _FAILED_STATUSES else ""
 
 
-def _kept(body: Body) -> Iterator[str]:
+def _find_stored_names(body: RequestBody) -> Iterator[str]:
     """Name what the provider keeps of the conversation that a request goes on with."""
-    for member, kind in _KEPT:
+    for member, kind in _STORED_MEMBERS:
         if member in body.members:
-            value = decoded_or_none(bytes(body.members[member]))
-            if name := string(value) or string(members(value).get("id")):
+            value = decode_json_or_none(bytes(body.members[member]))
+            if name := as_string(value) or as_string(as_object(value).get("id")):
                 yield f"{kind} {name}"
 
 
-def _ending(body: Body, content: Span, text: str) -> list[Edit]:
+def _append_text(body: RequestBody, content: JsonSpan, text: str) -> list[JsonEdit]:
     if is_string(body, content):
-        return at_end_of_string(content, text)
+        return append_to_string(content, text)
     if is_list(body, content):
-        return at_end_of_parts(body, content, text_part("input_text", text))
+        return append_part(body, content, encode_text_part("input_text", text))
     return []

@@ -85,13 +85,35 @@ const keys = {
   "?": () => $("#help")?.showModal(),
 };
 
-document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") {
-    const editing = document.activeElement?.closest?.("[data-editing]");
-    if (editing) $("[data-cancel]", editing)?.click();
-    else if (isTyping(document.activeElement)) document.activeElement.blur();
-    return;
+// Esc leaves what somebody is in. In the search it also clears the box, and with it the list; when
+// nothing is left to leave, it takes the filters away. Whose memories and in which order stays.
+function escape() {
+  const active = document.activeElement;
+  const editing = active?.closest?.("[data-editing]");
+  if (editing) return $("[data-cancel]", editing)?.click();
+  if (isTyping(active)) {
+    if (active.matches("#search input[type=search]")) clearSearch(active);
+    return active.blur();
   }
+  if ($("[data-list]") && !$("dialog[open], [data-editing], input[name='ids']:checked")) clearFilters();
+}
+function clearSearch(box) {
+  if (!box.value) return;
+  box.value = "";
+  box.dispatchEvent(new Event("input", { bubbles: true }));
+}
+function clearFilters() {
+  const address = new URL(location.href);
+  const filters = [...address.searchParams].filter(
+    ([name, value]) => value && !["agent", "sort", "dir", "group"].includes(name));
+  if (!filters.length) return;
+  for (const [name] of filters) address.searchParams.delete(name);
+  $("#q").value = "";
+  htmx.ajax("GET", address.pathname + address.search, { target: "#list", push: "true" });
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") return escape();
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(document.activeElement)) return;
   const act = keys[event.key];
   if (act) {

@@ -1,0 +1,50 @@
+"""The lines of a ledger file, whole or not, without reading the file into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, Final
+
+import msgspec
+
+MAX_LINE_BYTES: Final = 64 * 1024 * 1024
+"""Longer lines are passed over, and said to be."""
+
+_CHUNK_BYTES: Final = 1 << 20
+
+
+class LedgerLine(msgspec.Struct, frozen=True):
+    """One line: where it begins, how long it is with its newline, and its bytes without it.
+
+    `ended` is False for a last line without a newline. `data` is None for a line that is too long.
+    """
+
+    number: int
+    offset: int
+    size: int
+    data: bytes | None
+    ended: bool = True
+
+
+def read_lines(file: IO[bytes], *, longest: int = MAX_LINE_BYTES) -> Iterator[LedgerLine]:
+    """Yield the lines of a file opened for reading bytes; only a newline ends a line."""
+    number = 0
+    following = file.tell()
+    while data := file.readline(longest + 1):
+        number += 1
+        offset, following = following, following + len(data)
+        if data.endswith(b"\n"):
+            yield LedgerLine(number, offset, len(data), data[:-1])
+        elif len(data) <= longest:
+            yield LedgerLine(number, offset, len(data), data, ended=False)
+        else:
+            ended = _skip_to_newline(file)
+            following = file.tell()
+            yield LedgerLine(number, offset, following - offset, None, ended)
+
+
+def _skip_to_newline(file: IO[bytes]) -> bool:
+    while piece := file.readline(_CHUNK_BYTES):
+        if piece.endswith(b"\n"):
+            return True
+    return False

@@ -1,0 +1,72 @@
+"""An agent's notes: what the recorder says about turns, one line each.
+
+A turn's note is durable before the turn is, so nobody can read the one without the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from threading import Lock
+
+import msgspec
+
+from memplane.ledger.folder import AgentFolder
+from memplane.ledger.turn_note import TurnNote
+
+
+def find_note(folder: AgentFolder, entry_id: str) -> TurnNote | None:
+    """Return what is said about a turn; None when nothing is."""
+    found = None
+    for line in NoteReader(folder).new_lines():
+        if line.id == entry_id:
+            found = line
+    return found
+
+
+class NoteReader:
+    """An agent's notes; each question reads on where the last one ended, in any thread."""
+
+    def __init__(self, folder: AgentFolder) -> None:
+        self._folder = folder
+        self._read = 0
+        self._reading = Lock()
+        self._left_out: set[str] = set()
+        self._removed: dict[str, int] = {}
+
+    def leaves_out(self, entry_id: str) -> bool:
+        """Say whether nothing is to be remembered of a turn."""
+        self._read_on()
+        return entry_id in self._left_out
+
+    def removed(self, entry_id: str) -> int:
+        """Say how many secrets were taken out of a turn before it was written."""
+        self._read_on()
+        return self._removed.get(entry_id, 0)
+
+    def _read_on(self) -> None:
+        with self._reading:
+            for line in self.new_lines():
+                if line.id and line.left_out:
+                    self._left_out.add(line.id)
+                if line.removed:
+                    self._removed[line.id] = line.removed
+
+    def new_lines(self) -> Iterator[TurnNote]:
+        """Yield the lines that came since the last time; one that is no note is passed over."""
+        path = self._folder.notes
+        try:
+            if path.stat().st_size <= self._read:
+                return
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with os.fdopen(os.open(path, flags), "rb") as handle:
+                handle.seek(self._read)
+                for line in handle:
+                    if not line.endswith(b"\n"):
+                        return  # it is still being written
+                    self._read += len(line)
+                    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+                        yield msgspec.json.decode(line, type=TurnNote)
+        except FileNotFoundError:
+            return

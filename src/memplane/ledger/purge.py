@@ -1,0 +1,389 @@
+"""Erasing entries for good, while the chain still verifies and every cursor holds.
+
+The order makes a crash harmless. First the chain says, durably, which lines will be erased. Then
+they are overwritten at equal length. Only when that is durable do their salts go, without which
+nobody can guess a line from its commitment. While a salt is there its erasure is unfinished: a
+check says so, and the next purge completes it, whatever the crash left of the line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import BufferedReader
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from memplane.clock import Clock
+from memplane.errors import LedgerError
+from memplane.ledger.agent_writer import AgentWriter
+from memplane.ledger.anchors import read_anchors, write_anchors
+from memplane.ledger.chain import (
+    ERASED_SALT,
+    ChainRecord,
+    Erasure,
+    LedgerPosition,
+    RecordKind,
+    decode_record,
+    read_erasure,
+)
+from memplane.ledger.entry_head import (
+    add_missing_id,
+    make_erased_line,
+    parse_rfc3339,
+    read_entry_head,
+)
+from memplane.ledger.folder import AgentFolder, Segment, open_regular_file
+from memplane.ledger.line_reader import LedgerLine, read_lines
+from memplane.ledger.recovery import open_writable
+from memplane.ledger.segments import FileModes, quarantine_bytes
+from memplane.objects.durable_files import sync_file, sync_folder
+
+_CHUNK_BYTES: Final = 1 << 20
+_LINE_KINDS: Final = frozenset({RecordKind.ENTRY, RecordKind.FOUND, RecordKind.DAMAGED})
+_SALT_MEMBER: Final = b',"salt":"'
+_ERASING_FILE_PREFIX: Final = "erasing-"
+_MAX_TIMESTAMP_CHARS: Final = 40
+_PLAIN_ID_PATTERN: Final = re.compile(r"[ !#-%'-;=?-\[\]-~]{1,256}", re.ASCII)
+"""Ids that are spelled alike in every JSON."""
+_ID_PATTERN: Final = re.compile(rb'"id"\s*:\s*"([^"\\]{1,256})"')
+_POSITION_PATTERN: Final = re.compile(rb'"segment":(\d{1,18}),"offset":(\d{1,18})\b')
+
+
+class PurgeReport(msgspec.Struct, frozen=True):
+    """What a purge did.
+
+    `erased` lines had one of the ids. `completed` ones an earlier purge had begun with and not
+    got to. `fragments` lay in quarantine. Nothing was or is known of an id that is `missing`.
+    """
+
+    erased: int = 0
+    completed: int = 0
+    fragments: int = 0
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _ErasureTarget:
+    """A line that is to go: its file, where in it, its length without the newline, what it is.
+
+    `is_left` when it is already what erasing leaves. `salt_at` is where in the chain its salt is.
+    """
+
+    path: Path
+    inode: int
+    place: LedgerPosition
+    size: int
+    id: str
+    ts: str
+    is_left: bool = False
+    record: ChainRecord | None = None
+    salt_at: int = 0
+
+    def left(self, agent: str) -> bytes:
+        """Return what erasing leaves."""
+        return make_erased_line(agent, _plain_id(self.id), _plain_ts(self.ts), self.size)
+
+    def erasure(self, record: ChainRecord, sha256: str) -> Erasure:
+        """Return what the chain is told."""
+        return Erasure(record.seq, self.place, _plain_id(self.id), _plain_ts(self.ts), sha256)
+
+
+class _ChainIndex(msgspec.Struct, frozen=True):
+    """What the chain knows: the records of lines, each with where its salt is, and the seals."""
+
+    records: Mapping[LedgerPosition, tuple[ChainRecord, int]]
+    sealed: frozenset[int]
+
+
+def purge_ledger(
+    folder: AgentFolder, ids: Collection[str], *, modes: FileModes, clock: Clock
+) -> PurgeReport:
+    """Erase every line that has one of the ids, and complete what an earlier purge began with.
+
+    It takes the agent's lock. Whoever holds that already uses `purge_open_ledger`.
+
+    Raises:
+        LedgerError: Another recorder moved the files meanwhile. The same purge again goes on.
+        OSError: It failed, and some may be left. The same purge again goes on.
+    """
+    if not folder.segments():
+        return PurgeReport(missing=tuple(sorted(set(ids))))
+    log = AgentWriter(folder, modes=modes, max_bytes=sys.maxsize)
+    try:
+        with log.held(lambda: read_anchors(folder.root).get(folder.agent), clock) as recovered:
+            if recovered is not None and recovered.broken:
+                write_anchors(folder.root, {folder.agent: log.end}, modes=modes, anew=True)
+            return purge_open_ledger(log, ids, modes=modes)
+    finally:
+        log.close()
+
+
+def purge_open_ledger(log: AgentWriter, ids: Collection[str], *, modes: FileModes) -> PurgeReport:
+    """Do what `purge` does while the log is held.
+
+    Raises:
+        LedgerError: Another recorder moved the files meanwhile. The same purge again goes on.
+        OSError: It failed, and some may be left. The same purge again goes on.
+    """
+    folder, wanted = log.folder, frozenset(ids)
+    segments = {one.number: one for one in folder.segments()}
+    begun = {one.place: one for one in _erasures(folder)}
+    found = [one for segment in segments.values() for one in _with_ids(folder, segment, wanted)]
+    chained = _chained(folder, {*begun, *(one.place for one in found)})
+
+    by_id = [one for one in _with_records(found, chained) if not _is_done(one, begun)]
+    others = begun.keys() - {one.place for one in found}
+    unfinished = list(_unfinished(folder, [begun[one] for one in others], chained, segments))
+    doomed = sorted([*by_id, *unfinished], key=lambda one: (one.place.segment, one.place.offset))
+
+    _record_erasures(log, doomed, chained)
+    fragments = _erase_fragments(
+        folder,
+        ids=wanted | {one.id for one in unfinished},
+        places={*begun, *(one.place for one in doomed)},
+    )
+    _erase_lines(folder, doomed)
+    _erase_salts(folder, doomed)
+    if doomed:
+        write_anchors(folder.root, {folder.agent: log.end}, modes=modes)
+    known = {one.id for one in found} | {one.id for one in begun.values()}
+    return PurgeReport(len(by_id), len(unfinished), fragments, tuple(sorted(wanted - known)))
+
+
+def list_erased_ids(folder: AgentFolder) -> frozenset[str]:
+    """Name the entries that were erased, or are being; one whose id was not kept has no name."""
+    if not folder.chain.exists():
+        return frozenset()
+    return frozenset(one.id for one in _erasures(folder) if one.id)
+
+
+# What must go
+
+
+def _erasures(folder: AgentFolder) -> Iterator[Erasure]:
+    """Yield what the chain says is erased, or to be."""
+    for _, record in _records(folder):
+        erasure = read_erasure(record)
+        if erasure is not None:
+            yield erasure
+
+
+def _chained(folder: AgentFolder, places: Collection[LedgerPosition]) -> _ChainIndex:
+    """Find the records of lines at places, and which segments have a hash."""
+    records: dict[LedgerPosition, tuple[ChainRecord, int]] = {}
+    sealed: set[int] = set()
+    for line, record in _records(folder):
+        if record.kind in _LINE_KINDS and record.place in places:
+            salt_at = line.offset + (line.data or b"").rfind(_SALT_MEMBER) + len(_SALT_MEMBER)
+            records[record.place] = record, salt_at
+        elif record.kind == RecordKind.SEALED and record.more.get("sha256"):
+            sealed.add(record.place.segment)
+    return _ChainIndex(records, frozenset(sealed))
+
+
+def _records(folder: AgentFolder) -> Iterator[tuple[LedgerLine, ChainRecord]]:
+    with open_regular_file(folder.chain) as file:
+        for line in read_lines(file):
+            record = decode_record(line.data) if line.data is not None and line.ended else None
+            if record is not None:
+                yield line, record
+
+
+def _with_ids(
+    folder: AgentFolder, segment: Segment, ids: Collection[str]
+) -> Iterator[_ErasureTarget]:
+    """Find the lines of a segment that have one of the ids, also those that nobody reads."""
+    with open_regular_file(segment.path) as file:
+        inode = os.fstat(file.fileno()).st_ino
+        for line in read_lines(file):
+            if line.data is None or (named := _named(line.data, ids)) is None:
+                continue
+            place = LedgerPosition(segment.number, line.offset)
+            one = _ErasureTarget(segment.path, inode, place, len(line.data), *named)
+            yield replace(one, is_left=line.data == one.left(folder.agent))
+
+
+def _named(line: bytes, ids: Collection[str]) -> tuple[str, str] | None:
+    """Return the id and the time of a line that has one of the ids; of a damaged one, its id."""
+    head = read_entry_head(line)
+    if head is not None:
+        identifier = add_missing_id(line, head)[0]
+        return (identifier, head.ts) if identifier in ids else None
+    within = (one.decode("utf-8", "replace") for one in _ID_PATTERN.findall(line))
+    return next(((one, "") for one in within if one in ids), None)
+
+
+def _with_records(
+    found: Iterable[_ErasureTarget], chained: _ChainIndex
+) -> Iterator[_ErasureTarget]:
+    """Join lines with their records; one that the chain does not know can be erased all the same.
+
+    Such lines are behind the end of a segment whose last sync failed, or in a ledger that has
+    been damaged.
+    """
+    for one in found:
+        record, salt_at = chained.records.get(one.place, (None, 0))
+        fits = record is not None and record.size == one.size + 1
+        yield replace(one, record=record, salt_at=salt_at) if fits else one
+
+
+def _is_done(one: _ErasureTarget, begun: Mapping[LedgerPosition, Erasure]) -> bool:
+    """Say whether nothing is left to do: the line is gone, the chain says so, and the salt is."""
+    if one.record is None or not one.is_left:
+        return one.is_left
+    noted = one.place in begun and begun[one.place].record == one.record.seq
+    return noted and one.record.salt in {ERASED_SALT, b""}
+
+
+def _unfinished(
+    folder: AgentFolder,
+    begun: Iterable[Erasure],
+    chained: _ChainIndex,
+    segments: Mapping[int, Segment],
+) -> Iterator[_ErasureTarget]:
+    """Find lines that the chain says are erased, and are not; their ids may be gone already."""
+    for erasure in begun:
+        record, salt_at = chained.records.get(erasure.place, (None, 0))
+        segment = segments.get(erasure.place.segment)
+        if record is None or record.seq != erasure.record or record.salt == ERASED_SALT:
+            continue
+        if segment is None:
+            continue
+        with open_regular_file(segment.path) as file:
+            line = _line_at(file, erasure.place.offset, record.size)
+            inode = os.fstat(file.fileno()).st_ino
+        if line is None:
+            continue
+        one = _ErasureTarget(segment.path, inode, erasure.place, len(line), erasure.id, erasure.ts)
+        one = replace(one, is_left=line == one.left(folder.agent), record=record, salt_at=salt_at)
+        if record.salt or not one.is_left:
+            yield one
+
+
+def _line_at(file: BufferedReader, offset: int, size: int) -> bytes | None:
+    """Read a line that begins and ends there; None when there is no such line."""
+    file.seek(max(0, offset - 1))
+    before = file.read(1) if offset else b"\n"
+    data = file.read(size)
+    is_whole = before == b"\n" and len(data) == size and data.find(b"\n") == size - 1
+    return data[:-1] if is_whole else None
+
+
+def _plain_id(identifier: str) -> str:
+    """Return an id that can stand in a chain; one that could hold anything is not kept."""
+    return identifier if _PLAIN_ID_PATTERN.fullmatch(identifier) else ""
+
+
+def _plain_ts(ts: str) -> str:
+    return ts if len(ts) <= _MAX_TIMESTAMP_CHARS and parse_rfc3339(ts) is not None else ""
+
+
+# Erasing it
+
+
+def _record_erasures(
+    log: AgentWriter, doomed: Sequence[_ErasureTarget], chained: _ChainIndex
+) -> None:
+    """Say in the chain what will be erased, and which hashes sealed segments will have then."""
+    notes: list[Erasure] = []
+    for number, group in groupby(doomed, key=lambda one: one.place.segment):
+        here = list(group)
+        sha256 = _hash_without(log.folder, here) if number in chained.sealed else ""
+        notes += [one.erasure(one.record, sha256) for one in here if one.record is not None]
+    if notes:
+        log.note_erased(notes)
+
+
+def _hash_without(folder: AgentFolder, doomed: Sequence[_ErasureTarget]) -> str:
+    """Compute the hash that a segment will have once lines of it are erased."""
+    digest = hashlib.sha256()
+    with open_regular_file(doomed[0].path) as file:
+        for one in doomed:
+            while piece := file.read(min(_CHUNK_BYTES, one.place.offset - file.tell())):
+                digest.update(piece)
+            digest.update(one.left(folder.agent))
+            file.seek(one.place.offset + one.size)
+        while piece := file.read(_CHUNK_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _erase_fragments(
+    folder: AgentFolder, ids: Collection[str], places: Collection[LedgerPosition]
+) -> int:
+    """Erase what quarantine has of the lines, and of their records; says how many pieces.
+
+    A fragment that is overwritten may lose its id first, so its name says what is to be done.
+    """
+    if folder.quarantine.is_symlink() or not folder.quarantine.is_dir():
+        return 0
+    count = 0
+    for path in sorted(folder.quarantine.iterdir()):
+        if path.is_symlink() or not path.is_file():
+            continue
+        if path.name.startswith(_ERASING_FILE_PREFIX):
+            _destroy(path)
+            continue
+        with open_regular_file(path) as file:
+            lines = file.read().split(b"\n")
+        rest = [one for one in lines if not (_named(one, ids) or _is_record_at(one, places))]
+        if len(rest) < len(lines):
+            if any(rest):
+                quarantine_bytes(folder, b"\n".join(rest), "rest")
+            _destroy(path.rename(path.with_name(_ERASING_FILE_PREFIX + path.name)))
+            count += len(lines) - len(rest)
+    return count
+
+
+def _destroy(path: Path) -> None:
+    """Overwrite a file and remove it; until that is done its name says so."""
+    sync_folder(path.parent)
+    size = path.stat().st_size
+    blanks = ((at, b" " * min(_CHUNK_BYTES, size - at)) for at in range(0, size, _CHUNK_BYTES))
+    _overwrite(path, blanks)
+    path.unlink()
+    sync_folder(path.parent)
+
+
+def _is_record_at(line: bytes, places: Collection[LedgerPosition]) -> bool:
+    """Say whether a line is, or begins like, the record of a line at one of the places."""
+    found = _POSITION_PATTERN.search(line) if _SALT_MEMBER in line else None
+    return found is not None and LedgerPosition(int(found[1]), int(found[2])) in places
+
+
+def _erase_lines(folder: AgentFolder, doomed: Sequence[_ErasureTarget]) -> None:
+    """Overwrite lines, durably; one that looks erased may not be so on the disk."""
+    for (path, inode), group in groupby(doomed, key=lambda one: (one.path, one.inode)):
+        pieces = ((one.place.offset, one.left(folder.agent)) for one in group)
+        _overwrite(path, pieces, inode)
+
+
+def _erase_salts(folder: AgentFolder, doomed: Sequence[_ErasureTarget]) -> None:
+    salts = [
+        (one.salt_at, ERASED_SALT.hex().encode())
+        for one in doomed
+        if one.record is not None and len(one.record.salt) == len(ERASED_SALT)
+    ]
+    if salts:
+        _overwrite(folder.chain, salts)
+
+
+def _overwrite(path: Path, pieces: Iterable[tuple[int, bytes]], inode: int | None = None) -> None:
+    """Put bytes in the place of others, durably."""
+    with open_writable(path) as file:
+        if inode not in {None, os.fstat(file.fileno()).st_ino}:
+            raise LedgerError(f"{path} was moved meanwhile; run the same purge again")
+        for offset, data in pieces:
+            left, at = memoryview(data), offset
+            while left:
+                written = os.pwrite(file.fileno(), left, at)
+                left, at = left[written:], at + written
+        sync_file(file.fileno())

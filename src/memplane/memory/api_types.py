@@ -1,0 +1,192 @@
+"""What is asked of memory and what it answers: the shapes that every door shares (pure)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+MAX_BLOCKS = 8
+DEFAULT_RECALL_BYTES = 8192
+MAX_RECALL_LIMIT = 50
+MAX_RECALL_BYTES = 65_536
+
+
+class RetainReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an entry that was given.
+
+    `status` is `retained`, `known` (it was there) or `forgotten` (it was, and stays so).
+    """
+
+    id: str
+    status: str
+    durable: bool
+    searchable: bool
+    redacted: int = 0
+
+
+class RetainRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry that an agent is to remember."""
+
+    agent: str
+    entry: msgspec.Raw
+
+
+class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A question to an agent's memory: in words, or as the messages of a conversation.
+
+    With `limit` only what matches is answered, one block for each turn. `here` are the places of
+    answers in the conversation that asks; the turns that stand there are not told again, and
+    neither are the entries that the answer is to be `without`.
+    """
+
+    agent: str
+    text: str = ""
+    messages: Any = None
+    here: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_RECALL_LIMIT)] | None = None
+    max_bytes: Annotated[int, msgspec.Meta(ge=1, le=MAX_RECALL_BYTES)] = DEFAULT_RECALL_BYTES
+    explain: bool = False
+
+
+class SignalContribution(msgspec.Struct, frozen=True, kw_only=True):
+    """What a signal added to a score, and the place that it alone would give."""
+
+    added: float
+    place: int
+
+
+class BlockExplanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a block was chosen: the part that it stands in, and what each word added.
+
+    `signals` says for each signal of the ranking what it added, and the block's place by it alone.
+    """
+
+    part: str
+    terms: dict[str, float] = {}
+    coverage: float = 0.0
+    signals: dict[str, SignalContribution] = {}
+
+
+class MemoryBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One memory of a recall answer.
+
+    `entry_ids` may name only some of the entries that it comes from; `made_of` are all of them
+    then, so that forgetting any takes it out of a conversation. It is told to nobody outside.
+    """
+
+    text: str
+    score: float | None = None
+    kind: str = ""
+    source: str = ""
+    ts: str = ""
+    id: str = ""
+    entry_ids: tuple[str, ...] = ()
+    why: BlockExplanation | None = None
+    made_of: tuple[str, ...] = ()
+
+
+class RecallResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to a question; without anything that matches there is no memory in it."""
+
+    memories: tuple[MemoryBlock, ...] = msgspec.field(default_factory=tuple)
+
+    @property
+    def told(self) -> tuple[MemoryBlock, ...]:
+        """The memories as they are told outside."""
+        return tuple(msgspec.structs.replace(one, made_of=()) for one in self.memories)
+
+
+class ForgetCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many entries were forgotten now, and how many had been before."""
+
+    forgotten: int
+    already: int
+
+
+class MemoryStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is remembered, and how much of it is still to be worked on.
+
+    `degraded` is what an operator should know although retaining and recalling go on.
+    """
+
+    agents: int
+    episodes: int
+    underived: int
+    unindexed: int
+    busy: bool
+    unreadable: int = 0
+    degraded: str = ""
+    unembedded: int = 0
+
+
+class TableRebuild(msgspec.Struct, frozen=True, kw_only=True):
+    """One table that was derived again: its rows now and before, and whether they are the same."""
+
+    name: str
+    rows: int
+    before: int
+    digest: str
+    same: bool
+
+
+class RebuildResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rebuild made, table by table; what differed was replaced."""
+
+    tables: tuple[TableRebuild, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether the live database was what the ledgers say."""
+        return all(one.same for one in self.tables)
+
+
+class ForgetCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """One place that was searched for what was forgotten.
+
+    One that is `unsure` is not clean either: the words were gone before they could be looked for.
+    """
+
+    place: str
+    clean: bool
+    note: str = ""
+    unsure: bool = False
+
+
+class ForgetRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator wants forgotten, and how thoroughly.
+
+    `verify` searches every derived place afterwards; `purge` also erases the payload from the
+    ledgers, and with `copies` from later turns that repeat it. With `known_only` an id may be
+    abbreviated, and must be one that was recorded; without, it is taken as it is.
+    """
+
+    agent: str
+    ids: tuple[str, ...]
+    reason: str = ""
+    verify: bool = False
+    purge: bool = False
+    copies: bool = False
+    known_only: bool = False
+
+
+class ForgetReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of what an operator wanted forgotten.
+
+    `ids` are the entries that it was about, whole. `repeated` are later turns that repeat what
+    was purged, and were left. Whose words were `erased_before` cannot be compared with anything.
+    """
+
+    forgotten: int
+    already: int
+    ids: tuple[str, ...] = ()
+    purged: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
+    erased_before: tuple[str, ...] = ()
+    checked: tuple[ForgetCheck, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        """Whether every place that was searched is clean."""
+        return all(one.clean for one in self.checked)

@@ -1,0 +1,48 @@
+"""In which order merged things stand (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def merge_orders(
+    newer: Sequence[str], older: Sequence[str], alive: Collection[str], *, tied: bool = False
+) -> list[str]:
+    """Put the keys that are alive in one order.
+
+    One side leads: the one that has all that the other has, else the newer. What only the other
+    side has comes before that which follows it there, else at the end. So a merged list, which
+    has everything, is not moved again by the sides that it came from.
+    """
+    first = [key for key in newer if key in alive]
+    second = [key for key in older if key in alive]
+    if _is_led_by(second, first, tied=tied):
+        first, second = second, first
+    shared = set(first)
+    before: dict[str, list[str]] = {}
+    waiting: list[str] = []
+    for key in second:
+        if key in shared:
+            before[key], waiting = waiting, []
+        else:
+            waiting.append(key)
+    return [*(one for key in first for one in (*before.get(key, ()), key)), *waiting]
+
+
+def _is_led_by(second: list[str], first: list[str], *, tied: bool) -> bool:
+    """Say whether the second side leads."""
+    ours, theirs = set(first), set(second)
+    if ours == theirs or not (ours <= theirs or theirs <= ours):
+        return tied and second > first
+    return ours < theirs
+
+
+def sort_in_place(
+    things: Sequence[T], rank: Callable[[T], str], *, reverse: bool = False
+) -> list[T]:
+    """Sort the things that have a rank, in the places where such things stand."""
+    ranked = iter(sorted(filter(rank, things), key=rank, reverse=reverse))
+    return [next(ranked) if rank(one) else one for one in things]

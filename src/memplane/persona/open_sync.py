@@ -1,0 +1,237 @@
+"""Opening a folder for sync: which project it is, what is remembered, and whether that can be."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from memplane.clock import Clock
+from memplane.errors import BackendUnavailable, MemplaneError, PersonaError, UnknownProject
+from memplane.objects.retry_clock import RetryClock
+from memplane.objects.store import ObjectStore
+from memplane.persona.baseline import Baseline, open_baseline
+from memplane.persona.container import DocumentContainer
+from memplane.persona.engine import SyncEngine
+from memplane.persona.folder import DocumentFolder
+from memplane.persona.project_marker import ProjectMarker, read_marker
+from memplane.persona.project_match import OwnedPrefix, Project, has_id
+from memplane.persona.project_prefix import find_prefix
+from memplane.persona.publish_gate import PublishGate, SecretFinder
+
+
+class SyncTarget(msgspec.Struct, frozen=True):
+    """A folder, the container it is synced with, and where sync keeps its own things.
+
+    `container` names the container on this machine, `mine` is what is known of the project here,
+    `address` is the container's for people to read. `prefix` is the one of the settings until it
+    is known which one the project has.
+    """
+
+    root: Path
+    state: Path
+    container: str
+    prefix: str
+    mine: Project
+    limit: int
+    address: str = ""
+
+    def memory(self, project: str) -> Path:
+        """Return where earlier syncs of this folder are remembered."""
+        which = hashlib.sha256(f"{self.container}\n{self.prefix}\n{self.root}".encode())
+        return self.state / project / which.hexdigest()[:16]
+
+
+@asynccontextmanager
+async def open_engine(
+    place: SyncTarget,
+    store: ObjectStore,
+    *,
+    find_secrets: SecretFinder,
+    clock: Clock,
+    pacing: RetryClock,
+    join: str = "",
+    force: bool = False,
+) -> AsyncGenerator[SyncEngine]:
+    """Open a folder for sync, alone.
+
+    Raises:
+        PersonaError: It belongs to another project, or is not the folder that was synced before.
+        BackendUnavailable: It was never synced, and the container does not say whose it is.
+    """
+    base = place.prefix
+    marker = await asyncio.to_thread(_marker_of, place)
+    known = await asyncio.to_thread(_find_synced_target, place, marker)
+    if known is None or marker is None or join:
+        found = await locate_project(place, store, marker, join=join)
+        known, project = replace(place, prefix=found.prefix), found.project.project
+        marker = _relocated(marker, "" if found.prefix == base else found.prefix)
+    else:
+        project = marker.project
+    memory = known.memory(project)
+    folder = DocumentFolder(known.root, memory)
+    async with open_baseline(memory, pacing=pacing) as baseline:
+        own = "" if known.prefix == base else known.prefix
+        is_first_time = baseline.fact("project") is None
+        if marker is None:  # another process may have made the first sync meanwhile
+            marker = await asyncio.to_thread(_marker_of, known)
+            _refuse_other_marker(marker, project)
+        new = ProjectMarker(project, baseline.device, own)
+        await asyncio.to_thread(_check_and_mark, folder, baseline, marker, new, force=force)
+        _note_target(baseline, known)
+        gate = PublishGate(find_secrets, allowed=baseline.allowed(), limit=place.limit)
+        mine = replace(place.mine, project=project)
+        container = DocumentContainer(store, known.prefix)
+        engine = SyncEngine(folder, baseline, container, gate, mine=mine, clock=clock)
+        if own and is_first_time:
+            engine.notes.append(
+                f"the container's {base} has the documents of another project; those of this one "
+                f"are in {own}"
+            )
+        yield engine
+
+
+def _refuse_other_marker(marker: ProjectMarker | None, project: str) -> None:
+    """Stop where a folder was marked as another project's while this process waited.
+
+    Raises:
+        BackendUnavailable: It was.
+    """
+    if marker is not None and marker.project != project:
+        raise BackendUnavailable("another process began to sync this folder just now: sync again")
+
+
+def _note_target(baseline: Baseline, place: SyncTarget) -> None:
+    """Note what a name that is a digest does not tell, for those who only look."""
+    told = {"folder": str(place.root), "prefix": place.prefix, "address": place.address}
+    for name, value in (told | {"name": place.mine.name}).items():
+        if value and baseline.fact(name) != value:
+            baseline.note(name, value)
+
+
+def _marker_of(place: SyncTarget) -> ProjectMarker | None:
+    return read_marker(place.root) if place.root.exists() else None
+
+
+def _find_synced_target(place: SyncTarget, marker: ProjectMarker | None) -> SyncTarget | None:
+    """Return the place with the prefix that the folder was synced to; None when it never was."""
+    if marker is None:
+        return None
+    for prefix in (marker.prefix, place.prefix):
+        if prefix == place.prefix or prefix.startswith(f"{place.prefix}."):
+            likely = replace(place, prefix=prefix)
+            if (likely.memory(marker.project) / "baseline.db").exists():
+                return likely
+    return None
+
+
+def find_current_target(place: SyncTarget) -> SyncTarget:
+    """Return the place with the prefix of earlier syncs, if there were any. Asks nobody."""
+    try:
+        return _find_synced_target(place, _marker_of(place)) or place
+    except MemplaneError:
+        return place  # whoever syncs says what is wrong with the marker
+
+
+async def find_document_prefix(place: SyncTarget, store: ObjectStore, *, join: str = "") -> str:
+    """Return the prefix of a folder's documents, as its first sync would choose it.
+
+    A project that is new to the container is recorded there if its id is known. The folder is
+    left alone.
+
+    Raises:
+        UnknownProject: Nothing says which project it is, or the marker names another one.
+    """
+    marker = await asyncio.to_thread(_marker_of, place)
+    known = await asyncio.to_thread(_find_synced_target, place, marker)
+    if known is not None and not join:
+        return known.prefix
+    claim = has_id(place.mine) or marker is not None
+    found = await locate_project(place, store, marker, join=join, claim=claim)
+    return found.prefix
+
+
+async def locate_project(
+    place: SyncTarget,
+    store: ObjectStore,
+    marker: ProjectMarker | None,
+    *,
+    join: str,
+    claim: bool = True,
+) -> OwnedPrefix:
+    """Find the project that the folder belongs to, and its prefix.
+
+    Raises:
+        UnknownProject: Nothing says which project it is, or the marker names another one.
+    """
+    marked = marker.project if marker is not None else _remembered_project(place)
+    found = await find_prefix(
+        store, place.prefix, place.mine, marked=marked, join=join, claim=claim
+    )
+    if marker is not None and join and found.project.project != marker.project:
+        raise UnknownProject(
+            f"this folder belongs to another project than {join!r} already: its marker says so"
+        )
+    return found
+
+
+def _remembered_project(place: SyncTarget) -> str:
+    """Return the project of earlier syncs of a folder whose marker and other ids are missing."""
+    if has_id(place.mine):
+        return ""
+    known = place.state.glob(f"*/{place.memory('any').name}/baseline.db")
+    projects = sorted(path.parent.parent.name for path in known)
+    return projects[0] if len(projects) == 1 else ""
+
+
+def _relocated(marker: ProjectMarker | None, prefix: str) -> ProjectMarker | None:
+    return None if marker is None else replace(marker, prefix=prefix)
+
+
+def _check_and_mark(
+    folder: DocumentFolder,
+    baseline: Baseline,
+    marker: ProjectMarker | None,
+    new: ProjectMarker,
+    *,
+    force: bool,
+) -> None:
+    """See whether the folder and what is remembered of it belong together, and mark them.
+
+    `marker` is the folder's, with the prefix of now; `new` is for a folder that has none.
+
+    Raises:
+        PersonaError: The folder has no marker, though it was synced before.
+    """
+    synced = baseline.fact("project") is not None
+    if marker is None:
+        if synced and not force:
+            raise PersonaError(
+                "the folder was synced before, and now its marker is missing: it may be another "
+                "folder, or its disk is not mounted. If it is the right one, say --force"
+            )
+        folder.create()
+        if synced:
+            # What is not in it was not deleted, as far as anybody knows.
+            _adopt(folder, baseline)
+        else:
+            baseline.note("first_time", new.project)
+        folder.mark(new)
+    elif not synced and baseline.fact("first_time") is None:
+        _adopt(folder, baseline)
+    if marker is not None and folder.marker() != marker:
+        folder.mark(marker)
+    if not synced:
+        baseline.note("project", new.project)
+
+
+def _adopt(folder: DocumentFolder, baseline: Baseline) -> None:
+    """Take note of the files of a folder that was synced before by a memory that is lost."""
+    keys = folder.scan().documents
+    texts = {key: folder.read(key) for key in keys}
+    baseline.adopt({key: text for key, text in texts.items() if text is not None})

@@ -1,0 +1,28 @@
+"""What a first sync would do. It looks, and unlike opening the folder it leaves no trace."""
+
+from __future__ import annotations
+
+import asyncio
+
+from memplane.objects.store import ObjectStore
+from memplane.persona.container import DocumentContainer
+from memplane.persona.engine import SyncView
+from memplane.persona.folder import DocumentFolder
+from memplane.persona.folder_contents import read_documents
+from memplane.persona.open_sync import SyncTarget, locate_project
+from memplane.persona.plan import find_unsyncable, plan_sync
+
+
+async def preview_first_sync(place: SyncTarget, store: ObjectStore, *, join: str) -> SyncView:
+    """Look at a folder that was never synced, and plan.
+
+    Raises:
+        UnknownProject: It would be refused: nothing says which project it is.
+        BackendUnavailable: The container does not answer.
+    """
+    found = await locate_project(place, store, None, join=join, claim=False)
+    read = await asyncio.to_thread(read_documents, DocumentFolder(place.root, place.state))
+    survey = await DocumentContainer(store, found.prefix).survey()
+    unclear = {**find_unsyncable(survey.listed, {}, limit=place.limit), **read.refused}
+    rows = plan_sync({}, read.files, survey.listed, unclear=unclear)
+    return SyncView(read.files, {}, unclear, survey, rows)

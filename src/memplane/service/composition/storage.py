@@ -1,0 +1,207 @@
+"""Where state lives: the storage that settings ask for, and the stores stacked on it."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlsplit
+
+from memplane.clock import system_clock
+from memplane.errors import BackendMisconfigured
+from memplane.ids import new_id
+from memplane.objects.cached_store import CachedStore
+from memplane.objects.conflict_copies import ConflictCopyStore
+from memplane.objects.local import LocalStore
+from memplane.objects.manifest import ManifestStore
+from memplane.objects.mirror import ObjectMirror
+from memplane.objects.outbox import Outbox
+from memplane.objects.retry import RetryStore
+from memplane.objects.retry_clock import RetryClock
+from memplane.settings import BlobSettings, Settings
+
+if TYPE_CHECKING:
+    from memplane.objects.azure_access import ContainerAccess
+    from memplane.objects.store import ObjectStore
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStorage:
+    """Objects in a folder."""
+
+    root: Path
+
+
+@dataclass(frozen=True, slots=True)
+class BlobStorage:
+    """Objects in one container, with its cache on this machine."""
+
+    blob: BlobSettings
+    cache: Path
+
+
+Storage: TypeAlias = LocalStorage | BlobStorage
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The storage that settings ask for, why, and what is wrong with them."""
+
+    storage: Storage
+    reason: str
+    complaint: str | None = None
+
+
+def choose_storage(settings: Settings) -> Choice:
+    """Choose where state lives.
+
+    Raises:
+        BackendMisconfigured: The cloud is half configured, and the settings are strict.
+    """
+    local = LocalStorage(settings.data_dir)
+    blob = settings.blob
+    if settings.keep_memory_local:
+        return Choice(local, "MEMPLANE_KEEP_MEMORY_LOCAL is set")
+    if blob.sas_url:
+        return _cloud(settings, "MEMPLANE_BLOB_SAS_URL is set")
+    reachable = blob.endpoint or blob.connection_string
+    if reachable and blob.container:
+        way = "CONNECTION_STRING" if blob.connection_string else "ENDPOINT"
+        return _cloud(settings, f"MEMPLANE_BLOB_{way} and MEMPLANE_BLOB_CONTAINER are set")
+    if not reachable and not blob.container:
+        return Choice(local, "no container is configured")
+    missing = "MEMPLANE_BLOB_CONTAINER" if reachable else "MEMPLANE_BLOB_ENDPOINT"
+    complaint = f"the cloud is half configured: {missing} is not set"
+    if settings.strict_cloud:
+        raise BackendMisconfigured(f"{complaint}. Set it, or set MEMPLANE_KEEP_MEMORY_LOCAL=true")
+    return Choice(local, f"{missing} is not set", f"{complaint}, so state stays on this machine")
+
+
+def _cloud(settings: Settings, reason: str) -> Choice:
+    name = fingerprint(settings.blob)
+    return Choice(BlobStorage(settings.blob, settings.cache_dir / "blob" / name), reason)
+
+
+def configured_container(settings: Settings) -> BlobStorage:
+    """Return the container that the settings name.
+
+    Raises:
+        BackendMisconfigured: They name none.
+    """
+    choice = choose_storage(settings)
+    if not isinstance(choice.storage, BlobStorage):
+        raise BackendMisconfigured(
+            f"no container to work with: {choice.reason}. Set MEMPLANE_BLOB_ENDPOINT and "
+            "MEMPLANE_BLOB_CONTAINER, MEMPLANE_BLOB_SAS_URL, or "
+            "MEMPLANE_BLOB_CONNECTION_STRING and MEMPLANE_BLOB_CONTAINER"
+        )
+    return choice.storage
+
+
+def fingerprint(blob: BlobSettings) -> str:
+    """Name a container so that two of them never share a cache."""
+    return hashlib.sha256(container_address(blob).encode()).hexdigest()[:16]
+
+
+def container_address(blob: BlobSettings) -> str:
+    """Return the container's address without anything secret in it."""
+    if blob.sas_url:
+        parts = urlsplit(blob.sas_url.reveal())
+        return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/").lower()
+    endpoint = blob.endpoint
+    if blob.connection_string:
+        pairs = (pair.partition("=") for pair in blob.connection_string.reveal().split(";"))
+        fields = {name.lower(): value for name, _, value in pairs}
+        account = fields.get("accountname", "")
+        suffix = fields.get("endpointsuffix", "core.windows.net")
+        endpoint = fields.get("blobendpoint") or f"https://{account}.blob.{suffix}"
+    place = urlsplit(endpoint)
+    return f"{place.scheme}://{place.netloc}{place.path.rstrip('/')}/{blob.container}".lower()
+
+
+@asynccontextmanager
+async def open_store(storage: Storage, *, cached: bool = True) -> AsyncGenerator[ObjectStore]:
+    """Open the store, and close it again; what waits is sent first."""
+    match storage:
+        case LocalStorage(root):
+            yield LocalStore(root)
+        case BlobStorage():
+            async with AsyncExitStack() as stack:
+                container = await stack.enter_async_context(open_container(storage))
+                if not cached:
+                    yield container
+                    return
+                cache = storage.cache
+                store = CachedStore(
+                    container,
+                    ObjectMirror(cache / "mirror"),
+                    Outbox(cache / "outbox", new_id(), clock=system_clock),
+                    clock=system_clock,
+                    pacing=RetryClock(),
+                )
+                stack.push_async_callback(store.close)
+                await store.open()
+                yield store
+
+
+@asynccontextmanager
+async def open_container(storage: BlobStorage) -> AsyncGenerator[ManifestStore]:
+    """Open the container itself: Azure, retried, with safe overwrites and a manifest."""
+    # Only where a container is opened: it takes a while to import.
+    from memplane.objects.azure import open_azure_store  # noqa: PLC0415
+
+    access = _access(storage.blob)
+    pacing = RetryClock()
+    async with AsyncExitStack() as stack:
+        azure = await stack.enter_async_context(open_azure_store(access, pacing=pacing))
+        retrying = RetryStore(azure, pacing=pacing, new_write_id=new_id)
+        conflicts = storage.cache / "conflicts"
+        keeping = ConflictCopyStore(retrying, conflicts, clock=system_clock, pacing=pacing)
+        store = ManifestStore(keeping, clock=system_clock, pacing=pacing)
+        stack.push_async_callback(store.close)
+        yield store
+
+
+def _access(blob: BlobSettings) -> ContainerAccess:
+    """Choose the credentials: this is the seam through which every identity comes."""
+    from memplane.identity.token_sources import AmbientTokenSource, FixedTokenSource  # noqa: PLC0415
+    from memplane.objects.azure_access import (  # noqa: PLC0415
+        WithConnectionString,
+        WithSas,
+        WithTokens,
+    )
+
+    if blob.sas_url:
+        return WithSas(blob.sas_url, blob.ca_file)
+    if blob.connection_string:
+        return WithConnectionString(blob.connection_string, blob.container, blob.ca_file)
+    tokens = FixedTokenSource(blob.token) if blob.token else AmbientTokenSource(clock=system_clock)
+    return WithTokens(blob.endpoint, blob.container, tokens, blob.ca_file)
+
+
+def announce_choice(choice: Choice) -> None:
+    """Log where state lives and why; half a configuration is never quiet."""
+    _log.info("state lives in %s: %s", place_of(choice.storage), choice.reason)
+    if choice.complaint:
+        _warn_once(choice.complaint)
+
+
+@cache
+def _warn_once(complaint: str) -> None:
+    _log.warning("%s", complaint)
+
+
+def place_of(storage: Storage) -> str:
+    """Name where it is, without anything secret."""
+    match storage:
+        case LocalStorage(root):
+            return str(root)
+        case BlobStorage(blob):
+            return container_address(blob)

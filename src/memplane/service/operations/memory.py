@@ -1,0 +1,104 @@
+"""Memory of turns: retain, recall, forget and rebuild, for operators and clients.
+
+`/retain`, `/recall` and `/forget` have the wire format of memory services; they call these.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from memplane.access.grants import Scope
+from memplane.errors import (
+    EntryTooLarge,
+    InvalidEntry,
+    InvalidRequest,
+    MemplaneError,
+    RecordsError,
+    UnknownAgent,
+)
+from memplane.memory.api_types import (
+    ForgetReceipt,
+    ForgetRequest,
+    RebuildResult,
+    RecallRequest,
+    RecallResponse,
+    RetainReceipt,
+    RetainRequest,
+)
+from memplane.service.operation import Context, operation
+
+_MAX_REBUILD_BODY_BYTES = 1024 * 1024
+_WRONG_ENTRIES: Final = (InvalidRequest, UnknownAgent, EntryTooLarge, InvalidEntry)
+"""What is wrong with the entry itself, and says nothing about other entries."""
+
+
+@operation(
+    "POST",
+    "/api/v1/memory/retain",
+    scope=Scope.WRITE,
+)
+async def retain(context: Context, body: RetainRequest) -> RetainReceipt:
+    """Keep a turn that was recorded."""
+    unkept = context.services.unkept
+    try:
+        memory = await context.services.lazy_memory.memory()
+        receipt = await memory.retain(body.agent, bytes(body.entry))
+    except _WRONG_ENTRIES:
+        raise
+    except Exception as error:
+        unkept[body.agent] = _describe(error)
+        raise
+    unkept.pop(body.agent, None)
+    return receipt
+
+
+def _describe(error: Exception) -> str:
+    """Say why an entry was not kept; what a database says of itself is for the log alone."""
+    is_shown = isinstance(error, MemplaneError) and not isinstance(error, RecordsError)
+    return str(error) if is_shown else "the database failed; the log says more"
+
+
+@operation(
+    "POST",
+    "/api/v1/memory/recall",
+    scope=Scope.READ,
+)
+async def recall(context: Context, body: RecallRequest) -> RecallResponse:
+    """Return what an agent remembers about a question."""
+    memory = await context.services.lazy_memory.memory()
+    curator = await context.services.lazy_memory.curator()
+    return await curator.recalled(body, await memory.recall(body))
+
+
+@operation(
+    "POST",
+    "/api/v1/memory/forget",
+    scope=Scope.ADMIN,
+    is_slow=True,
+    refusals={404: "An entry that has to be known is in no ledger of that agent's."},
+)
+async def forget(context: Context, body: ForgetRequest) -> ForgetReceipt:
+    """Forget entries, and verify or purge them."""
+    memory = await context.services.lazy_memory.memory()
+    curator = await context.services.lazy_memory.curator()
+    receipt = await memory.run_forget(body)
+    checked = await curator.forgotten(body.agent, receipt.ids, purge=body.purge)
+    if not body.verify:
+        return receipt
+    return msgspec.structs.replace(receipt, checked=(*receipt.checked, *checked))
+
+
+@operation(
+    "POST",
+    "/api/v1/memory/rebuild",
+    scope=Scope.ADMIN,
+    max_body_bytes=_MAX_REBUILD_BODY_BYTES,
+    is_slow=True,
+)
+async def rebuild(context: Context) -> RebuildResult:
+    """Derive all memory again from the ledgers, and compare."""
+    episodes = await (await context.services.lazy_memory.memory()).rebuild()
+    observations = await (await context.services.lazy_memory.curator()).rebuild()
+    return RebuildResult(tables=(*episodes.tables, observations.to_table_rebuild()))

@@ -1,0 +1,68 @@
+"""The table: every operation there is."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from memplane.service.operation import Operation
+from memplane.service.operations import (
+    home,
+    memory,
+    observations,
+    review,
+    sessions,
+    stats,
+    tokens,
+)
+
+OPERATIONS: Final[tuple[Operation[..., Any], ...]] = (
+    home.get_status,
+    tokens.list_tokens,
+    tokens.issue_token,
+    tokens.revoke_token,
+    tokens.rotate_token,
+    memory.retain,
+    memory.recall,
+    memory.forget,
+    memory.rebuild,
+    observations.list_memories,
+    observations.get_memory,
+    observations.add_memory,
+    observations.replace_memory,
+    observations.update_memory,
+    observations.delete_memory,
+    observations.retire_memory,
+    observations.restore_memory,
+    observations.pin_memory,
+    observations.unpin_memory,
+    observations.approve_memory,
+    observations.undo_memory,
+    observations.merge_memory,
+    observations.purge_memory,
+    observations.apply_bulk,
+    observations.undo_batch,
+    observations.rebuild_memories,
+    observations.get_history,
+    observations.get_confidence_history,
+    observations.list_evidence,
+    observations.list_injections,
+    observations.export_memories,
+    observations.import_memories,
+    review.list_conflicts,
+    review.resolve_conflict,
+    review.list_rejects,
+    review.accept_reject,
+    review.list_quarantine,
+    sessions.preview_prompt,
+    sessions.list_sessions,
+    sessions.get_session,
+    sessions.begin_session,
+    sessions.learn_from_session,
+    sessions.end_session,
+    stats.get_stats,
+    stats.count_days,
+    stats.get_facets,
+    stats.list_services,
+    stats.list_acts,
+    stats.watch_events,
+)

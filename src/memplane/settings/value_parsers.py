@@ -1,0 +1,171 @@
+"""How the text of a setting is read. A reader raises ValueError with what it expected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+_TRUE_WORDS: Final = frozenset({"true", "1", "yes", "on"})
+_FALSE_WORDS: Final = frozenset({"false", "0", "no", "off", ""})
+_MAX_DOCUMENT_BYTES: Final = 5 * 1024 * 1024
+
+
+def parse_boolean(text: str) -> bool:
+    """Read a switch: `true 1 yes on`, `false 0 no off` or empty, in any case."""
+    word = text.strip().lower()
+    if word in _TRUE_WORDS:
+        return True
+    if word in _FALSE_WORDS:
+        return False
+    raise ValueError("expected true, 1, yes, on, false, 0, no or off")
+
+
+def parse_integer(text: str) -> int:
+    """Read a whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("expected a whole number") from None
+
+
+def parse_count(text: str) -> int:
+    """Read a whole number that is not negative."""
+    number = parse_integer(text)
+    if number < 0:
+        raise ValueError("expected 0 or more")
+    return number
+
+
+def parse_positive(text: str) -> int:
+    """Read a whole number above zero."""
+    number = parse_integer(text)
+    if number < 1:
+        raise ValueError("expected 1 or more")
+    return number
+
+
+def parse_port(text: str) -> int:
+    """Read a port number; 0 asks for any free one."""
+    number = parse_integer(text)
+    if not 0 <= number <= 65535:  # noqa: PLR2004 - the range of a port
+        raise ValueError("expected a port from 0 to 65535")
+    return number
+
+
+def parse_log_level(text: str) -> str:
+    """Read how much is logged."""
+    word = text.strip().lower()
+    if word not in {"debug", "info", "warning", "error", "critical"}:
+        raise ValueError("expected debug, info, warning, error or critical")
+    return word
+
+
+def parse_segment_size(text: str) -> int:
+    """Read a size in bytes; what is not a positive number is the default."""
+    try:
+        size = int(text)
+    except ValueError:
+        size = 0
+    return size if size > 0 else 268435456
+
+
+def parse_document_size(text: str) -> int:
+    """Read how large a document may be."""
+    size = parse_positive(text)
+    if size > _MAX_DOCUMENT_BYTES:
+        raise ValueError(f"expected at most {_MAX_DOCUMENT_BYTES}")
+    return size
+
+
+def parse_key_prefix(text: str) -> str:
+    """Read the beginning of keys, without the slash that follows it."""
+    prefix = text.strip().strip("/")
+    if not prefix or any(part in {"", ".", ".."} for part in prefix.split("/")):
+        raise ValueError("expected names with slashes between them, such as claude_memory")
+    return prefix
+
+
+def parse_sync_policy(text: str) -> str:
+    """Read when entries are made durable; `always` is another word for `group`."""
+    word = text.strip().lower().replace("always", "group")
+    if word not in {"group", "interval", "never"}:
+        raise ValueError("expected group, interval or never")
+    return word
+
+
+def parse_vector_source(text: str) -> str:
+    """Read where vectors come from; empty is nowhere."""
+    word = text.strip().lower()
+    if word not in {"", "static", "folder", "endpoint"}:
+        raise ValueError("expected static, folder, endpoint or nothing")
+    return word
+
+
+def parse_injection(text: str) -> str:
+    """Read where memory stands in a prompt; empty leaves it to the kind of agent."""
+    word = text.strip().lower()
+    if word not in {"", "sticky", "clawdapus"}:
+        raise ValueError("expected sticky, clawdapus or nothing")
+    return word
+
+
+def parse_listen_address(text: str) -> str:
+    """Read where to listen, as `host:port` or `:port` for every address."""
+    host, colon, number = text.strip().rpartition(":")
+    if not text.strip():
+        return ""
+    if not colon or any(one.isspace() for one in host):
+        raise ValueError("expected host:port, or :port")
+    parse_port(number)
+    return text.strip()
+
+
+def parse_contested(text: str) -> str:
+    """Read what prompts are told of memories that contradict each other."""
+    word = text.strip().lower()
+    if word not in {"mark", "omit", "stronger"}:
+        raise ValueError("expected mark, omit or stronger")
+    return word
+
+
+def parse_file_mode(text: str) -> int:
+    """Read permissions in octal, such as 600 or 0660; the owner must be able to read and write."""
+    try:
+        mode = int(text, 8)
+    except ValueError:
+        raise ValueError("expected permissions in octal, such as 0660") from None
+    if mode & 0o600 != 0o600 or mode & ~0o666:  # noqa: PLR2004 - the bits themselves
+        raise ValueError("expected permissions from 0600 to 0666, with no execute bits")
+    return mode
+
+
+def parse_list(text: str) -> tuple[str, ...]:
+    """Read a list separated by commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def parse_folder(text: str) -> Path:
+    """Read a path; `~` is the user's folder."""
+    if not text:
+        raise ValueError("expected a path")
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:
+        raise ValueError("expected the folder of a user who exists") from None
+
+
+def parse_optional_path(text: str) -> Path | None:
+    """Read a path that may be left out."""
+    return parse_folder(text) if text else None
+
+
+def parse_zone(text: str) -> str:
+    """Read the name of an IANA time zone; empty is the system's."""
+    if text:
+        from zoneinfo import ZoneInfo  # noqa: PLC0415 - rarely needed, and not free
+
+        try:
+            ZoneInfo(text)
+        except (KeyError, ValueError, OSError):
+            raise ValueError("expected an IANA time zone such as Europe/Berlin") from None
+    return text
