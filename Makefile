@@ -8,7 +8,7 @@ RUN := $(VENV)/.run-installed
 DEV := $(VENV)/.dev-installed
 NODE := node_modules/.installed
 WHEELS ?= dist
-PAGES := src/memplane/http/dashboard/static/htmx.min.js
+PAGES := src/memplane/server/dashboard/static/htmx.min.js
 
 # Without bytecode, each run and each program that a test starts compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE

@@ -7,7 +7,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-HTMX = Path("src/memplane/http/dashboard/static/htmx.min.js")
+HTMX = Path("src/memplane/server/dashboard/static/htmx.min.js")
 
 
 class PageAssetsHook(BuildHookInterface[Any]):

@@ -10,8 +10,8 @@ from pathlib import Path
 from bench.container import azurite, blob_at, cached, new_container
 from bench.network import line_to
 from bench.row import Row
-from memplane.objects.lineage import Stamp
 from memplane.service.composition.storage import BlobStorage, open_container
+from memplane.storage.lineage import Stamp
 
 LINES = 1000
 LINE = b'{"id":"00000000-0000-4000-8000-000000000000","ts":"2026-03-01T09:30:00.000000Z"}\n'

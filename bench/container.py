@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from memplane.objects.cached_store import CachedStore
 from memplane.secret import Secret
 from memplane.service.composition.storage import BlobStorage, open_store
 from memplane.settings import BlobSettings
+from memplane.storage.cached_store import CachedStore
 from tests.support.azurite import ACCOUNT, KEY, Azurite, running_azurite
 
 

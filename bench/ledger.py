@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from bench.row import Row
-from memplane.clock import system_clock
+from memplane.kit.clock import system_clock
 from memplane.ledger.entry import JsonReply, Turn, Usage, make_entry
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.turn_redaction import make_turn_redactor

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from bench.memory import Service, serving
 from bench.row import Row
-from memplane.clock import format_milli_timestamp
+from memplane.kit.clock import format_milli_timestamp
 from memplane.observations.events import (
     EventKind,
     Evidence,

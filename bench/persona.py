@@ -22,11 +22,20 @@ from pathlib import Path
 from bench.container import azurite, blob_at, new_container
 from bench.network import line_to
 from bench.row import Row
-from memplane.clock import system_clock
-from memplane.objects.in_memory_store import InMemoryStore
-from memplane.objects.lineage import Stamp
-from memplane.objects.retry_clock import RetryClock
-from memplane.objects.store import (
+from memplane.kit.clock import system_clock
+from memplane.kit.retry_clock import RetryClock
+from memplane.persona.document_kinds import INDEX_KEY, MergeFamily
+from memplane.persona.engine import SyncEngine
+from memplane.persona.merge import MergeSide, merge
+from memplane.persona.open_sync import SyncTarget, open_engine
+from memplane.persona.project_match import Project
+from memplane.persona.report import PersonaReport
+from memplane.service.composition.redactors import open_redactor
+from memplane.service.composition.storage import BlobStorage, open_container
+from memplane.settings import Settings
+from memplane.storage.in_memory_store import InMemoryStore
+from memplane.storage.lineage import Stamp
+from memplane.storage.store import (
     NO_METADATA,
     Anything,
     Expect,
@@ -37,15 +46,6 @@ from memplane.objects.store import (
     StoredObject,
     Version,
 )
-from memplane.persona.document_kinds import INDEX_KEY, MergeFamily
-from memplane.persona.engine import SyncEngine
-from memplane.persona.merge import MergeSide, merge
-from memplane.persona.open_sync import SyncTarget, open_engine
-from memplane.persona.project_match import Project
-from memplane.persona.report import PersonaReport
-from memplane.service.composition.redactors import open_redactor
-from memplane.service.composition.storage import BlobStorage, open_container
-from memplane.settings import Settings
 from tests.persona import simulator
 
 DOCUMENTS = 50

@@ -13,8 +13,8 @@ from bench.container import azurite, blob_at, cached, new_container
 from bench.network import line_to
 from bench.row import Row
 from bench.stub import change_everything, requests_so_far, stub_container
-from memplane.objects.cached_store import CachedStore
-from memplane.objects.store import Anything
+from memplane.storage.cached_store import CachedStore
+from memplane.storage.store import Anything
 
 OBJECTS = 50
 DELAY = 0.040

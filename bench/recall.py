@@ -15,8 +15,8 @@ from pathlib import Path
 from bench.memory import write_ledger
 from bench.row import Row
 from bench.talking import Talk
-from memplane.memory.api_types import RecallRequest
-from memplane.memory.entry_parser import parse_entry
+from memplane.episodes.api_types import RecallRequest
+from memplane.episodes.entry_parser import parse_entry
 from memplane.redaction.redactor import Redactor
 from memplane.service.client import Client
 from memplane.service.operations.memory import recall

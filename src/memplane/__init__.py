@@ -10,45 +10,45 @@ from typing import TYPE_CHECKING, Final
 from memplane.version import VERSION as __version__  # noqa: N811 - the name Python expects
 
 if TYPE_CHECKING:
-    from memplane.backends import BlobBackend as BlobBackend
-    from memplane.backends import CachedBlobBackend as CachedBlobBackend
-    from memplane.backends import LocalBackend as LocalBackend
-    from memplane.backends import get_backend as get_backend
-    from memplane.backends import migrate_local_to_backend as migrate_local_to_backend
     from memplane.errors import MemplaneError as MemplaneError
-    from memplane.objects.backend import KeyInfo as KeyInfo
-    from memplane.objects.backend import MemoryBackend as MemoryBackend
-    from memplane.objects.backend import Versioned as Versioned
-    from memplane.objects.backend import VersionedBackend as VersionedBackend
-    from memplane.objects.migration import MigrationReport as MigrationReport
     from memplane.persona.report import PersonaReport as PersonaReport
-    from memplane.persona_backend import ConflictError as ConflictError
-    from memplane.persona_backend import PersonaBackend as PersonaBackend
-    from memplane.persona_backend import claude_code_memory_dir as claude_code_memory_dir
     from memplane.secret import Secret as Secret
+    from memplane.service.backends import BlobBackend as BlobBackend
+    from memplane.service.backends import CachedBlobBackend as CachedBlobBackend
+    from memplane.service.backends import LocalBackend as LocalBackend
+    from memplane.service.backends import get_backend as get_backend
+    from memplane.service.backends import migrate_local_to_backend as migrate_local_to_backend
     from memplane.service.client import Client as Client
     from memplane.service.client import SyncClient as SyncClient
     from memplane.service.model import Status as Status
+    from memplane.service.persona_backend import ConflictError as ConflictError
+    from memplane.service.persona_backend import PersonaBackend as PersonaBackend
+    from memplane.service.persona_backend import claude_code_memory_dir as claude_code_memory_dir
     from memplane.settings import BlobSettings as BlobSettings
     from memplane.settings import Settings as Settings
     from memplane.settings import load_settings as load_settings
+    from memplane.storage.backend import KeyInfo as KeyInfo
+    from memplane.storage.backend import MemoryBackend as MemoryBackend
+    from memplane.storage.backend import Versioned as Versioned
+    from memplane.storage.backend import VersionedBackend as VersionedBackend
+    from memplane.storage.migration import MigrationReport as MigrationReport
 
 
 _HOME_OF: Final = {
-    "BlobBackend": "memplane.backends",
-    "CachedBlobBackend": "memplane.backends",
-    "ConflictError": "memplane.persona_backend",
-    "LocalBackend": "memplane.backends",
-    "PersonaBackend": "memplane.persona_backend",
-    "claude_code_memory_dir": "memplane.persona_backend",
-    "get_backend": "memplane.backends",
+    "BlobBackend": "memplane.service.backends",
+    "CachedBlobBackend": "memplane.service.backends",
+    "ConflictError": "memplane.service.persona_backend",
+    "LocalBackend": "memplane.service.backends",
+    "PersonaBackend": "memplane.service.persona_backend",
+    "claude_code_memory_dir": "memplane.service.persona_backend",
+    "get_backend": "memplane.service.backends",
     "MemplaneError": "memplane.errors",
-    "KeyInfo": "memplane.objects.backend",
-    "MemoryBackend": "memplane.objects.backend",
-    "Versioned": "memplane.objects.backend",
-    "VersionedBackend": "memplane.objects.backend",
-    "MigrationReport": "memplane.objects.migration",
-    "migrate_local_to_backend": "memplane.backends",
+    "KeyInfo": "memplane.storage.backend",
+    "MemoryBackend": "memplane.storage.backend",
+    "Versioned": "memplane.storage.backend",
+    "VersionedBackend": "memplane.storage.backend",
+    "MigrationReport": "memplane.storage.migration",
+    "migrate_local_to_backend": "memplane.service.backends",
     "PersonaReport": "memplane.persona.report",
     "Client": "memplane.service.client",
     "SyncClient": "memplane.service.client",

@@ -18,7 +18,7 @@ import pytest
 import memplane
 from memplane import errors
 from memplane.cli import get_exit_code
-from memplane.http.errors import STATUS_OF, status_of
+from memplane.server.errors import STATUS_OF, status_of
 
 SOURCE: Final = Path(errors.__file__).parent
 Check = Callable[[str], list[str]]
@@ -44,7 +44,7 @@ def violations(check: Check, allowed: Collection[tuple[str, str]] = ()) -> list[
 
 def test_there_is_something_to_check() -> None:
     found = modules()
-    assert {"__init__.py", "errors.py", "cli/__init__.py", "objects/keys.py"} <= found.keys()
+    assert {"__init__.py", "errors.py", "cli/__init__.py", "storage/keys.py"} <= found.keys()
     assert all(found.values())
 
 
@@ -132,7 +132,7 @@ def test_a_wrong_tree_is_noticed(before: str, after: str, named: set[str]) -> No
 
 INTERNAL_ERRORS: Final = {
     # The answer 404 on its way through the adapter, which turns it into None or False.
-    ("objects/azure_errors.py", "BlobNotFound"),
+    ("storage/azure_errors.py", "BlobNotFound"),
 }
 
 
@@ -556,7 +556,7 @@ def test_every_module_has_a_name_that_says_something() -> None:
     ["utils.py", "objects/helpers.py", "manager/__init__.py", "sync_manager.py", "Utils.py"],
 )
 def test_a_name_that_says_nothing_is_noticed(path: str) -> None:
-    assert nameless([path, "objects/keys.py"]) == [path]
+    assert nameless([path, "storage/keys.py"]) == [path]
 
 
 # No error is swallowed
@@ -565,22 +565,22 @@ BLIND: Final = frozenset({"Exception", "BaseException"})
 
 CARRIED_ON: Final = {
     # Whoever asked gets 500, and the log has the rest.
-    ("http/dispatcher.py", "__call__: except Exception"),
+    ("server/dispatcher.py", "__call__: except Exception"),
     # The writer's thread tells those who wait, and goes on for every other agent.
     ("ledger/writer.py", "_failing: except Exception"),
     # Those who wait for a batch are told; the next one is tried all the same.
-    ("memory/retain_queue.py", "run: except Exception"),
-    ("memory/retain_queue.py", "_read: except Exception"),
+    ("episodes/retain_queue.py", "run: except Exception"),
+    ("episodes/retain_queue.py", "_read: except Exception"),
     # The work stays where it is kept, status says so, and it is tried again.
-    ("memory/background_indexer.py", "run: except Exception"),
+    ("episodes/background_indexer.py", "run: except Exception"),
     # The turns are kept, the log says what is wrong, and they are looked at again.
     ("observations/turn_ingest.py", "run: except Exception"),
     # Models are other people's code: status says what went wrong, and it is tried again.
-    ("memory/background_indexer.py", "run_embedding: except Exception"),
+    ("episodes/background_indexer.py", "run_embedding: except Exception"),
     # A question that cannot be compared by meaning is answered by its words.
-    ("memory/episode_embeddings.py", "question: except Exception"),
+    ("episodes/episode_embeddings.py", "question: except Exception"),
     # The thread of a pool hands whatever happened to the future that somebody waits for.
-    ("objects/background_loop.py", "work: except BaseException"),
+    ("kit/background_loop.py", "work: except BaseException"),
     # What goes wrong with one document is told to the one who waits for it, and stops no other.
     ("persona/group_commit.py", "_run_steps: except BaseException"),
     # Nothing that memory does may fail a turn; telemetry says that it failed.
@@ -589,7 +589,7 @@ CARRIED_ON: Final = {
     # What one prompt was told is given up, the log says why, and that of all others is written.
     ("proxy/sticky_injections.py", "run: except Exception"),
     # The process is leaving: each thing gets its chance, and what went wrong is printed.
-    ("objects/atexit_hooks.py", "_close_all: except Exception"),
+    ("kit/atexit_hooks.py", "_close_all: except Exception"),
     # The helper of the suite gathers errors of threads and raises the first one afterwards.
     ("testing/backend_conformance.py", "guarded: except BaseException"),
 }
@@ -729,7 +729,7 @@ def test_a_silent_package_is_noticed(sources: Mapping[str, str], silent: list[st
 
 NOUNS: Final = {
     "observations/matching.py": "a matching of statements",
-    "proxy/content_encoding.py": "the header's name",
+    "exchange/content_encoding.py": "the header's name",
 }
 """Modules whose names end like a participle and are none, and what they mean."""
 
@@ -745,7 +745,7 @@ def test_modules_are_named_by_nouns() -> None:
 
 
 def test_a_module_named_by_a_gerund_is_noticed() -> None:
-    found = doing(["proxy/recalling.py", "proxy/told.py", "objects/shared.py", "objects/keys.py"])
+    found = doing(["proxy/recalling.py", "proxy/told.py", "objects/shared.py", "storage/keys.py"])
     assert found == ["proxy/recalling.py", "objects/shared.py"]
 
 

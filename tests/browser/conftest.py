@@ -15,7 +15,7 @@ from playwright.sync_api import Browser
 from tests.browser.homelab import Homelab, configure, furnish
 from tests.browser.looking import Desk, Watch, running_browser, state_of_one_who_signed_in
 from tests.browser.servers import Provider, running_server
-from tests.http.operating import Api, new_agent
+from tests.server.operating import Api, new_agent
 from tests.support.running import Running, running_memplane
 
 _HERE = Path(__file__).parent

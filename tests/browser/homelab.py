@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.browser.servers import Provider
-from tests.http.operating import Api, token_for
 from tests.persona.furnished import Furnished, furnish_persona
+from tests.server.operating import Api, token_for
 from tests.support.running import Running
 
 AGENT = "homelab"

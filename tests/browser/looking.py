@@ -23,7 +23,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from tests.http.operating import Api, admin
+from tests.server.operating import Api, admin
 from tests.support.running import Running
 
 # The shell is the same browser without windows, and does less for each page.

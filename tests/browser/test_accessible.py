@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.homelab import AGENT, Homelab
 from tests.browser.looking import PHONE, Desk, Watch
 from tests.browser.places import NAMES, Place, places
-from tests.http.operating import Api
+from tests.server.operating import Api
 from tests.support.azurite import ROOT
 from tests.support.running import Running
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.homelab import Homelab
 from tests.browser.looking import Desk, edit_row, row_of, save, shown, toast
-from tests.http.operating import Api
+from tests.server.operating import Api
 
 
 def stored(api: Api, number: int) -> Any:

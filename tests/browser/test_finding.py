@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.homelab import AGENT, Homelab
 from tests.browser.looking import Desk, row_of, shown
-from tests.http.operating import Api
+from tests.server.operating import Api
 
 HERE = f"/memories?agent={AGENT}"
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.looking import Desk, row_of, shown, toast
-from tests.http.operating import Api
+from tests.server.operating import Api
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.looking import Desk, edit_row, row_of, save
-from tests.http.operating import Api
+from tests.server.operating import Api
 
 # What the contract allows from the word to the page.
 SOON = 5_000

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.homelab import AGENT, Homelab, talk
 from tests.browser.looking import Desk, toast
 from tests.browser.servers import Provider
-from tests.http.operating import Api, token_for
+from tests.server.operating import Api, token_for
 from tests.support.running import Running
 
 AFTER = "[MEMORY:dependency:caddy] Must be started after wireguard"

@@ -14,12 +14,12 @@ import pytest
 from jinja2 import Environment
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from memplane.http.dashboard.renderer import PAGE_HEADERS
+from memplane.server.dashboard.renderer import PAGE_HEADERS
 from tests.browser.homelab import AGENT, Homelab, talk
 from tests.browser.looking import Desk, Watch, edit_row, row_of
 from tests.browser.servers import Canary, Provider, Site, running_server
-from tests.http.operating import Api, token_for
 from tests.persona.furnished import furnish_hostile
+from tests.server.operating import Api, token_for
 from tests.support.running import Running, environment
 
 FIRE = "window.fired=(window.fired||0)+1"
@@ -410,8 +410,8 @@ def test_a_form_without_its_token_is_refused(desk: Desk, api: Api, token: str) -
 
 
 _WITHOUT = """
-import memplane.http.host_origin_check as boundary
-import memplane.http.dashboard.sign_in as signing_in
+import memplane.server.host_origin_check as boundary
+import memplane.server.dashboard.sign_in as signing_in
 boundary.HostOriginCheck._refusal = lambda self, scope: None
 signing_in._check_site = lambda request: None
 signing_in.is_csrf_token_of = lambda browser, token: True

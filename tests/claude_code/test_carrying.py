@@ -9,12 +9,12 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from memplane.claude_code.session_ingest import IngestSummary, SessionIngest
 from memplane.errors import HomeError, InvalidRequest, MemplaneError, OwnerUnavailable
 from memplane.observations.api_types import IngestReceipt, PromptView, RejectView, StartedSession
 from memplane.observations.requests import Heard, HeardText, SessionEnded, SessionWanted
 from memplane.service.client import Client
 from memplane.service.operation import Operation
+from memplane.service.session_ingest import IngestSummary, SessionIngest
 
 R = TypeVar("R")
 

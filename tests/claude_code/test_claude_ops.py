@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from memplane.claude_code.claude_ops_import import _rows, is_database, read_memories
 from memplane.errors import InvalidRequest
+from memplane.integrations.claude_code.claude_ops_import import _rows, is_database, read_memories
 from memplane.observations.requests import ImportedLine
 
 SCHEMA = """

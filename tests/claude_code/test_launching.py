@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from memplane.claude_code.launch_command import (
+from memplane.errors import InvalidRequest
+from memplane.integrations.claude_code.launch_command import (
     LaunchCommand,
     build_launch,
     find_prompt_file,
     inline_prompt_file,
     is_claude_code,
 )
-from memplane.errors import InvalidRequest
 
 TOLD = "## Operational Memory (1 memory, 40 tokens)\n…"
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.claude_code.output_extractor import (
+from memplane.exchange.marker_parser import parse_attempts
+from memplane.integrations.claude_code.output_extractor import (
     MAX_TOOL_RESULT_CHARS,
     MAX_TOOL_RESULTS_CHARS,
     OutputExtractor,
     OutputLine,
 )
-from memplane.memory.marker_parser import parse_attempts
 from memplane.observations.model import SourceClass
 from memplane.observations.requests import Heard, Mode
 

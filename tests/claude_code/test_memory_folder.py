@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from memplane.claude_code.memory_folder import (
+from memplane.integrations.claude_code.memory_folder import (
     claude_code_memory_dir,
     find_main_root,
     memory_dir_for_hook,
 )
-from memplane.claude_code.project_slug import make_slug
+from memplane.integrations.claude_code.project_slug import make_slug
 from tests.support.claude_code import _program
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from memplane.claude_code import root_commit
-from memplane.claude_code.root_commit import find_root_commit
+from memplane.integrations.claude_code import root_commit
+from memplane.integrations.claude_code.root_commit import find_root_commit
 
 
 def git(folder: Path, *words: str, date: str = "") -> str:

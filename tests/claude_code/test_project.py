@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from memplane.claude_code.project_slug import make_folder_pattern, make_slug
+from memplane.integrations.claude_code.project_slug import make_folder_pattern, make_slug
 
 untimed = hypothesis_settings(deadline=None)
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from memplane.claude_code.stream_json import (
+from memplane.integrations.claude_code.stream_json import (
     Compaction,
     EventPosition,
     ModelText,

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.claude_code.output_extractor import OutputLine
-from memplane.claude_code.transcript import (
+from memplane.errors import HomeError
+from memplane.integrations.claude_code.output_extractor import OutputLine
+from memplane.integrations.claude_code.transcript import (
     LineSource,
     TranscriptReader,
     TranscriptWriter,
     create_transcript,
     is_transcript,
 )
-from memplane.errors import HomeError
 from memplane.redaction.redactor import Redactor
 
 NOW, LATER = "2026-03-01T09:30:00.000Z", "2026-03-01T09:30:01.500Z"
@@ -146,7 +146,7 @@ def test_a_log_is_never_written_over(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_the_log_and_nothing_else() -> None:
-    from memplane.claude_code.transcript import TranscriptFile
+    from memplane.integrations.claude_code.transcript import TranscriptFile
 
     with TranscriptFile(Path("/dev/full"), os.open("/dev/full", os.O_WRONLY)) as log:
         log.write(b"a line\n")

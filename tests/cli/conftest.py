@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from memplane.objects.retry_clock import RetryClock
-from tests.operate.conftest import pod, service
+from memplane.kit.retry_clock import RetryClock
+from tests.clawdapus.conftest import pod, service
 
 __all__ = ["pod", "service"]
 

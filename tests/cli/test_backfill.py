@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from memplane.integrations.clawdapus.memory_service.forget_queue import (
+    QueuedForget,
+    enqueue_forget,
+    list_queued_forgets,
+)
 from memplane.ledger.tombstones import Tombstone, append_tombstones, read_tombstones
-from memplane.operate.forget_queue import QueuedForget, enqueue_forget, list_queued_forgets
-from tests.operate.memory_pod import (
+from tests.clawdapus.memory_pod import (
     TOKEN,
     WHEN,
     MemoryPod,

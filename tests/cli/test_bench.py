@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.measuring.talks import asked, harbour, orchard
-from tests.memory.remembering import entry, raw
+from tests.episodes.remembering import entry, raw
+from tests.evaluation.talks import asked, harbour, orchard
 from tests.support.in_process import memplane_here
 
 

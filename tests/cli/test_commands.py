@@ -11,8 +11,8 @@ import pytest
 
 from memplane import BlobBackend, LocalBackend
 from memplane.cli import COMMANDS
-from memplane.clock import system_clock
-from memplane.objects.outbox import Outbox
+from memplane.kit.clock import system_clock
+from memplane.storage.outbox import Outbox
 from tests.support.azurite import Azurite
 from tests.support.in_process import memplane_here
 from tests.support.running import memplane, running_memplane

@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from memplane.integrations.clawdapus.memory_service.forget_queue import list_queued_forgets
 from memplane.ledger.tombstones import read_tombstones
-from memplane.operate.forget_queue import list_queued_forgets
-from tests.operate.memory_pod import (
+from tests.clawdapus.memory_pod import (
     MemoryPod,
     Post,
     Service,

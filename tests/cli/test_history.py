@@ -13,8 +13,8 @@ from memplane.ledger.entry import Entry, make_entry
 from memplane.ledger.tombstones import Tombstone, append_tombstones
 from memplane.ledger.turn_note import InjectedBlock, MessageInjection, TurnNote, encode_note
 from memplane.ledger.writer import LedgerOptions
-from tests.memory.remembering import entry as received
-from tests.memory.remembering import raw
+from tests.episodes.remembering import entry as received
+from tests.episodes.remembering import raw
 from tests.support.in_process import memplane_here
 from tests.support.running import running_memplane
 from tests.support.turns import NOON, record, turn

@@ -20,7 +20,7 @@ import pytest
 
 from memplane.observations.agent_guide import build_guide, build_output_schema
 from tests.claude_code.test_claude_ops import LATER, database
-from tests.memory.remembering import entry, raw
+from tests.episodes.remembering import entry, raw
 from tests.support.in_process import memplane_here
 from tests.support.running import environment, memplane, running_memplane
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from memplane import BlobBackend
-from memplane.claude_code.memory_folder import claude_code_memory_dir
+from memplane.integrations.claude_code.memory_folder import claude_code_memory_dir
 from tests.persona.machines import memory
 from tests.support.azurite import Azurite
 from tests.support.in_process import Done, memplane_here

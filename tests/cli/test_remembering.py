@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.memory.remembering import entry, raw
+from tests.episodes.remembering import entry, raw
 from tests.support.in_process import memplane_here
-from tests.support.running import environment
+from tests.support.running import environment, running_memplane
 from tests.support.turns import NOON, record, turn
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.http.door import ask, own_host
+from tests.server.door import ask, own_host
 from tests.support.in_process import memplane_here
 from tests.support.running import Running, environment, running_memplane
 

@@ -26,7 +26,7 @@ from memplane.cli.startup_message import (
     list_agent_rows,
 )
 from memplane.home import Home
-from memplane.http.server import ALL_INTERFACES, ServerAddresses, _public_host
+from memplane.server.server import ALL_INTERFACES, ServerAddresses, _public_host
 from memplane.service.model import LedgerStatus, Status, StorageStatus
 from memplane.settings.table import HttpSettings, Settings
 from tests.support.running import environment, memplane, running_memplane

@@ -40,9 +40,9 @@ def test_every_name_command_and_link_exists(page: Path) -> None:
 
 
 def test_the_checks_of_this_file_can_fail() -> None:
-    assert dotted_names("see `memplane.objects.nothing`") == {"memplane.objects.nothing"}
+    assert dotted_names("see `memplane.storage.nothing`") == {"memplane.storage.nothing"}
     with pytest.raises(AttributeError):
-        resolve_name("memplane.objects.nothing")
+        resolve_name("memplane.storage.nothing")
     assert links("[a](gone.md)") == {"gone.md"}
     assert commands("`memplane frobnicate`") == {"frobnicate"}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from memplane.pod.compose import PROXY_IMAGE
+from memplane.integrations.clawdapus.pod.compose import PROXY_IMAGE
 from memplane.settings.sources import find_unknown_variables
 
 ROOT = Path(__file__).parents[2]

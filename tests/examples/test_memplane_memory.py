@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from memplane.pod.compiler import compile_pod
-from memplane.pod.descriptor import own_descriptor, read_descriptor
-from tests.pod.service_contract import MemoryService
+from memplane.integrations.clawdapus.pod.compiler import compile_pod
+from memplane.integrations.clawdapus.pod.descriptor import own_descriptor, read_descriptor
+from tests.clawdapus.service_contract import MemoryService
 from tests.support.running import running_memplane
 from tests.support.turns import record, turn
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from memplane.access.pod_files import read_pod_context
-from memplane.pod.compiler import compile_pod
-from memplane.pod.descriptor import read_descriptor
-from tests.pod.service_contract import MemoryService, Restart, ServiceContract, entry
+from memplane.auth.pod_files import read_pod_context
+from memplane.integrations.clawdapus.pod.compiler import compile_pod
+from memplane.integrations.clawdapus.pod.descriptor import read_descriptor
+from tests.clawdapus.service_contract import MemoryService, Restart, ServiceContract, entry
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAM = EXAMPLES / "reference-memory" / "service.py"

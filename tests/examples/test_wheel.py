@@ -13,12 +13,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from memplane.pod.bounded_yaml import read_yaml
-from memplane.pod.compiler import compile_pod
+from memplane.integrations.clawdapus.pod.compiler import compile_pod
+from memplane.kit.bounded_yaml import read_yaml
 from tests.support.running import environment
 
 ROOT = Path(__file__).parents[2]
-HTMX = "memplane/http/dashboard/static/htmx.min.js"
+HTMX = "memplane/server/dashboard/static/htmx.min.js"
 IMAGE = ROOT / "examples" / "memplane-memory"
 TOKEN = "tok-123"
 

@@ -17,8 +17,8 @@ from tests.goldens.command_help import describe_commands
 from tests.goldens.comparison import FOLDER, check_golden
 from tests.goldens.pages import normalise, page_paths
 from tests.goldens.recorded_home import HOME, answers, copy_home, write_home
-from tests.http.dashboard.browsing import Person, signed_in
-from tests.http.operating import admin
+from tests.server.dashboard.browsing import Person, signed_in
+from tests.server.operating import admin
 from tests.support.in_process import memplane_here
 from tests.support.running import Running, running_memplane
 

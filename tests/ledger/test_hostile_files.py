@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from memplane.clock import system_clock
 from memplane.errors import NotRecorded
+from memplane.kit.clock import system_clock
+from memplane.kit.durable_files import sync_data
 from memplane.ledger import agent_writer
 from memplane.ledger.anchors import read_anchors
 from memplane.ledger.chain_verification import verify_ledger
@@ -19,7 +20,6 @@ from memplane.ledger.folder import AgentFolder, list_ledger_agents
 from memplane.ledger.reader import open_page, read_entries
 from memplane.ledger.segments import FileModes
 from memplane.ledger.writer import LedgerOptions, SyncPolicy, open_ledger
-from memplane.objects.durable_files import sync_data
 from tests.support.turns import record, turn
 
 SEVENTH = "analyst/segments/00000007.jsonl"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from memplane.clock import system_clock
 from memplane.errors import LedgerError
+from memplane.kit.clock import system_clock
 from memplane.ledger import chain_verification, purge
 from memplane.ledger.agent_writer import AgentWriter
 from memplane.ledger.anchors import read_anchors

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from memplane.clock import system_clock
 from memplane.errors import InvalidCursor
+from memplane.kit.clock import system_clock
 from memplane.ledger.cursor import Cursor
 from memplane.ledger.entry import Entry, JsonReply, Reply, StreamReply, Turn
 from memplane.ledger.folder import AgentFolder

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from memplane.clock import system_clock
 from memplane.errors import EntryTooLarge, LedgerFull, NotRecorded, UnknownAgent
+from memplane.kit.clock import system_clock
 from memplane.ledger import agent_writer, writer
 from memplane.ledger.agent_writer import AgentWriter
 from memplane.ledger.anchors import read_anchors

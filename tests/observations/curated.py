@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from memplane.clock import format_milli_timestamp
+from memplane.database.sqlite import SqliteDatabase, open_sqlite
+from memplane.kit.clock import format_milli_timestamp
 from memplane.ledger.entry import Turn
 from memplane.ledger.segments import FileModes
 from memplane.ledger.writer import open_ledger
@@ -35,7 +36,6 @@ from memplane.observations.requests import (
 )
 from memplane.observations.service import ObservationService, open_observation_service
 from memplane.observations.sessions import PromptPolicy
-from memplane.records.sqlite import SqliteDatabase, open_sqlite
 from memplane.redaction.redactor import Redactor
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

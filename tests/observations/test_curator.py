@@ -12,8 +12,8 @@ from typing import Any, Final, get_args
 import msgspec
 import pytest
 
-from memplane.clock import format_milli_timestamp
 from memplane.errors import ConcurrencyError, InvalidRequest, LedgerError, UnknownMemory
+from memplane.kit.clock import format_milli_timestamp
 from memplane.ledger.chain_verification import verify_ledger
 from memplane.ledger.folder import AgentFolder
 from memplane.observations import event_store, matching

@@ -16,8 +16,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from memplane.database.interface import Connection
+from memplane.database.sqlite import open_sqlite
 from memplane.errors import MemplaneError
-from memplane.memory.marker_parser import parse_attempts
+from memplane.exchange.marker_parser import parse_attempts
 from memplane.observations import event_writer, prompt_block, store
 from memplane.observations.confidence import DEFAULT_PROFILE
 from memplane.observations.events import ObservationContent, ObservationEvent
@@ -35,8 +37,6 @@ from memplane.observations.requests import (
     ResolveAsked,
     SessionWanted,
 )
-from memplane.records.interface import Connection
-from memplane.records.sqlite import open_sqlite
 from tests.observations.curated import AGENT, OPERATOR, Curated, curated
 
 # Each example opens a database: a few, and the same ones each time.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.memory.sanitizer import sanitize_text
+from memplane.exchange.sanitizer import sanitize_text
 from memplane.observations.assertion_parser import MalformedAssertion, parse_assertions
 from memplane.observations.gate import (
     AcceptedAssertion,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memplane.errors import InvalidRequest
-from memplane.memory.marker_parser import MemoryMarker, parse_markers
+from memplane.exchange.marker_parser import MemoryMarker, parse_markers
 from memplane.observations import vocabulary
 from memplane.observations.agent_guide import GuideMode, build_guide, build_output_schema
 from memplane.observations.assertion_parser import parse_assertions

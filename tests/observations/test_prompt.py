@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from memplane.errors import InvalidRequest
-from memplane.memory.marker_parser import parse_markers
+from memplane.exchange.marker_parser import parse_markers
 from memplane.observations.model import Category
 from memplane.observations.prompt_block import (
     MAX_BUDGET_TOKENS,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.memory.marker_parser import format_bracket
+from memplane.exchange.marker_parser import format_bracket
 from memplane.observations.assertion_parser import (
     MalformedAssertion,
     ParsedAssertion,

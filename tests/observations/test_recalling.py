@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memplane.memory.api_types import (
+from memplane.episodes.api_types import (
     DEFAULT_RECALL_BYTES,
     MemoryBlock,
     RecallRequest,

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from memplane.clock import format_milli_timestamp
+from memplane.database.interface import Connection
+from memplane.database.sqlite import open_sqlite
 from memplane.errors import InvalidRequest, UnknownMemory
+from memplane.kit.clock import format_milli_timestamp
 from memplane.observations.requests import (
     BulkRequest,
     Heard,
@@ -23,8 +25,6 @@ from memplane.observations.requests import (
     MemoryQuery,
     SessionWanted,
 )
-from memplane.records.interface import Connection
-from memplane.records.sqlite import open_sqlite
 from tests.observations.curated import AGENT, OPERATOR, START, Curated, curated
 
 SLOW_START = "[MEMORY:timing:jellyfin] Takes 60s to start after restart"

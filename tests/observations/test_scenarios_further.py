@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
-from memplane.clock import format_milli_timestamp
+from memplane.database.interface import Connection
 from memplane.errors import InvalidRequest
+from memplane.exchange import sanitizer
+from memplane.exchange.marker_parser import parse_attempts, parse_markers
+from memplane.kit.clock import format_milli_timestamp
 from memplane.ledger.chain_verification import verify_ledger
 from memplane.ledger.folder import AgentFolder
-from memplane.memory import sanitizer
-from memplane.memory.marker_parser import parse_attempts, parse_markers
 from memplane.observations import assertion_rules, session_store, store
 from memplane.observations.api_types import ConflictView, IngestReceipt, MemoryView
 from memplane.observations.events import ObservationContent
@@ -39,7 +40,6 @@ from memplane.observations.requests import (
     SessionEnded,
     SessionWanted,
 )
-from memplane.records.interface import Connection
 from tests.observations.curated import AGENT, OPERATOR, START, Curated, Hands, curated
 
 SLOW = "[MEMORY:timing:jellyfin] Takes 60s to start after restart"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from memplane.episodes.api_types import ForgetRequest
 from memplane.errors import InvalidRequest, UnknownMemory
 from memplane.ledger.entry import JsonReply
 from memplane.ledger.turn_note import InjectedBlock, MessageInjection, TurnNote, encode_note
-from memplane.memory.api_types import ForgetRequest
 from memplane.observations.api_types import MemoryView
 from memplane.observations.events import EventKind
 from memplane.observations.export_format import format_jsonl, format_markdown, parse_jsonl

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from memplane.clock import system_clock
 from memplane.errors import BackendUnavailable
-from memplane.objects.background_loop import run_in_background
-from memplane.objects.in_memory_store import InMemoryStore
-from memplane.objects.retry_clock import RetryClock
-from memplane.objects.store import NO_METADATA, Expect, Version
+from memplane.kit.background_loop import run_in_background
+from memplane.kit.clock import system_clock
+from memplane.kit.retry_clock import RetryClock
 from memplane.persona.baseline_reader import read_facts
+from memplane.storage.in_memory_store import InMemoryStore
+from memplane.storage.store import NO_METADATA, Expect, Version
 from tests.persona.machines import Machine, memory, new_store
 
 ADDRESS = "https://example.blob.core.windows.net/agents"

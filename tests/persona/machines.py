@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from memplane.clock import Clock
-from memplane.objects.in_memory_store import InMemoryStore
-from memplane.objects.retry_clock import RetryClock
-from memplane.objects.store import ObjectStore
+from memplane.kit.clock import Clock
+from memplane.kit.retry_clock import RetryClock
 from memplane.persona.engine import SyncEngine
 from memplane.persona.open_sync import SyncTarget, open_engine
 from memplane.persona.project_match import Project
 from memplane.persona.report import PersonaReport
+from memplane.storage.in_memory_store import InMemoryStore
+from memplane.storage.store import ObjectStore
 
 NOW = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 

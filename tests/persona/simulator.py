@@ -21,7 +21,6 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from memplane.errors import BackendUnavailable, ConcurrencyError
-from memplane.objects.lineage import Lineage
 from memplane.persona import steps as production
 from memplane.persona.model import (
     NEW_STATE,
@@ -32,6 +31,7 @@ from memplane.persona.model import (
     OptionalText,
     RemoteDocument,
 )
+from memplane.storage.lineage import Lineage
 
 
 class _Tick:

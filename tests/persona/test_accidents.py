@@ -22,14 +22,14 @@ from memplane.errors import (
     PermissionDenied,
     TokenExpiredError,
 )
-from memplane.objects.azure import open_azure_store
-from memplane.objects.retry import RetryStore
-from memplane.objects.store import Anything, ObjectListing, ObjectStore, StoredObject
 from memplane.persona import engine as engines
 from memplane.persona import open_sync
 from memplane.persona.container import DocumentContainer
 from memplane.persona.project_match import Project
 from memplane.service.composition.storage import _access
+from memplane.storage.azure import open_azure_store
+from memplane.storage.retry import RetryStore
+from memplane.storage.store import Anything, ObjectListing, ObjectStore, StoredObject
 from tests.persona.machines import NOW, Machine, machine, memory
 from tests.persona.mutants import MUTANTS
 from tests.support.azurite import Azurite

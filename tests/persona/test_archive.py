@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memplane.errors import PersonaError
-from memplane.objects.keys import fold_key
 from memplane.persona.archive import (
     HEADER_NAME,
     MAX_FILE_BYTES,
@@ -27,6 +26,7 @@ from memplane.persona.archive import (
     read_archive,
 )
 from memplane.persona.document_names import explain_invalid_name
+from memplane.storage.keys import fold_key
 
 FILES = {
     "MEMORY.md": b"- [Role](user_role.md) \xe2\x80\x94 what they do\r\n",

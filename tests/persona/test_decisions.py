@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import BackendUnavailable
-from memplane.objects.store import Anything
 from memplane.persona.plan import SyncAction
 from memplane.persona.report import PersonaReport
+from memplane.storage.store import Anything
 from tests.persona.machines import Machine, machine, memory
 from tests.support.faulty import FaultyStore, Quick
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from memplane.clock import system_clock
 from memplane.errors import ConcurrencyError, PersonaError, UnknownMemory
+from memplane.kit.clock import system_clock
 from memplane.persona.open_sync import SyncTarget
 from memplane.persona.project_match import Project
 from memplane.persona.report import PersonaReport

@@ -22,15 +22,15 @@ from memplane.errors import (
     PersonaError,
     TokenExpiredError,
 )
-from memplane.objects.durable_files import FileWork, translate_os_errors
-from memplane.objects.store import Anything, ObjectInfo, ObjectListing, StoredObject, Version
+from memplane.kit.durable_files import FileWork, translate_os_errors
 from memplane.persona import engine as engines
 from memplane.persona import folder as folders
 from memplane.persona.folder import DocumentFolder
 from memplane.persona.index_file import is_fully_loaded
 from memplane.persona.plan import PULL_ACTIONS
 from memplane.persona.project_match import Project
-from memplane.persona_backend import claude_code_memory_dir
+from memplane.service.persona_backend import claude_code_memory_dir
+from memplane.storage.store import Anything, ObjectInfo, ObjectListing, StoredObject, Version
 from tests.persona.machines import NOW, Machine, machine, memory
 from tests.support.faulty import FaultyStore, Quick
 

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from memplane.errors import BackendUnavailable, ConcurrencyError, PersonaError, StorageError
-from memplane.objects.retry_clock import RetryClock
+from memplane.kit.retry_clock import RetryClock
 from memplane.persona import baseline as baselines
 from memplane.persona.baseline import open_baseline
 from memplane.persona.plan import PULL_ACTIONS, PUSH_ACTIONS

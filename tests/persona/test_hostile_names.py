@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from azure.storage.blob.aio import ContainerClient
 
-from memplane.objects.azure import open_azure_store
-from memplane.objects.retry_clock import RetryClock
-from memplane.objects.store import DELETED_METADATA
+from memplane.kit.retry_clock import RetryClock
 from memplane.service.composition.storage import _access
+from memplane.storage.azure import open_azure_store
+from memplane.storage.store import DELETED_METADATA
 from tests.persona.machines import Machine, machine, memory
 from tests.support.azurite import Azurite
 

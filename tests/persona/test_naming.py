@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.errors import InvalidRequest
-from memplane.objects.keys import find_collisions, fold_key, is_valid
 from memplane.persona.document_kinds import find_kind
 from memplane.persona.document_names import (
     MAX_SEGMENTS,
@@ -24,6 +23,7 @@ from memplane.persona.document_names import (
     slugify,
     with_hash_suffix,
 )
+from memplane.storage.keys import find_collisions, fold_key, is_valid
 
 STEM = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,30}", fullmatch=True)
 

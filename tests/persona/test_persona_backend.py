@@ -30,9 +30,9 @@ from memplane.errors import (
     PersonaError,
     UnknownProject,
 )
-from memplane.objects.backend import StoreBackend
-from memplane.objects.retry_clock import RetryClock
+from memplane.kit.retry_clock import RetryClock
 from memplane.settings import Settings, load_settings
+from memplane.storage.backend import StoreBackend
 from tests.cli.test_persona_projects import git
 from tests.persona.machines import memory
 from tests.support.azurite import Azurite

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import BackendUnavailable
-from memplane.objects.durable_files import FileWork
+from memplane.kit.durable_files import FileWork
 from memplane.persona.folder import DocumentFolder, SwapResult
 from memplane.persona.group_commit import GroupCommit, run_group
 

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 import memplane
-from memplane import BlobBackend, PersonaBackend, migrate_local_to_backend, worker
-from memplane.clock import system_clock
+from memplane import BlobBackend, PersonaBackend, migrate_local_to_backend
 from memplane.errors import BackendUnavailable, PersonaError
 from memplane.home import Home
+from memplane.kit.clock import system_clock
 from memplane.persona.project_match import Project
+from memplane.service import worker
 from memplane.service.composition.persona import persona_desk, watch_persona
+from memplane.service.spool import enqueue_job
 from memplane.settings import Settings, load_settings
-from memplane.spool import enqueue_job
 from tests.persona.machines import memory
 from tests.support.azurite import Azurite
 from tests.support.faulty import Quick
@@ -105,7 +106,7 @@ def queue(machine: Machine) -> None:
     machine.write_all()
     assert (machine.folder / "user_role.md").read_text() == role
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("memplane.objects.azure.AzureStore.write", _no_answer)
+        patch.setattr("memplane.storage.azure.AzureStore.write", _no_answer)
         machine.run("persona", "push")
     machine.run("persona", "sync")
 
@@ -256,15 +257,15 @@ def test_a_migration_holds_back_other_files_with_secrets_too(
 
 # What opens a container for writing, and what of it documents can leave by.
 _OPENERS = {
-    "backends.py": "a program's own texts; its documents go by PersonaBackend",
-    "checks.py": "writes a probe",
+    "service/backends.py": "a program's own texts; its documents go by PersonaBackend",
+    "service/checks.py": "writes a probe",
     "cli/cloud.py": "migrate",
     "cli/manifest.py": "writes the manifest",
     "cli/queue.py": "sends what the ledger's outbox has, which is redacted",
     "service/composition/persona.py": "all of sync: WAYS",
     "service/composition/storage.py": "opens it for the others",
-    "worker.py": "sends what the ledger's outbox has, which is redacted",
-    "objects/azure.py": "opens it for the others",
+    "service/worker.py": "sends what the ledger's outbox has, which is redacted",
+    "storage/azure.py": "opens it for the others",
 }
 _OPENING = {"open_container", "open_store", "open_azure_store", "BlobBackend", "CachedBlobBackend"}
 

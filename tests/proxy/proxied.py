@@ -15,19 +15,19 @@ import aiohttp
 import msgspec
 import uvicorn
 
+from memplane.episodes.api_types import MemoryBlock, RecallRequest
 from memplane.home import Home
-from memplane.http.app import create_app
-from memplane.http.demo_server import SecondaryServer
-from memplane.http.host_origin_check import loopback_hosts
-from memplane.http.protocol import StrictProtocol
-from memplane.http.proxy_api import ProxyHandler, proxy_endpoints
-from memplane.http.snapshot_api import snapshot_endpoints
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.note_reader import find_note
 from memplane.ledger.reader import read_entries
 from memplane.ledger.turn_note import TurnNote
-from memplane.memory.api_types import MemoryBlock, RecallRequest
 from memplane.proxy.turn import Proxy
+from memplane.server.app import create_app
+from memplane.server.demo_server import SecondaryServer
+from memplane.server.host_origin_check import loopback_hosts
+from memplane.server.protocol import StrictProtocol
+from memplane.server.proxy_api import ProxyHandler, proxy_endpoints
+from memplane.server.snapshot_api import snapshot_endpoints
 from memplane.service.client import local_client
 from memplane.service.composition.home import open_services, open_telemetry
 from memplane.service.composition.proxy import open_proxy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from memplane.proxy.request_body import RequestBody, parse_body
+from memplane.exchange.request_body import RequestBody, parse_body
 
 Json = dict[str, Any]
 

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from memplane.exchange.anthropic import AnthropicMessages
+from memplane.exchange.dialect import Dialect
+from memplane.exchange.openai_chat import OpenAIChat
+from memplane.exchange.openai_responses import OpenAIResponses
 from memplane.proxy.auxiliary_requests import classify_auxiliary
-from memplane.proxy.dialects.anthropic import AnthropicMessages
-from memplane.proxy.dialects.contract import Dialect
-from memplane.proxy.dialects.openai_chat import OpenAIChat
-from memplane.proxy.dialects.openai_responses import OpenAIResponses
 from tests.proxy.shapes import (
     REMINDER,
     TOOLS,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.memory.api_types import MemoryBlock
-from memplane.memory.prompt_cleanup import strip_injected_memory
+from memplane.episodes.api_types import MemoryBlock
+from memplane.exchange.prompt_cleanup import strip_injected_memory
 from memplane.proxy.memory_blocks import (
     BlockDropReason,
     RejectedBlock,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.errors import InvalidRequest
-from memplane.proxy.request_body import parse_body
+from memplane.exchange.request_body import parse_body
 
 ODD = (
     b' { "model" : " gpt-4o " ,\r\n\t"temperature": 0.70, "n":1e3,"seed": 12345678901234567890 ,'

@@ -9,8 +9,8 @@ from typing import Any
 
 import aiohttp
 
-from memplane.pod.bounded_yaml import read_yaml
-from memplane.pod.compiler import compile_pod
+from memplane.integrations.clawdapus.pod.compiler import compile_pod
+from memplane.kit.bounded_yaml import read_yaml
 from tests.proxy.test_governed import ASKED, CHAT, KEY
 from tests.support.answers import Said, chat_json
 from tests.support.running import Running, running_memplane

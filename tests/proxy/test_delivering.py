@@ -15,23 +15,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from memplane.ledger.entry import Entry
-from memplane.ledger.tombstones import Tombstone, append_tombstones, get_mirror_root
-from memplane.ledger.turn_note import TurnNote, add_removed_count, encode_note
-from memplane.objects.retry_clock import RetryClock
-from memplane.pod.agent_contexts import read_proxied_agent
-from memplane.proxy import delivery, delivery_workers
-from memplane.proxy.dead_letter_retry import retry_dead_letters
-from memplane.proxy.delivery import DeliveryContext, DeliveryItem
-from memplane.proxy.delivery_state import (
+from memplane.integrations.clawdapus.memory_service import delivery, delivery_workers
+from memplane.integrations.clawdapus.memory_service.client import open_service_client
+from memplane.integrations.clawdapus.memory_service.dead_letter_retry import retry_dead_letters
+from memplane.integrations.clawdapus.memory_service.delivery import DeliveryContext, DeliveryItem
+from memplane.integrations.clawdapus.memory_service.delivery_state import (
     DeliveryProgress,
     DeliveryRoute,
     read_dead_letters,
     write_progress,
 )
-from memplane.proxy.delivery_workers import DeliveryWorkers
+from memplane.integrations.clawdapus.memory_service.delivery_workers import DeliveryWorkers
+from memplane.integrations.clawdapus.pod.agent_contexts import read_proxied_agent
+from memplane.kit.retry_clock import RetryClock
+from memplane.ledger.entry import Entry
+from memplane.ledger.tombstones import Tombstone, append_tombstones, get_mirror_root
+from memplane.ledger.turn_note import TurnNote, add_removed_count, encode_note
 from memplane.redaction.redactor import Redactor
-from memplane.services.client import open_service_client
 from memplane.telemetry import MemoryEvent
 from tests.proxy.test_governed import write_context
 from tests.support.answers import whole

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.proxy.dialects.anthropic import AnthropicMessages
-from memplane.proxy.dialects.contract import Conversation
-from memplane.proxy.request_body import parse_body
-from memplane.proxy.sse import SseEvent
+from memplane.exchange.anthropic import AnthropicMessages
+from memplane.exchange.dialect import Conversation
+from memplane.exchange.request_body import parse_body
+from memplane.exchange.sse import SseEvent
 from tests.proxy.shapes import (
     BLOCK,
     MARK,

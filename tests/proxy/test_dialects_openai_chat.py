@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.proxy.dialects.openai_chat import OpenAIChat
-from memplane.proxy.request_body import parse_body
-from memplane.proxy.sse import SseEvent
+from memplane.exchange.openai_chat import OpenAIChat
+from memplane.exchange.request_body import parse_body
+from memplane.exchange.sse import SseEvent
 from tests.proxy.shapes import BLOCK, Json, body, chat, written
 
 DIALECT = OpenAIChat()

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from memplane.proxy.dialects.openai_responses import OpenAIResponses
-from memplane.proxy.dialects.registry import DIALECTS, find_dialect
-from memplane.proxy.request_body import parse_body
-from memplane.proxy.sse import SseEvent
+from memplane.exchange.dialect_registry import DIALECTS, find_dialect
+from memplane.exchange.openai_responses import OpenAIResponses
+from memplane.exchange.request_body import parse_body
+from memplane.exchange.sse import SseEvent
 from tests.proxy.shapes import (
     BLOCK,
     Json,

@@ -7,7 +7,7 @@ import gzip
 import pytest
 
 from memplane.errors import InvalidRequest
-from memplane.proxy.content_encoding import decode_content
+from memplane.exchange.content_encoding import decode_content
 
 MOST = 1 << 20
 

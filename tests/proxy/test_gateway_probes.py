@@ -15,14 +15,13 @@ from urllib.parse import quote
 import pytest
 from starlette.requests import Request
 
-from memplane.access.grants import Scope
+from memplane.auth.grants import Scope
 from memplane.errors import SettingsError
 from memplane.home import Home
-from memplane.http import proxy_api
-from memplane.http.proxy_api import _is_nearby
-from memplane.http.request_auth import find_possible_tokens
 from memplane.proxy import dns_resolver
-from tests.http.test_probes import HOSTS, case
+from memplane.server import proxy_api
+from memplane.server.proxy_api import _is_nearby
+from memplane.server.request_auth import find_possible_tokens
 from tests.proxy.proxied import Answered, Proxied, proxied
 from tests.proxy.test_governed import (
     ASKED,
@@ -35,6 +34,7 @@ from tests.proxy.test_governed import (
     write_context,
     write_providers,
 )
+from tests.server.test_probes import HOSTS, case
 from tests.support.answers import chat_events, chat_json, openai_error, streamed, whole
 from tests.support.upstream import Answer, Upstream, running_upstream
 

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from memplane.access.grants import Scope, TokenRequest
+from memplane.auth.grants import Scope, TokenRequest
 from memplane.service.client import local_client
 from memplane.service.operations import tokens
 from tests.proxy.proxied import Proxied, proxied

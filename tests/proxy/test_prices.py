@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.proxy.dialects.openai_chat import OpenAIChat
+from memplane.exchange.openai_chat import OpenAIChat
+from memplane.exchange.reply_assembler import ReplyAssembler
 from memplane.proxy.prices import PRICES, Price, add_cost
-from memplane.proxy.reply_assembler import ReplyAssembler
 
 TABLE = {
     "openai/gpt-4o": Price(2.5, 10.0, 1.25),

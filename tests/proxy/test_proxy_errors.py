@@ -11,8 +11,8 @@ import pytest
 from jsonschema_rs import validator_for
 from yarl import URL
 
-from memplane.access.grants import Scope, TokenRequest
-from memplane.http.protocol import StrictProtocol
+from memplane.auth.grants import Scope, TokenRequest
+from memplane.server.protocol import StrictProtocol
 from memplane.service.client import local_client
 from memplane.service.operations.tokens import issue_token
 from tests.proxy.proxied import Proxied, proxied

@@ -15,17 +15,17 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memplane.episodes.api_types import MemoryBlock, RecallRequest, RecallResponse
 from memplane.errors import IndexUnusable, UnknownAgent
-from memplane.memory.api_types import MemoryBlock, RecallRequest, RecallResponse
-from memplane.pod.agent_contexts import AgentContext
-from memplane.pod.memory_manifest import MemoryEndpoint, MemoryManifest
+from memplane.integrations.clawdapus.memory_service.client import open_service_client
+from memplane.integrations.clawdapus.pod.agent_contexts import AgentContext
+from memplane.integrations.clawdapus.pod.memory_manifest import MemoryEndpoint, MemoryManifest
 from memplane.proxy.circuit_breaker import CircuitBreakers
 from memplane.proxy.recall_client import RecallClient, RecallQuery, RecallResult, make_recall_event
 from memplane.redaction.redactor import Redactor
 from memplane.secret import Secret
-from memplane.services.client import open_service_client
 from memplane.telemetry import OperationStatus
-from tests.operate.memory_pod import Post, Service, running_service
+from tests.clawdapus.memory_pod import Post, Service, running_service
 from tests.support.turns import NOON
 
 MESSAGES = [{"role": "user", "content": "Which tea?"}]

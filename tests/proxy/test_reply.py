@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplane.errors import InvalidRequest
+from memplane.exchange import content_encoding, reply_assembler
+from memplane.exchange.anthropic import AnthropicMessages
+from memplane.exchange.content_encoding import decode_content
+from memplane.exchange.dialect import Dialect
+from memplane.exchange.dialect_registry import DIALECTS
+from memplane.exchange.openai_chat import OpenAIChat
+from memplane.exchange.openai_responses import OpenAIResponses
+from memplane.exchange.reply_assembler import AssembledReply, ReplyAssembler, ReplyOutcome
 from memplane.ledger.entry import JsonReply, StreamReply, Usage
-from memplane.proxy import content_encoding, reply_assembler
-from memplane.proxy.content_encoding import decode_content
-from memplane.proxy.dialects.anthropic import AnthropicMessages
-from memplane.proxy.dialects.contract import Dialect
-from memplane.proxy.dialects.openai_chat import OpenAIChat
-from memplane.proxy.dialects.openai_responses import OpenAIResponses
-from memplane.proxy.dialects.registry import DIALECTS
-from memplane.proxy.reply_assembler import AssembledReply, ReplyAssembler, ReplyOutcome
 
 CHAT = OpenAIChat()
 ANTHROPIC = AnthropicMessages()

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from memplane.errors import SettingsError
-from memplane.pod.model_policy import AllowedModel, ModelPolicy
-from memplane.proxy.provider import ApiFamily, AuthScheme, Provider, UpstreamCandidate
+from memplane.exchange.dialect import ApiFamily
+from memplane.integrations.clawdapus.pod.model_policy import AllowedModel, ModelPolicy
+from memplane.proxy.provider import AuthScheme, Provider, UpstreamCandidate
 from memplane.proxy.route_selection import (
     RequestRefusal,
     UpstreamRoute,

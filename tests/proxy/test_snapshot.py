@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memplane.access.grants import Scope
+from memplane.auth.grants import Scope
 from memplane.home import Home
 from tests.proxy.proxied import Proxied, proxied
 from tests.proxy.test_governed import token_of

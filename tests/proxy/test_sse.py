@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplane.proxy.sse import SseEvent, SseParser
+from memplane.exchange.sse import SseEvent, SseParser
 
 
 def read(*chunks: bytes) -> list[SseEvent]:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from memplane.exchange.dialect import Dialect
+from memplane.exchange.dialect_registry import DIALECTS
+from memplane.exchange.request_body import RequestBody, parse_body
 from memplane.ledger.entry import JsonReply, Reply, StreamReply
 from memplane.proxy.conversation_position import (
     ConversationPosition,
     find_answer_places,
     find_position,
 )
-from memplane.proxy.dialects.contract import Dialect
-from memplane.proxy.dialects.registry import DIALECTS
-from memplane.proxy.request_body import RequestBody, parse_body
 from tests.support.answers import (
     Said,
     anthropic_events,

@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
+from memplane.episodes.injection_store import Injection, TurnPlace
 from memplane.errors import RecordsError
+from memplane.exchange.dialect import Conversation
+from memplane.exchange.openai_chat import OpenAIChat
+from memplane.exchange.openai_responses import OpenAIResponses
+from memplane.exchange.request_body import parse_body
 from memplane.ledger.entry import JsonReply
-from memplane.memory.injection_store import Injection, TurnPlace
 from memplane.proxy.conversation_position import ConversationPosition, find_position
-from memplane.proxy.dialects.contract import Conversation
-from memplane.proxy.dialects.openai_chat import OpenAIChat
-from memplane.proxy.dialects.openai_responses import OpenAIResponses
-from memplane.proxy.request_body import parse_body
 from memplane.proxy.sticky_injections import AnsweredTurn, StickyInjections
 
 MINUTE = 60_000_000

@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from memplane.errors import SettingsError
-from memplane.traces import open_otlp_sink
+from memplane.integrations.otel import open_otlp_sink
 from tests.proxy.proxied import proxied
 from tests.support.answers import Said, chat_json, chat_stream, cut, openai_error, whole
 from tests.support.upstream import Upstream, running_upstream

@@ -16,16 +16,16 @@ import msgspec
 import pytest
 from yarl import URL
 
+from memplane.episodes.api_types import ForgetRequest, RecallRequest, RecallResponse
+from memplane.exchange.request_body import MAX_BODY_BYTES
 from memplane.home import Home
-from memplane.http.protocol import StrictProtocol
 from memplane.ledger.entry import recompute_entry_id
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.reader import read_entries
-from memplane.memory.api_types import ForgetRequest, RecallRequest, RecallResponse
-from memplane.proxy.request_body import MAX_BODY_BYTES
+from memplane.server.protocol import StrictProtocol
 from memplane.service.client import local_client
 from memplane.service.operations.memory import forget
-from tests.memory.remembering import entry
+from tests.episodes.remembering import entry
 from tests.proxy.proxied import proxied
 from tests.support.answers import (
     Said,

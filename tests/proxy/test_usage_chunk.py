@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from memplane.proxy.usage_chunk import UsageChunkFilter
+from memplane.exchange.usage_chunk import UsageChunkFilter
 
 SAID = b'data: {"choices": [{"delta": {"content": "hi"}}], "usage": null}'
 USED = b'data: {"choices": [], "usage": {"prompt_tokens": 9}}'

@@ -10,7 +10,7 @@ import pytest
 
 import memplane
 from memplane import Client, Settings, SyncClient
-from memplane.access.grants import Scope, TokenRequest
+from memplane.auth.grants import Scope, TokenRequest
 from memplane.errors import InvalidRequest, OwnerUnavailable, UnknownMemory
 from memplane.observations.requests import MemoryPatch, PromptQuery
 from memplane.service.http_transport import encode_request

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from memplane.episodes.api_types import ForgetReceipt, ForgetRequest
+from memplane.episodes.injection_store import Injection
 from memplane.errors import UnknownMemory
 from memplane.ledger.turn_note import InjectedBlock
-from memplane.memory.api_types import ForgetReceipt, ForgetRequest
-from memplane.memory.injection_store import Injection
 from memplane.observations.requests import (
     AcceptAsked,
     ActAsked,

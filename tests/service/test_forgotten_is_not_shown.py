@@ -24,8 +24,8 @@ import pytest
 from memplane.cli import COMMANDS, HIDDEN_COMMANDS
 from memplane.ledger.entry import Entry, JsonReply
 from memplane.ledger.turn_note import InjectedBlock, MessageInjection, TurnNote, encode_note
-from tests.http.dashboard.browsing import Person, signed_in
-from tests.http.operating import admin, token_for
+from tests.server.dashboard.browsing import Person, signed_in
+from tests.server.operating import admin, token_for
 from tests.support.in_process import memplane_here
 from tests.support.running import Running, running_memplane
 from tests.support.turns import record, turn
@@ -402,7 +402,7 @@ QUIET = {
     "dashboard": "prints an address",
     "retain": "prints what became of an entry",
     "run": "runs an agent; it is told what `memories preview` prints",
-    "backfill": "sends turns to a service; tests/operate/test_backfill.py looks at what it sends",
+    "backfill": "sends turns to a service; see tests/clawdapus/test_backfill.py",
     "memory backfill": "the same",
     "forget": "prints ids and counts",
     "memory forget": "the same",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from memplane.access.grants import TokenRequest
+from memplane.auth.grants import TokenRequest
 from memplane.errors import HomeError, InvalidRequest, OwnerUnavailable, RecordsError, TooLarge
 from memplane.home import Home
 from memplane.service.client import Client

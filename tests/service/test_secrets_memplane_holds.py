@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from memplane.access.grants import Scope, TokenRequest
-from memplane.access.token_store import TOKEN_PREFIX, TokenStore
-from memplane.clock import system_clock
+from memplane.auth.grants import Scope, TokenRequest
+from memplane.auth.token_store import TOKEN_PREFIX, TokenStore
 from memplane.home import Home
+from memplane.kit.clock import system_clock
 from memplane.ledger.turn_redaction import redact_entry_line
 from memplane.redaction.redactor import Redactor
 from memplane.service.composition.redactors import log_redactor, open_redactor

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from memplane.backends import CachedBlobBackend, LocalBackend, get_backend
 from memplane.errors import BackendMisconfigured
 from memplane.secret import Secret
+from memplane.service.backends import CachedBlobBackend, LocalBackend, get_backend
 from memplane.service.composition.storage import (
     BlobStorage,
     Choice,

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 
-from memplane.clock import system_clock
 from memplane.errors import BackendUnavailable, ConcurrencyError
-from memplane.objects.in_memory_store import InMemoryStore
-from memplane.objects.lineage import Stamp
-from memplane.objects.retry_clock import RetryClock
-from memplane.objects.store import (
+from memplane.kit.clock import system_clock
+from memplane.kit.retry_clock import RetryClock
+from memplane.storage.in_memory_store import InMemoryStore
+from memplane.storage.lineage import Stamp
+from memplane.storage.store import (
     NO_METADATA,
     Anything,
     Expect,

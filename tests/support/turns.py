@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from memplane.clock import system_clock
+from memplane.kit.clock import system_clock
 from memplane.ledger.entry import Entry, JsonReply, Turn, Usage
 from memplane.ledger.writer import LedgerOptions, open_ledger
 

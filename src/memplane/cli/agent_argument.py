@@ -31,7 +31,7 @@ def resolve_agent(arguments: argparse.Namespace, settings: Settings) -> str:
 
 
 def _check_id(agent: str) -> None:
-    from memplane.access.agent_id import AGENT_ID_RULE, is_agent_id
+    from memplane.auth.agent_id import AGENT_ID_RULE, is_agent_id
     from memplane.errors import InvalidRequest
 
     if not is_agent_id(agent):
@@ -46,8 +46,8 @@ async def expect_agent(agent: str, client: Client, settings: Settings) -> None:
         UnknownAgent: It has no turn, no token, and nothing ever happened to its memory.
     """
     from memplane.home import Home
-    from memplane.http.dashboard.agent_list import list_agents
     from memplane.observations.requests import ActQuery
+    from memplane.server.dashboard.agent_list import list_agents
     from memplane.service.operations.stats import list_acts
     from memplane.service.operations.tokens import list_tokens
 

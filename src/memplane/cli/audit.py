@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from memplane.operate.audit_events import EventFilter
-    from memplane.operate.audit_sources import EventOrNone, ProxyContainer
-    from memplane.operate.audit_summary import (
+    from memplane.audit.events import EventFilter
+    from memplane.audit.sources import EventOrNone, ProxyContainer
+    from memplane.audit.summary import (
         AgentSummary,
         AuditMemoryTotals,
         AuditSummary,
@@ -68,7 +68,7 @@ def _parse_moment_or_age(text: str) -> datetime:
     """Read a moment, or how long ago it was."""
     from datetime import timedelta
 
-    from memplane.clock import system_clock
+    from memplane.kit.clock import system_clock
     from memplane.ledger.entry_head import parse_rfc3339
 
     told = parse_rfc3339(text.strip())
@@ -100,15 +100,15 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _wanted(arguments: argparse.Namespace) -> EventFilter:
-    from memplane.operate.audit_events import EventFilter
+    from memplane.audit.events import EventFilter
 
     return EventFilter(arguments.since, arguments.claw.strip(), arguments.type.strip())
 
 
 def _pod_folder(arguments: argparse.Namespace) -> Path | None:
     """Find the pod that is meant; without one, and without a log, it is the home."""
-    from memplane.pod.agent_contexts import find_pod_folder
-    from memplane.pod.paths import COMPOSE_FILE
+    from memplane.integrations.clawdapus.pod.agent_contexts import find_pod_folder
+    from memplane.integrations.clawdapus.pod.paths import COMPOSE_FILE
 
     if arguments.file:
         return find_pod_folder(Path(arguments.file))
@@ -120,10 +120,10 @@ def _pod_folder(arguments: argparse.Namespace) -> Path | None:
 
 
 def _sum_up(arguments: argparse.Namespace, settings: Settings) -> None:
+    from memplane.audit.summary import AuditTally
     from memplane.cli.agent_argument import make_unknown_agent
     from memplane.cli.output import print_json
-    from memplane.operate.audit_summary import AuditTally
-    from memplane.pod.agent_contexts import read_pod_name
+    from memplane.integrations.clawdapus.pod.agent_contexts import read_pod_name
 
     folder, wanted = _pod_folder(arguments), _wanted(arguments)
     pod = read_pod_name(folder) if folder else ""
@@ -155,8 +155,8 @@ def _agents_with_turns(
 ) -> Iterator[str]:
     """Name the agents that exist whether or not a log tells of them."""
     from memplane.home import Home
+    from memplane.integrations.clawdapus.memory_service.service_targets import get_pod_paths
     from memplane.ledger.folder import list_ledger_agents
-    from memplane.operate.service_targets import get_pod_paths
 
     if folder:
         yield from list_ledger_agents(get_pod_paths(folder).ledgers)
@@ -168,8 +168,7 @@ def _agents_with_turns(
 def _events(
     arguments: argparse.Namespace, folder: Path | None, settings: Settings
 ) -> Iterator[EventOrNone]:
-    from memplane.home import Home
-    from memplane.operate.audit_sources import (
+    from memplane.audit.sources import (
         find_docker,
         list_event_files,
         read_docker_events,
@@ -178,7 +177,11 @@ def _events(
         read_log_events,
         read_rotated_events,
     )
-    from memplane.operate.service_targets import get_home_paths, get_pod_paths
+    from memplane.home import Home
+    from memplane.integrations.clawdapus.memory_service.service_targets import (
+        get_home_paths,
+        get_pod_paths,
+    )
 
     if arguments.log == _STDIN:
         yield from read_log_events(sys.stdin.buffer)
@@ -199,8 +202,8 @@ def _events(
 
 
 def _proxies(folder: Path, docker: str) -> list[ProxyContainer]:
-    from memplane.operate.audit_sources import find_proxy_containers
-    from memplane.pod.agent_contexts import read_pod_name
+    from memplane.audit.sources import find_proxy_containers
+    from memplane.integrations.clawdapus.pod.agent_contexts import read_pod_name
 
     found = find_proxy_containers(read_pod_name(folder), docker)
     if not found:
@@ -292,7 +295,7 @@ async def _follow(arguments: argparse.Namespace, settings: Settings) -> None:
     import asyncio
     from functools import partial
 
-    from memplane.operate.audit_sources import (
+    from memplane.audit.sources import (
         find_docker,
         follow_docker,
         follow_file,

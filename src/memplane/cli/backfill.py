@@ -11,10 +11,17 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from memplane.operate.backfill import AgentBackfillReport, Backfill
-    from memplane.operate.service_targets import LedgerPaths, ServiceSelection, ServiceTarget
-    from memplane.pod.agent_contexts import PodContexts
-    from memplane.services.client import ServiceClient
+    from memplane.integrations.clawdapus.memory_service.backfill import (
+        AgentBackfillReport,
+        Backfill,
+    )
+    from memplane.integrations.clawdapus.memory_service.client import ServiceClient
+    from memplane.integrations.clawdapus.memory_service.service_targets import (
+        LedgerPaths,
+        ServiceSelection,
+        ServiceTarget,
+    )
+    from memplane.integrations.clawdapus.pod.agent_contexts import PodContexts
     from memplane.settings import Settings
 
 _DEFAULT_CONCURRENCY: Final = 4
@@ -95,15 +102,15 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from pathlib import Path
 
     from memplane.home import Home
-    from memplane.operate.service_targets import (
+    from memplane.integrations.clawdapus.memory_service.client import open_service_client
+    from memplane.integrations.clawdapus.memory_service.service_targets import (
         find_home_targets,
         find_pod_targets,
         get_home_paths,
         get_pod_paths,
         resolve_pod_folder,
     )
-    from memplane.pod.agent_contexts import read_contexts
-    from memplane.services.client import open_service_client
+    from memplane.integrations.clawdapus.pod.agent_contexts import read_contexts
 
     asked = read_service_selection(arguments)
     folder = resolve_pod_folder(arguments.file, Path.cwd())
@@ -146,7 +153,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def read_service_selection(arguments: argparse.Namespace) -> ServiceSelection:
     """Collect what the command line says of a service and its agents."""
-    from memplane.operate.service_targets import ServiceSelection
+    from memplane.integrations.clawdapus.memory_service.service_targets import ServiceSelection
     from memplane.secret import Secret
 
     given = (one.strip() for text in arguments.agent for one in text.split(","))
@@ -178,10 +185,10 @@ async def _forget_first(contexts: PodContexts, place: LedgerPaths, client: Servi
     """Bring tombstones up to date, and tell services what they were not told yet."""
     import asyncio
 
-    from memplane.clock import system_clock
+    from memplane.integrations.clawdapus.memory_service.forget import ForgetRunner
+    from memplane.integrations.clawdapus.memory_service.service_targets import find_queued_target
+    from memplane.kit.clock import system_clock
     from memplane.ledger.tombstones import list_agents_with_tombstones, replicate_tombstones
-    from memplane.operate.forget import ForgetRunner
-    from memplane.operate.service_targets import find_queued_target
     from memplane.service.composition.home import open_command_telemetry
 
     for warning in contexts.warnings:
@@ -206,11 +213,11 @@ def _backfill(
 ) -> Backfill:
     from functools import partial
 
-    from memplane.clock import system_clock
+    from memplane.integrations.clawdapus.memory_service.backfill import Backfill
+    from memplane.integrations.clawdapus.memory_service.entry_filter import EntryFilter
+    from memplane.kit.clock import system_clock
+    from memplane.kit.retry_clock import RetryClock
     from memplane.ledger.turn_redaction import redact_entry_line
-    from memplane.objects.retry_clock import RetryClock
-    from memplane.operate.backfill import Backfill
-    from memplane.operate.entry_filter import EntryFilter
     from memplane.service.composition.redactors import open_redactor
 
     return Backfill(

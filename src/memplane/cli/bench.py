@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from memplane.measuring.dataset import DatasetConversation, DatasetQuestion
-    from memplane.measuring.metrics import MetricChange, RecallMetrics, RecallReport
+    from memplane.evaluation.dataset import DatasetConversation, DatasetQuestion
+    from memplane.evaluation.metrics import MetricChange, RecallMetrics, RecallReport
     from memplane.settings import Settings
 
 _OWN_QUESTIONS_SUFFIX: Final = ".jsonl"
@@ -53,7 +53,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Measure, print the figures and compare them; exit 1 when they got worse."""
     from memplane.cli import EXIT_FAILED, EXIT_OK
     from memplane.cli.output import print_json
-    from memplane.measuring.metrics import compare_reports
+    from memplane.evaluation.metrics import compare_reports
 
     before = _saved(arguments.baseline) if arguments.baseline else None
     if arguments.save:
@@ -80,7 +80,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 async def _measured(arguments: argparse.Namespace, settings: Settings) -> RecallReport:
     from memplane.cli.agent_argument import expect_agent, resolve_agent
     from memplane.errors import InvalidRequest
-    from memplane.measuring.runner import measure_conversations, measure_questions
+    from memplane.evaluation.runner import measure_conversations, measure_questions
     from memplane.service.client import Client
 
     if arguments.dataset.suffix == _OWN_QUESTIONS_SUFFIX:
@@ -126,7 +126,7 @@ def _watch(about: str) -> None:
 def _conversations(place: Path) -> tuple[DatasetConversation, ...]:
     """Read the conversations of a file, or of all files of a folder."""
     from memplane.errors import InvalidRequest
-    from memplane.measuring.dataset import parse_conversations, select_measurable
+    from memplane.evaluation.dataset import parse_conversations, select_measurable
 
     files = sorted(place.glob("*.json")) if place.is_dir() else [place]
     if not files:
@@ -147,7 +147,7 @@ def _conversations(place: Path) -> tuple[DatasetConversation, ...]:
 def _questions(file: Path) -> list[DatasetQuestion]:
     """Read somebody's own questions, one a line."""
     from memplane.errors import InvalidRequest
-    from memplane.measuring.dataset import parse_question
+    from memplane.evaluation.dataset import parse_question
 
     found: list[DatasetQuestion] = []
     for number, line in enumerate(_read(file).split(b"\n"), 1):
@@ -167,7 +167,7 @@ def _saved(file: Path) -> RecallReport:
     import msgspec
 
     from memplane.errors import InvalidRequest
-    from memplane.measuring.metrics import RecallReport
+    from memplane.evaluation.metrics import RecallReport
 
     try:
         return msgspec.json.decode(_read(file), type=RecallReport)

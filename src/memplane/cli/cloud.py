@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memplane.objects.migration import MigrationReport
     from memplane.settings import Settings
+    from memplane.storage.migration import MigrationReport
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Migrate, in a thread: it uses the synchronous backend."""
     import asyncio
 
-    from memplane.backends import BlobBackend
+    from memplane.service.backends import BlobBackend
     from memplane.service.composition.storage import configured_container
 
     storage = configured_container(settings)
@@ -64,8 +64,8 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     folders, persona_prefix = await _with_own_prefix(arguments, settings, folders)
 
     def migrate() -> MigrationReport:
-        from memplane.objects.migration import copy_tree
         from memplane.service.composition.persona import upload_refusal
+        from memplane.storage.migration import copy_tree
 
         refuse = upload_refusal(
             settings, prefix=persona_prefix, allowed=arguments.allow_secrets or ()
@@ -94,7 +94,7 @@ async def _with_own_prefix(
     """
     from pathlib import Path
 
-    from memplane.objects.migration import PERSONA_FOLDERS, PERSONA_PREFIX
+    from memplane.storage.migration import PERSONA_FOLDERS, PERSONA_PREFIX
 
     plain, persona_prefix = settings.persona.prefix, PERSONA_PREFIX
     wanted = {

@@ -65,11 +65,11 @@ async def _talk(client: ClientSession, address: str, said: str) -> None:
 
 
 def _last_turn(services: Services) -> tuple[str, list[int]]:
+    from memplane.episodes.ledger_view import LedgerView
     from memplane.ledger.entry_summary import summarise_entry
     from memplane.ledger.folder import AgentFolder
     from memplane.ledger.note_reader import find_note
     from memplane.ledger.turn_note import TurnNote
-    from memplane.memory.ledger_view import LedgerView
 
     folder = AgentFolder(services.recording.root, DEMO_AGENT)
     with LedgerView(folder, [services.home.tombstones]).last(1) as page:

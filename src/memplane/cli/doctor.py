@@ -18,10 +18,10 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run every check; exit 1 when one failed."""
     import asyncio
 
-    from memplane.checks import CheckVerdict, run_checks, run_document_checks
     from memplane.cli import EXIT_FAILED, EXIT_OK
     from memplane.cli.output import colour_text, escape_text, print_json
     from memplane.cli.persona_request import find_persona_folder
+    from memplane.service.checks import CheckVerdict, run_checks, run_document_checks
 
     root = find_persona_folder(settings).root
     documents = await asyncio.to_thread(run_document_checks, settings, root)

@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from memplane.memory.api_types import ForgetCheck, ForgetReceipt, ForgetRequest
-    from memplane.operate.forget import (
+    from memplane.episodes.api_types import ForgetCheck, ForgetReceipt, ForgetRequest
+    from memplane.integrations.clawdapus.memory_service.forget import (
         AgentForgetPlan,
         AgentForgetResult,
         ForgetDrainReport,
         ForgetRunner,
     )
-    from memplane.operate.forget_verification import PlaceCheck
-    from memplane.operate.service_targets import ServiceSelection
-    from memplane.pod.agent_contexts import PodContexts
+    from memplane.integrations.clawdapus.memory_service.forget_verification import PlaceCheck
+    from memplane.integrations.clawdapus.memory_service.service_targets import ServiceSelection
+    from memplane.integrations.clawdapus.pod.agent_contexts import PodContexts
     from memplane.settings import Settings
 
 
@@ -78,8 +78,8 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from pathlib import Path
 
     from memplane.errors import InvalidRequest, PodError
-    from memplane.operate.service_targets import resolve_pod_folder
-    from memplane.pod.paths import COMPOSE_FILE
+    from memplane.integrations.clawdapus.memory_service.service_targets import resolve_pod_folder
+    from memplane.integrations.clawdapus.pod.paths import COMPOSE_FILE
 
     if arguments.purge:
         raise InvalidRequest(
@@ -106,9 +106,9 @@ async def forget_in_home(arguments: argparse.Namespace, settings: Settings) -> i
     """
     from memplane.cli import EXIT_FAILED, EXIT_OK
     from memplane.cli.output import print_json
+    from memplane.episodes.api_types import ForgetRequest
     from memplane.errors import InvalidRequest
-    from memplane.memory.api_types import ForgetRequest
-    from memplane.operate.forget import normalise_ids
+    from memplane.integrations.clawdapus.memory_service.forget import normalise_ids
 
     if arguments.file or arguments.url or arguments.auth_token:
         raise InvalidRequest(
@@ -225,16 +225,20 @@ async def forget_in_pod(folder: Path, arguments: argparse.Namespace, settings: S
     import asyncio
 
     from memplane.cli.backfill import read_service_selection
-    from memplane.clock import system_clock
-    from memplane.operate.forget import ForgetRunner, PodForgetRequest, normalise_ids
-    from memplane.operate.service_targets import (
+    from memplane.integrations.clawdapus.memory_service.client import open_service_client
+    from memplane.integrations.clawdapus.memory_service.forget import (
+        ForgetRunner,
+        PodForgetRequest,
+        normalise_ids,
+    )
+    from memplane.integrations.clawdapus.memory_service.service_targets import (
         find_all_pod_targets,
         find_queued_target,
         get_pod_paths,
     )
-    from memplane.pod.agent_contexts import read_contexts
+    from memplane.integrations.clawdapus.pod.agent_contexts import read_contexts
+    from memplane.kit.clock import system_clock
     from memplane.service.composition.home import open_command_telemetry
-    from memplane.services.client import open_service_client
 
     ids = normalise_ids(arguments.entry_id)
     asked = read_service_selection(arguments)
@@ -274,8 +278,11 @@ async def _verify_forgotten(
 ) -> list[PlaceCheck]:
     import asyncio
 
-    from memplane.operate.forget_verification import ForgetVerifier
-    from memplane.operate.service_targets import adapt_selection, find_all_pod_targets
+    from memplane.integrations.clawdapus.memory_service.forget_verification import ForgetVerifier
+    from memplane.integrations.clawdapus.memory_service.service_targets import (
+        adapt_selection,
+        find_all_pod_targets,
+    )
     from memplane.service.composition.redactors import open_redactor
 
     redactor = open_redactor(settings)

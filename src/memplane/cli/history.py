@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from memplane.episodes.ledger_view import LedgerView
     from memplane.ledger.chain_verification import LedgerReport
     from memplane.ledger.entry_summary import EntrySummary
     from memplane.ledger.file_verification import FileReport
     from memplane.ledger.folder import AgentFolder
-    from memplane.memory.ledger_view import LedgerView
     from memplane.settings import Settings
 
 _DEFAULT_LIST_TURNS: Final = 20
@@ -151,10 +151,14 @@ def _views(
     """Open what may be shown of an agent's turns: those recorded here, and those received."""
     from pathlib import Path
 
+    from memplane.episodes.ledger_view import LedgerView
     from memplane.home import Home
+    from memplane.integrations.clawdapus.memory_service.service_targets import (
+        get_home_paths,
+        get_pod_paths,
+        resolve_pod_folder,
+    )
     from memplane.ledger.folder import AgentFolder
-    from memplane.memory.ledger_view import LedgerView
-    from memplane.operate.service_targets import get_home_paths, get_pod_paths, resolve_pod_folder
 
     pod, received = resolve_pod_folder(arguments.file, Path.cwd()), Home(settings.home).received
     own = get_home_paths(settings.home, settings.ledger.dir)
@@ -170,7 +174,7 @@ def _views(
 
 
 def _folder_of(agent: str, ledgers: Path, received: Path) -> AgentFolder:
-    from memplane.access.agent_id import AGENT_ID_RULE, is_agent_id
+    from memplane.auth.agent_id import AGENT_ID_RULE, is_agent_id
     from memplane.cli.agent_argument import list_known_agents, make_unknown_agent
     from memplane.errors import InvalidRequest, UnknownAgent
     from memplane.ledger.folder import AgentFolder, list_ledger_agents
@@ -226,7 +230,7 @@ def _print_list(view: LedgerView, lines: Iterable[bytes]) -> None:
 def _summary(turn: EntrySummary, mark: str) -> str:
     """Put a turn into one line: when, which, what model, what was asked."""
     from memplane.cli.output import colour_text, escape_text
-    from memplane.memory.conversation_parser import extract_last_question
+    from memplane.exchange.conversation_parser import extract_last_question
 
     tokens = f"{turn.usage.prompt_tokens}→{turn.usage.completion_tokens}"
     status = colour_text(" error", "red") if turn.status == "error" else ""
@@ -247,8 +251,8 @@ def _print_entry(view: LedgerView, entry_id: str, line: bytes, segment: int) -> 
     import json
 
     from memplane.cli.output import colour_text, escape_text, print_rows
+    from memplane.exchange.conversation_parser import extract_last_question
     from memplane.ledger.entry_summary import summarise_entry
-    from memplane.memory.conversation_parser import extract_last_question
 
     turn = summarise_entry(line)
     rows = [
@@ -304,7 +308,7 @@ def _question_of(views: Sequence[LedgerView], entry_id: str) -> str:
     """Return what was asked in a turn, or answered where nobody asked anything."""
     import json
 
-    from memplane.memory.episode import build_episode
+    from memplane.episodes.episode import build_episode
 
     for view in views:
         if view.hides(entry_id):
@@ -321,9 +325,9 @@ def _export(arguments: argparse.Namespace, settings: Settings) -> int:
     import sys
 
     from memplane.cli import EXIT_OK
+    from memplane.episodes.ledger_view import DEFAULT_PAGE_ENTRIES, MAX_PAGE_ENTRIES
     from memplane.ledger.cursor import BEGINNING, decode_cursor, encode_cursor
     from memplane.ledger.turn_redaction import redact_entry_line
-    from memplane.memory.ledger_view import DEFAULT_PAGE_ENTRIES, MAX_PAGE_ENTRIES
     from memplane.service.composition.redactors import open_redactor
 
     view, _ = _views(arguments.agent, arguments, settings)

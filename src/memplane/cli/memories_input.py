@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from memplane.claude_code.session_ingest import SessionIngest
     from memplane.observations.api_types import ImportReceipt
     from memplane.observations.requests import ImportedLine, SessionWanted
+    from memplane.service.session_ingest import SessionIngest
     from memplane.settings import Settings
 
 _STDIN: Final = "-"
@@ -29,15 +29,6 @@ async def learn_from_output(arguments: argparse.Namespace, settings: Settings) -
     from contextlib import ExitStack
     from functools import partial
 
-    from memplane.claude_code.output_extractor import OutputExtractor
-    from memplane.claude_code.session_ingest import SessionIngest
-    from memplane.claude_code.session_listener import SessionListener, ingest_session
-    from memplane.claude_code.transcript import (
-        TranscriptReader,
-        TranscriptWriter,
-        create_transcript,
-        is_transcript,
-    )
     from memplane.cli import EXIT_OK, EXIT_UNAVAILABLE
     from memplane.cli.memories_session import (
         make_log_path,
@@ -46,7 +37,16 @@ async def learn_from_output(arguments: argparse.Namespace, settings: Settings) -
         print_session_summary,
         silence_rejection_log,
     )
-    from memplane.clock import system_clock
+    from memplane.integrations.claude_code.output_extractor import OutputExtractor
+    from memplane.integrations.claude_code.session_listener import SessionListener
+    from memplane.integrations.claude_code.transcript import (
+        TranscriptReader,
+        TranscriptWriter,
+        create_transcript,
+        is_transcript,
+    )
+    from memplane.kit.clock import system_clock
+    from memplane.service.session_ingest import SessionIngest, ingest_session
 
     silence_rejection_log(settings)
     scrub = make_scrubber(settings)
@@ -206,8 +206,8 @@ def _memories_in(name: str) -> tuple[str, tuple[ImportedLine, ...]]:
     """Read a file; returns what it is, and its memories."""
     from pathlib import Path
 
-    from memplane.claude_code.claude_ops_import import is_database, read_memories
     from memplane.errors import InvalidRequest
+    from memplane.integrations.claude_code.claude_ops_import import is_database, read_memories
     from memplane.observations.export_format import parse_jsonl
 
     try:

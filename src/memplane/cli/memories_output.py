@@ -377,13 +377,13 @@ def _is_narrow() -> bool:
 
 
 def _now() -> datetime:
-    from memplane.clock import system_clock
+    from memplane.kit.clock import system_clock
 
     return system_clock()
 
 
 def _parse_timestamp(stamped: str) -> datetime:
-    from memplane.clock import parse_timestamp
+    from memplane.kit.clock import parse_timestamp
 
     return parse_timestamp(stamped)
 

@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from memplane.claude_code.session_ingest import SessionIngest
-    from memplane.claude_code.session_listener import SessionListener
-    from memplane.claude_code.transcript import TranscriptFile
+    from memplane.integrations.claude_code.session_listener import SessionListener
+    from memplane.integrations.claude_code.transcript import TranscriptFile
     from memplane.service.client import Client
+    from memplane.service.session_ingest import SessionIngest
     from memplane.settings import Settings
 
 
@@ -46,8 +46,8 @@ def silence_rejection_log(settings: Settings) -> None:
 
 def make_log_path(settings: Settings) -> Path:
     """Make up where a session's output is kept."""
-    from memplane.clock import system_clock
-    from memplane.ids import new_id
+    from memplane.kit.clock import system_clock
+    from memplane.kit.ids import new_id
 
     return settings.home / "sessions" / f"{system_clock():%Y%m%dT%H%M%SZ}-{new_id()}.log"
 

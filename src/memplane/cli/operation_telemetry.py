@@ -19,8 +19,8 @@ def record_operation(
     operation: MemoryOperation, agent: str, emit: Callable[[MemoryEvent], None]
 ) -> Generator[None]:
     """Tell how an operation on memplane's own memory went; what went wrong with asking is none."""
-    from memplane.clock import system_clock
     from memplane.errors import InvalidRequest, MemplaneError, UnknownAgent, UnknownMemory
+    from memplane.kit.clock import system_clock
     from memplane.telemetry import MemoryEvent, OperationStatus
 
     def told(status: OperationStatus, error: str = "") -> None:

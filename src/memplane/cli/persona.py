@@ -216,7 +216,7 @@ async def _watch(asking: PersonaRequest) -> PersonaResult:
     from functools import partial
 
     from memplane.cli.output import escape_text
-    from memplane.clock import system_clock
+    from memplane.kit.clock import system_clock
     from memplane.service.composition.persona import watch_persona
 
     def tell(sentence: str, *, file: TextIO | None = None) -> None:

@@ -303,7 +303,7 @@ def _people(files: Mapping[str, bytes]) -> dict[str, str]:
 def _local_time(settings: Settings) -> datetime:
     from zoneinfo import ZoneInfo
 
-    from memplane.clock import system_clock
+    from memplane.kit.clock import system_clock
 
     zone = ZoneInfo(settings.timezone) if settings.timezone else None
     return system_clock().astimezone(zone)

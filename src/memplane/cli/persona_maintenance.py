@@ -57,7 +57,7 @@ async def _conflicts(asking: PersonaRequest) -> PersonaResult:
 
 def _listed(asking: PersonaRequest) -> PersonaResult:
     from memplane.cli.persona_output import print_copies
-    from memplane.clock import format_milli_timestamp
+    from memplane.kit.clock import format_milli_timestamp
 
     copies = [
         {
@@ -144,8 +144,8 @@ async def _prune(asking: PersonaRequest) -> PersonaResult:
     """Remove digests that a larger one covers, or forget old deletions."""
     if asking.arguments.tombstones:
         return await _prune_tombstones(asking)
-    from memplane.clock import system_clock
     from memplane.errors import InvalidRequest
+    from memplane.kit.clock import system_clock
     from memplane.persona.document_kinds import find_kind
     from memplane.persona.folder_contents import read_documents
     from memplane.persona.retention import judge_retention
@@ -223,8 +223,8 @@ async def _prune_tombstones(asking: PersonaRequest) -> PersonaResult:
     """Forget deletions that are so old that no machine can still have the document."""
     from datetime import timedelta
 
-    from memplane.clock import system_clock
     from memplane.errors import InvalidRequest
+    from memplane.kit.clock import system_clock
     from memplane.persona.version_order import read_instant
     from memplane.service.composition.persona import open_persona
 
@@ -282,7 +282,7 @@ def _write_archive(path: Path, archive: bytes, *, replace: bool) -> None:
     import os
 
     from memplane.errors import InvalidRequest
-    from memplane.home import replace_private_file
+    from memplane.kit.private_files import replace_private_file
 
     if path.is_dir() or (path.exists() and not replace):
         raise InvalidRequest(f"{path} is there already. --force replaces a file")
@@ -294,7 +294,7 @@ def _write_archive(path: Path, archive: bytes, *, replace: bool) -> None:
 async def _import(asking: PersonaRequest) -> PersonaResult:
     """Take documents in: merged with those here, or in their place. Nothing here is removed."""
     from memplane.cli import EXIT_FAILED, EXIT_OK
-    from memplane.clock import system_clock
+    from memplane.kit.clock import system_clock
     from memplane.persona.archive_import import import_documents
 
     given = asking.arguments

@@ -40,7 +40,7 @@ class PersonaLocation(NamedTuple):
 
 def find_persona_folder(settings: Settings) -> PersonaLocation:
     """Find the folder: the setting, else Claude Code's memory of the project that we are in."""
-    from memplane.claude_code.memory_folder import (
+    from memplane.integrations.claude_code.memory_folder import (
         claude_code_memory_dir,
         find_main_root,
         find_project_root,
@@ -80,7 +80,7 @@ class PersonaRequest(NamedTuple):
 
     def project(self) -> Project:
         """Say what is known here of the project, beside what the folder's marker says."""
-        from memplane.claude_code.root_commit import find_root_commit
+        from memplane.integrations.claude_code.root_commit import find_root_commit
         from memplane.persona.project_match import Project
 
         return Project("", self.here.project.name, find_root_commit(self.here.project))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memplane.pod.compile_plan import CompilePlan
+    from memplane.integrations.clawdapus.pod.compile_plan import CompilePlan
     from memplane.settings import Settings
 
 
@@ -41,8 +41,8 @@ async def _compile(file: Path, *, as_json: bool) -> int:
     import asyncio
 
     from memplane.cli import EXIT_OK
-    from memplane.pod.compiler import compile_pod
-    from memplane.pod.descriptor_discovery import inspect_docker_image
+    from memplane.integrations.clawdapus.pod.compiler import compile_pod
+    from memplane.integrations.clawdapus.pod.descriptor_discovery import inspect_docker_image
     from memplane.settings import get_environment
 
     plan = await asyncio.to_thread(
@@ -76,7 +76,7 @@ def _print_result(plan: CompilePlan, file: Path, *, as_json: bool) -> None:
 
 def _describe() -> int:
     from memplane.cli import EXIT_OK
-    from memplane.pod.descriptor import own_descriptor, write_descriptor
+    from memplane.integrations.clawdapus.pod.descriptor import own_descriptor, write_descriptor
 
     print(write_descriptor(own_descriptor()).decode(), end="")
     return EXIT_OK
@@ -86,8 +86,12 @@ def _check(file: Path, *, as_json: bool) -> int:
     from memplane.cli import EXIT_OK
     from memplane.cli.output import print_json
     from memplane.errors import PodError
-    from memplane.pod.bounded_read import read_bounded
-    from memplane.pod.descriptor import MAX_DESCRIPTOR_BYTES, OPERATION_NAMES, read_descriptor
+    from memplane.integrations.clawdapus.pod.descriptor import (
+        MAX_DESCRIPTOR_BYTES,
+        OPERATION_NAMES,
+        read_descriptor,
+    )
+    from memplane.kit.bounded_read import read_bounded
 
     data = read_bounded(file, MAX_DESCRIPTOR_BYTES)
     if data is None:

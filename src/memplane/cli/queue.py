@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memplane.proxy.dead_letter_retry import DeadLetterRetryResult
+    from memplane.integrations.clawdapus.memory_service.dead_letter_retry import (
+        DeadLetterRetryResult,
+    )
     from memplane.settings import Settings
 
 
@@ -91,7 +93,7 @@ def _list(settings: Settings, cache: Path | None, *, as_json: bool) -> int:
 
 def _list_writes(cache: Path) -> list[dict[str, object]]:
     """Tell what has not reached the container."""
-    from memplane.objects.outbox import read_all_items
+    from memplane.storage.outbox import read_all_items
 
     return [
         {
@@ -108,7 +110,7 @@ def _list_writes(cache: Path) -> list[dict[str, object]]:
 
 def _list_turns(settings: Settings) -> list[dict[str, object]]:
     """Tell which turns another memory service did not take."""
-    from memplane.proxy.delivery_state import read_dead_letters
+    from memplane.integrations.clawdapus.memory_service.delivery_state import read_dead_letters
     from memplane.service.composition.proxy import outbox_folder
 
     return [
@@ -131,7 +133,7 @@ async def _retry(settings: Settings, cache: Path | None, *, background: bool) ->
     from memplane.cli.queue_forgets import send_forgets
 
     if background:
-        from memplane.worker import enqueue_and_wake
+        from memplane.service.worker import enqueue_and_wake
 
         enqueue_and_wake(settings, "deliver", {})
         for folder in list_waiting_folders(settings):
@@ -150,9 +152,9 @@ async def _retry(settings: Settings, cache: Path | None, *, background: bool) ->
 
 async def _send_writes(settings: Settings, cache: Path) -> bool:
     """Send what waits for the container; False when something is left."""
-    from memplane.objects.cached_store import CachedStore
-    from memplane.objects.outbox import count_waiting
     from memplane.service.composition.storage import choose_storage, open_store
+    from memplane.storage.cached_store import CachedStore
+    from memplane.storage.outbox import count_waiting
 
     before = count_waiting(cache / "outbox")
     async with open_store(choose_storage(settings).storage) as store:
@@ -168,12 +170,12 @@ async def _retry_turns(settings: Settings) -> DeadLetterRetryResult:
     """Offer turns again that another memory service did not take."""
     from functools import partial
 
+    from memplane.integrations.clawdapus.memory_service.client import open_service_client
+    from memplane.integrations.clawdapus.memory_service.dead_letter_retry import retry_dead_letters
     from memplane.ledger.turn_redaction import redact_entry_line
-    from memplane.proxy.dead_letter_retry import retry_dead_letters
     from memplane.service.composition.home import open_telemetry
     from memplane.service.composition.proxy import delivering
     from memplane.service.composition.redactors import open_redactor
-    from memplane.services.client import open_service_client
 
     redact = partial(redact_entry_line, open_redactor(settings))
     async with open_service_client() as client:
@@ -185,7 +187,10 @@ async def _retry_turns(settings: Settings) -> DeadLetterRetryResult:
 async def _drop(settings: Settings, cache: Path | None, name: str) -> int:
     from memplane.cli import EXIT_FAILED, EXIT_OK
     from memplane.cli.queue_documents import drop_documents
-    from memplane.proxy.delivery_state import read_dead_letters, remove_dead_letter
+    from memplane.integrations.clawdapus.memory_service.delivery_state import (
+        read_dead_letters,
+        remove_dead_letter,
+    )
     from memplane.service.composition.proxy import outbox_folder
 
     writes = (cache / "rejected").glob("*") if cache else ()

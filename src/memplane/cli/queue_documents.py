@@ -61,7 +61,7 @@ async def send_documents(settings: Settings) -> bool:
 
 async def drop_documents(settings: Settings, name: str) -> bool:
     """Let go of a document's place in the queue; its file stays, and the next sync looks again."""
-    from memplane.objects.retry_clock import RetryClock
+    from memplane.kit.retry_clock import RetryClock
     from memplane.persona.baseline import open_baseline
 
     found = [

@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memplane.operate.forget import ForgetDrainReport
-    from memplane.operate.service_targets import LedgerPaths
+    from memplane.integrations.clawdapus.memory_service.forget import ForgetDrainReport
+    from memplane.integrations.clawdapus.memory_service.service_targets import LedgerPaths
     from memplane.settings import Settings
 
 
 def find_pod_here() -> Path | None:
     """Return the folder that we are in, when it is a compiled pod's."""
-    from memplane.operate.service_targets import resolve_pod_folder
+    from memplane.integrations.clawdapus.memory_service.service_targets import resolve_pod_folder
 
     return resolve_pod_folder(None, Path.cwd())
 
 
 def list_waiting_forgets(settings: Settings) -> list[dict[str, object]]:
     """Tell which forgets wait."""
-    from memplane.operate.forget_queue import list_queued_forgets
+    from memplane.integrations.clawdapus.memory_service.forget_queue import list_queued_forgets
 
     return [
         {
@@ -41,7 +41,10 @@ def list_waiting_forgets(settings: Settings) -> list[dict[str, object]]:
 
 
 def _places(settings: Settings) -> list[LedgerPaths]:
-    from memplane.operate.service_targets import get_home_paths, get_pod_paths
+    from memplane.integrations.clawdapus.memory_service.service_targets import (
+        get_home_paths,
+        get_pod_paths,
+    )
 
     folder = find_pod_here()
     places = [get_home_paths(settings.home, settings.ledger.dir)]
@@ -68,12 +71,15 @@ async def send_forgets(settings: Settings) -> bool:
 async def _send_from_pod(folder: Path) -> ForgetDrainReport:
     import asyncio
 
-    from memplane.clock import system_clock
-    from memplane.operate.forget import ForgetRunner
-    from memplane.operate.service_targets import find_queued_target, get_pod_paths
-    from memplane.pod.agent_contexts import read_contexts
+    from memplane.integrations.clawdapus.memory_service.client import open_service_client
+    from memplane.integrations.clawdapus.memory_service.forget import ForgetRunner
+    from memplane.integrations.clawdapus.memory_service.service_targets import (
+        find_queued_target,
+        get_pod_paths,
+    )
+    from memplane.integrations.clawdapus.pod.agent_contexts import read_contexts
+    from memplane.kit.clock import system_clock
     from memplane.service.composition.home import open_command_telemetry
-    from memplane.services.client import open_service_client
 
     place = get_pod_paths(folder)
     contexts = await asyncio.to_thread(read_contexts, folder)
@@ -87,11 +93,11 @@ async def _send_from_pod(folder: Path) -> ForgetDrainReport:
 async def _send_as_proxy(settings: Settings) -> ForgetDrainReport:
     from functools import partial
 
+    from memplane.integrations.clawdapus.memory_service.client import open_service_client
     from memplane.ledger.turn_redaction import redact_entry_line
     from memplane.service.composition.home import open_command_telemetry
     from memplane.service.composition.proxy import delivering, forget_target, forgetting
     from memplane.service.composition.redactors import open_redactor
-    from memplane.services.client import open_service_client
 
     redact = partial(redact_entry_line, open_redactor(settings))
     emit = open_command_telemetry(settings.home).emit

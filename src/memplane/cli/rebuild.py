@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memplane.memory.api_types import RebuildResult
+    from memplane.episodes.api_types import RebuildResult
     from memplane.settings import Settings
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from memplane.cli.number_argument import NumberRange
 
 if TYPE_CHECKING:
-    from memplane.memory.api_types import MemoryBlock, RecallResponse
+    from memplane.episodes.api_types import MemoryBlock, RecallResponse
     from memplane.settings import Settings
 
 
@@ -39,8 +39,8 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from memplane.cli import EXIT_FAILED, EXIT_OK
     from memplane.cli.agent_argument import expect_agent, resolve_agent
     from memplane.cli.output import print_json
+    from memplane.episodes.api_types import DEFAULT_RECALL_BYTES, RecallRequest
     from memplane.errors import InvalidRequest
-    from memplane.memory.api_types import DEFAULT_RECALL_BYTES, RecallRequest
     from memplane.service.client import Client
     from memplane.service.operations import memory
 

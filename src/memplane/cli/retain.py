@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memplane.memory.api_types import RetainReceipt
+    from memplane.episodes.api_types import RetainReceipt
     from memplane.settings import Settings
 
 
@@ -29,15 +29,15 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Retain each entry, and print what became of it."""
     from memplane.cli import EXIT_OK
     from memplane.cli.agent_argument import resolve_agent
-    from memplane.clock import system_clock
     from memplane.errors import EntryTooLarge, InvalidEntry, InvalidRequest
+    from memplane.kit.clock import system_clock
     from memplane.service.client import Client
 
     agent = resolve_agent(arguments, settings)
     if arguments.entries:
         entries = _lines(arguments.entries)
     else:
-        from memplane.memory.operator_notes import build_note_entry
+        from memplane.episodes.entry_input import build_note_entry
 
         entries = iter([("", build_note_entry(agent, _note(arguments.text), system_clock()))])
     receipts: list[RetainReceipt] = []

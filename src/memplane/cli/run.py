@@ -13,7 +13,7 @@ from memplane.cli.number_argument import TOKENS_RANGE
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from memplane.claude_code.launch_command import LaunchCommand
+    from memplane.integrations.claude_code.launch_command import LaunchCommand
     from memplane.observations.api_types import StartedSession
     from memplane.observations.requests import SessionWanted
     from memplane.settings import Settings
@@ -80,9 +80,9 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     import shlex
     import shutil
 
-    from memplane.claude_code.launch_command import lacks_prompt
     from memplane.cli import EXIT_USAGE
     from memplane.cli.memories_session import print_warning
+    from memplane.integrations.claude_code.launch_command import lacks_prompt
 
     words: list[str] = arguments.words
     command = words[1:] if words[:1] == ["--"] else words
@@ -116,11 +116,6 @@ async def _run(arguments: argparse.Namespace, settings: Settings, command: Seque
     """Tell, run, listen. Whatever becomes of memory, the program runs."""
     from functools import partial
 
-    from memplane.claude_code.launch_command import LaunchCommand, build_launch
-    from memplane.claude_code.output_extractor import OutputExtractor
-    from memplane.claude_code.session_ingest import SessionIngest
-    from memplane.claude_code.session_listener import SessionListener, ingest_session
-    from memplane.claude_code.transcript import TranscriptWriter, create_transcript
     from memplane.cli import EXIT_FAILED
     from memplane.cli.agent_argument import resolve_agent
     from memplane.cli.memories_session import (
@@ -131,8 +126,13 @@ async def _run(arguments: argparse.Namespace, settings: Settings, command: Seque
         print_warning,
         silence_rejection_log,
     )
-    from memplane.clock import system_clock
     from memplane.errors import MemplaneError
+    from memplane.integrations.claude_code.launch_command import LaunchCommand, build_launch
+    from memplane.integrations.claude_code.output_extractor import OutputExtractor
+    from memplane.integrations.claude_code.session_listener import SessionListener
+    from memplane.integrations.claude_code.transcript import TranscriptWriter, create_transcript
+    from memplane.kit.clock import system_clock
+    from memplane.service.session_ingest import SessionIngest, ingest_session
 
     agent = resolve_agent(arguments, settings)
     silence_rejection_log(settings)
@@ -234,8 +234,11 @@ def _with_own_prompt(command: Sequence[str]) -> Sequence[str]:
     """
     from pathlib import Path
 
-    from memplane.claude_code.launch_command import find_prompt_file, inline_prompt_file
     from memplane.errors import InvalidRequest
+    from memplane.integrations.claude_code.launch_command import (
+        find_prompt_file,
+        inline_prompt_file,
+    )
 
     file = find_prompt_file(command)
     if file is None:
@@ -256,8 +259,8 @@ def _schema(arguments: argparse.Namespace) -> str:
 
 async def _start_program(launch: LaunchCommand, heard: Callable[[bytes], None]) -> int:
     """Run a program; one that cannot be started has the exit code that a shell would give."""
-    from memplane.claude_code.process_runner import run_program
     from memplane.cli.memories_session import print_warning
+    from memplane.integrations.claude_code.process_runner import run_program
     from memplane.settings import get_environment
 
     sys.stdout.flush()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from memplane.home import Home
-    from memplane.http.server import ServerAddresses
+    from memplane.server.server import ServerAddresses
     from memplane.service.model import Status
     from memplane.settings import Settings
 

@@ -67,7 +67,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _create(arguments: argparse.Namespace, client: Client) -> IssuedToken:
-    from memplane.access.grants import Scope, TokenRequest
+    from memplane.auth.grants import Scope, TokenRequest
     from memplane.service.operations import tokens
 
     scopes = arguments.scope or (() if arguments.admin else _AGENT_SCOPES)
@@ -98,7 +98,7 @@ def _show_new(issued: IssuedToken, *, as_json: bool) -> None:
 
 def _show_all(tokens: tuple[Token, ...], *, as_json: bool) -> None:
     from memplane.cli.output import colour_text, print_json
-    from memplane.clock import system_clock
+    from memplane.kit.clock import system_clock
 
     if as_json:
         print_json(tokens)
@@ -116,7 +116,7 @@ def _describe_bearer(about: Token) -> str:
 
 
 def _agent(text: str) -> str:
-    from memplane.access.agent_id import AGENT_ID_RULE, is_agent_id
+    from memplane.auth.agent_id import AGENT_ID_RULE, is_agent_id
 
     if not is_agent_id(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no agent's id: {AGENT_ID_RULE}")

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from memplane.home import Claim
-    from memplane.http.dashboard.browser_sessions import BrowserSessions
-    from memplane.http.endpoints import Endpoint
-    from memplane.http.server import ServerAddresses
     from memplane.persona.service import PersonaService
     from memplane.proxy.turn import Proxy
+    from memplane.server.dashboard.browser_sessions import BrowserSessions
+    from memplane.server.endpoints import Endpoint
+    from memplane.server.server import ServerAddresses
     from memplane.service.services import Services
     from memplane.settings import Settings
     from memplane.telemetry import Telemetry
@@ -53,7 +53,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve until told to stop."""
     if not arguments.demo:
         return await _serve(settings)
-    from memplane.http.demo_server import serve_demo_provider
+    from memplane.server.demo_server import serve_demo_provider
 
     async with serve_demo_provider() as address:
         return await _serve(_with_upstreams(settings, address), demo=True)
@@ -63,9 +63,9 @@ async def _serve(settings: Settings, *, demo: bool = False) -> int:
     from memplane.cli import EXIT_OK
     from memplane.cli.persona_watcher import watch_in_background
     from memplane.cli.startup_message import redirect_output_from_events
-    from memplane.clock import system_clock
     from memplane.home import Home
-    from memplane.http.dashboard.browser_sessions import BrowserSessions
+    from memplane.kit.clock import system_clock
+    from memplane.server.dashboard.browser_sessions import BrowserSessions
     from memplane.service.composition.home import filling, open_services, open_telemetry, own_home
     from memplane.service.composition.proxy import open_proxy
 
@@ -107,11 +107,11 @@ async def _listen(settings: Settings, claim: Claim, parts: _ServerParts, *, demo
     from memplane.cli.output import get_program_name
     from memplane.cli.startup_message import StartupMessage, get_public_address
     from memplane.home import Home
-    from memplane.http.app import RequestLimits
-    from memplane.http.dashboard.browser_sessions import FIRST_CODE_LIFETIME
-    from memplane.http.ledger_metrics import ledger_metrics
-    from memplane.http.server import serve_until_stopped
-    from memplane.http.telemetry_metrics import telemetry_metrics
+    from memplane.server.app import RequestLimits
+    from memplane.server.dashboard.browser_sessions import FIRST_CODE_LIFETIME
+    from memplane.server.ledger_metrics import ledger_metrics
+    from memplane.server.server import serve_until_stopped
+    from memplane.server.telemetry_metrics import telemetry_metrics
     from memplane.service.client import local_client
 
     services, home = parts.services, Home(settings.home)
@@ -162,17 +162,17 @@ def _endpoints(settings: Settings, parts: _ServerParts) -> list[Endpoint]:
     """List what a server offers beside what every door has."""
     from functools import cache
 
-    from memplane.clock import system_clock
+    from memplane.audit.sources import list_event_files
     from memplane.home import Home
-    from memplane.http.dashboard.endpoints import DashboardParts, dashboard_endpoints
-    from memplane.http.dashboard.memories import OPERATOR
-    from memplane.http.dashboard.turns import TurnSources
-    from memplane.http.history_api import history_endpoints
-    from memplane.http.memory_api import OperationTelemetry, memory_service_endpoints
-    from memplane.http.proxy_api import ProxyHandler, proxy_endpoints
-    from memplane.http.snapshot_api import snapshot_endpoints
+    from memplane.kit.clock import system_clock
     from memplane.ledger.tombstones import get_mirror_root
-    from memplane.operate.audit_sources import list_event_files
+    from memplane.server.dashboard.endpoints import DashboardParts, dashboard_endpoints
+    from memplane.server.dashboard.memories import OPERATOR
+    from memplane.server.dashboard.turns import TurnSources
+    from memplane.server.history_api import history_endpoints
+    from memplane.server.memory_api import OperationTelemetry, memory_service_endpoints
+    from memplane.server.proxy_api import ProxyHandler, proxy_endpoints
+    from memplane.server.snapshot_api import snapshot_endpoints
     from memplane.service.client import local_client
 
     services = parts.services

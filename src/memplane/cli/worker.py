@@ -23,8 +23,8 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     import logging
 
     from memplane.cli import EXIT_OK
-    from memplane.objects.retry_clock import RetryClock
-    from memplane.worker import IDLE_TIMEOUT_S, run_worker
+    from memplane.kit.retry_clock import RetryClock
+    from memplane.service.worker import IDLE_TIMEOUT_S, run_worker
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     quiet = IDLE_TIMEOUT_S if arguments.quiet_seconds is None else arguments.quiet_seconds

@@ -12,8 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from memplane.clock import Clock
-from memplane.home import make_private_folder
+from memplane.kit.clock import Clock
+from memplane.kit.durable_files import sync_data, sync_folder, write_all
+from memplane.kit.private_files import make_private_folder
 from memplane.ledger.chain import ChainEnd, Erasure, LedgerPosition, RecordKind
 from memplane.ledger.chain_file import ChainFile
 from memplane.ledger.entry_head import read_entry_head
@@ -28,7 +29,6 @@ from memplane.ledger.reader import read_lines_later_than, read_lines_since
 from memplane.ledger.recent_ids import MAX_ID_AGE, RecentIds
 from memplane.ledger.recovery import RecoveryReport, recover
 from memplane.ledger.segments import FileModes, seal_open_segment
-from memplane.objects.durable_files import sync_data, sync_folder, write_all
 
 _log = logging.getLogger(__name__)
 _MAX_LOCK_ATTEMPTS: Final = 2500

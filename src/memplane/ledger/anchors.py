@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 
-from memplane.home import make_private_folder
+from memplane.kit.durable_files import append_to_file, hold_lock, open_folder, replace_file
+from memplane.kit.private_files import make_private_folder
 from memplane.ledger.chain import ChainEnd, LedgerPosition
 from memplane.ledger.folder import STATE_FOLDER_NAME
 from memplane.ledger.segments import FileModes
-from memplane.objects.durable_files import append_to_file, hold_lock, open_folder, replace_file
 
 ANCHORS_FILE_NAME: Final = "anchors.jsonl"
 _COMPACT_AT_BYTES: Final = 1 << 18

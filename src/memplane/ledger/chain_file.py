@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from memplane.kit.durable_files import sync_data, write_all
 from memplane.ledger.chain import (
     GENESIS,
     SALT_BYTES,
@@ -20,7 +21,6 @@ from memplane.ledger.chain import (
     find_chain_end,
     make_note_record,
 )
-from memplane.objects.durable_files import sync_data, write_all
 
 _CHUNK_BYTES: Final = 1 << 20
 _MAX_RECORD_BYTES: Final = 4096

@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from memplane.clock import format_timestamp, parse_timestamp
 from memplane.errors import InvalidCursor
+from memplane.kit.clock import format_timestamp, parse_timestamp
 
 _MAX_CURSOR_CHARS: Final = 16_384
 _NUMBER_LIMIT: Final = 1 << 62

@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from memplane.access.agent_id import is_agent_id
+from memplane.auth.agent_id import is_agent_id
 from memplane.errors import UnknownAgent
 
 OPEN_SEGMENT_NAME: Final = "history.jsonl"

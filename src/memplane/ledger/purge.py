@@ -21,8 +21,9 @@ from typing import Final
 
 import msgspec
 
-from memplane.clock import Clock
 from memplane.errors import LedgerError
+from memplane.kit.clock import Clock
+from memplane.kit.durable_files import sync_file, sync_folder
 from memplane.ledger.agent_writer import AgentWriter
 from memplane.ledger.anchors import read_anchors, write_anchors
 from memplane.ledger.chain import (
@@ -44,7 +45,6 @@ from memplane.ledger.folder import AgentFolder, Segment, open_regular_file
 from memplane.ledger.line_reader import LedgerLine, read_lines
 from memplane.ledger.recovery import open_writable
 from memplane.ledger.segments import FileModes, quarantine_bytes
-from memplane.objects.durable_files import sync_file, sync_folder
 
 _CHUNK_BYTES: Final = 1 << 20
 _LINE_KINDS: Final = frozenset({RecordKind.ENTRY, RecordKind.FOUND, RecordKind.DAMAGED})

@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from memplane.kit.durable_files import sync_data, sync_file, sync_folder
 from memplane.ledger.chain import ChainEnd, RecordKind
 from memplane.ledger.chain_file import ChainFile
 from memplane.ledger.entry_head import read_entry_head
@@ -40,7 +41,6 @@ from memplane.ledger.segments import (
     record_seal,
     seal_open_segment,
 )
-from memplane.objects.durable_files import sync_data, sync_file, sync_folder
 
 _log = logging.getLogger(__name__)
 _BATCH_LINES: Final = 512

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from memplane.home import make_private_folder
-from memplane.ids import new_id
+from memplane.kit.durable_files import open_folder, replace_file, sync_file, sync_folder
+from memplane.kit.ids import new_id
+from memplane.kit.private_files import make_private_folder
 from memplane.ledger.chain import RecordKind
 from memplane.ledger.chain_file import ChainFile
 from memplane.ledger.folder import (
@@ -21,7 +22,6 @@ from memplane.ledger.folder import (
     encode_end,
     open_regular_file,
 )
-from memplane.objects.durable_files import open_folder, replace_file, sync_file, sync_folder
 
 
 class FileModes(msgspec.Struct, frozen=True):

@@ -18,13 +18,13 @@ from typing import Final
 
 import msgspec
 
-from memplane.clock import format_timestamp
-from memplane.clock import parse_timestamp as read_stamp
+from memplane.kit.clock import format_timestamp
+from memplane.kit.clock import parse_timestamp as read_stamp
+from memplane.kit.durable_files import replace_file
 from memplane.ledger.chain import LedgerPosition
 from memplane.ledger.entry_head import add_missing_id, parse_rfc3339, read_entry_head
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.segment_snapshot import SegmentFile
-from memplane.objects.durable_files import replace_file
 
 BLOCK_ENTRIES: Final = 128
 _MIN_NEW_BLOCKS: Final = 8

@@ -24,18 +24,12 @@ from typing import Final
 
 import msgspec
 
-from memplane.access.agent_id import is_agent_id
+from memplane.auth.agent_id import is_agent_id
 from memplane.errors import LedgerError
-from memplane.ids import new_id
+from memplane.kit.durable_files import open_folder, replace_file, sync_file, sync_folder, write_all
+from memplane.kit.ids import new_id
 from memplane.ledger.folder import STATE_FOLDER_NAME, make_invalid_agent, open_regular_file
 from memplane.ledger.line_reader import LedgerLine, read_lines
-from memplane.objects.durable_files import (
-    open_folder,
-    replace_file,
-    sync_file,
-    sync_folder,
-    write_all,
-)
 
 TOMBSTONES_FILE_NAME: Final = "tombstones.jsonl"
 _FORMAT_VERSION: Final = 1

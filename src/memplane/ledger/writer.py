@@ -24,9 +24,9 @@ from typing import Final
 
 import msgspec
 
-from memplane.access.agent_id import is_agent_id
-from memplane.clock import Clock
+from memplane.auth.agent_id import is_agent_id
 from memplane.errors import EntryTooLarge, InvalidEntry, LedgerFull, NotRecorded
+from memplane.kit.clock import Clock
 from memplane.ledger.agent_writer import AgentWriter
 from memplane.ledger.anchors import read_anchors, write_anchors
 from memplane.ledger.chain import ChainEnd

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from memplane.memory.api_types import TableRebuild
+from memplane.episodes.api_types import TableRebuild
 from memplane.observations.model import Category, ObservationState, SourceClass
 
 ConflictKind = Literal["contradiction", "possible_duplicate", "said_again"]

@@ -11,6 +11,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Final
 
+from memplane.database.interface import Connection
 from memplane.errors import InvalidRequest
 from memplane.ledger.entry_head import parse_rfc3339
 from memplane.observations import confidence, views
@@ -24,7 +25,6 @@ from memplane.observations.queries import ANY_STATE, GENERAL_SERVICE, TRASH_STAT
 from memplane.observations.requests import MemoryQuery
 from memplane.observations.store import find_forgotten_entries
 from memplane.observations.validation import field_error
-from memplane.records.interface import Connection
 
 _STATES: Final = frozenset(ObservationState)
 

@@ -13,7 +13,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypeGuard, cast
 
-from memplane.memory.marker_parser import MarkerAttempt, format_bracket, parse_attempts
+from memplane.exchange.marker_parser import MarkerAttempt, format_bracket, parse_attempts
 from memplane.observations.model import MAX_SERVICE_CHARS, Assertion, Category, SourceClass
 from memplane.observations.reject_reasons import RejectReason
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from memplane.clock import format_milli_timestamp
+from memplane.kit.clock import format_milli_timestamp
 from memplane.observations import matching
 from memplane.observations.aspects import Aspects, aspects_of
 from memplane.observations.differences import Signal

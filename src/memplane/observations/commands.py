@@ -7,6 +7,7 @@ from typing import Final, TypeAlias, cast
 
 import msgspec
 
+from memplane.database.interface import Connection
 from memplane.errors import ConcurrencyError, InvalidRequest, MemplaneError, UnknownMemory
 from memplane.observations import (
     conflicts,
@@ -41,7 +42,6 @@ from memplane.observations.requests import (
     ResolveAsked,
 )
 from memplane.observations.validation import field_error
-from memplane.records.interface import Connection
 
 _MAX_TIER: Final = 3
 _DraftOne: TypeAlias = Callable[[int], list[ObservationEvent]]

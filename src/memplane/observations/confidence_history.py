@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Final
 
-from memplane.clock import format_milli_timestamp
+from memplane.kit.clock import format_milli_timestamp
 from memplane.observations import confidence
 from memplane.observations.api_types import ConfidenceHistory, ConfidencePoint
 from memplane.observations.confidence import ConfidenceState, Profile

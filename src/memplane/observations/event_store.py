@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
+from memplane.database.interface import Connection, Value
 from memplane.observations.events import EventKind, ObservationEvent, decode_event
 from memplane.observations.projection import filter_effective_events, sort_events
-from memplane.records.interface import Connection, Value
 
 
 def insert_event(rows: Connection, event: ObservationEvent) -> bool:

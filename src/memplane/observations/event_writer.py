@@ -15,9 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from memplane.clock import Clock, format_milli_timestamp
+from memplane.database.interface import Connection, RecordStore
+from memplane.episodes.store import get_cursor, set_cursor
 from memplane.errors import InvalidCursor, LedgerError
-from memplane.ids import new_id
+from memplane.kit.clock import Clock, format_milli_timestamp
+from memplane.kit.ids import new_id
 from memplane.ledger.cursor import BEGINNING, decode_cursor, encode_cursor
 from memplane.ledger.entry import Entry, ReceivedEntry
 from memplane.ledger.folder import AgentFolder, list_ledger_agents
@@ -25,12 +27,10 @@ from memplane.ledger.purge import purge_ledger
 from memplane.ledger.reader import MAX_PAGE_ENTRIES, open_page
 from memplane.ledger.segments import FileModes
 from memplane.ledger.writer import Ledger
-from memplane.memory.store import get_cursor, set_cursor
 from memplane.observations import event_store, store
 from memplane.observations.assertion_rules import NEW_OBSERVATION, build_conflict_key
 from memplane.observations.confidence import Profile
 from memplane.observations.events import EventKind, ObservationEvent, decode_event, encode_event
-from memplane.records.interface import Connection, RecordStore
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from memplane.clock import format_milli_timestamp
+from memplane.database.interface import Connection
+from memplane.kit.clock import format_milli_timestamp
 from memplane.observations.api_types import Facet, Facets
 from memplane.observations.model import ObservationState
 from memplane.observations.queries import (
@@ -20,7 +21,6 @@ from memplane.observations.queries import (
     build_filter,
 )
 from memplane.observations.requests import MemoryFilter
-from memplane.records.interface import Connection
 
 _COLUMNS: Final = (
     f"agent, COALESCE(service, '{GENERAL_SERVICE}'), category, state, tier, origin, "

@@ -6,11 +6,11 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
+from memplane.database.interface import Connection, Row
 from memplane.observations import store
 from memplane.observations.api_types import RebuildReceipt
 from memplane.observations.confidence import Profile
 from memplane.observations.event_writer import iterate_events
-from memplane.records.interface import Connection, Row
 
 _OTHER_TABLE_QUERIES: Final = (
     "SELECT * FROM sessions ORDER BY id",

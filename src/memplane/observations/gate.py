@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from memplane.memory.sanitizer import sanitize_text
+from memplane.exchange.sanitizer import sanitize_text
 from memplane.observations.agent_guide import is_example
 from memplane.observations.assertion_parser import (
     NO_ALIASES,

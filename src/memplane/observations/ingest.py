@@ -8,6 +8,7 @@ from datetime import datetime
 
 import msgspec
 
+from memplane.database.interface import Connection
 from memplane.ledger.entry_head import parse_rfc3339
 from memplane.observations import session_store, store
 from memplane.observations.api_types import IngestReceipt
@@ -37,7 +38,6 @@ from memplane.observations.model import SourceClass
 from memplane.observations.reject_reasons import RejectReason
 from memplane.observations.requests import Heard, HeardText
 from memplane.observations.views import reject_view
-from memplane.records.interface import Connection
 
 
 class IngestPolicy(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,8 @@ from datetime import datetime
 
 import msgspec
 
-from memplane.clock import format_milli_timestamp
+from memplane.database.interface import Connection
+from memplane.kit.clock import format_milli_timestamp
 from memplane.ledger.entry_head import parse_rfc3339
 from memplane.observations import event_store, matching, store, validation
 from memplane.observations.assertion_parser import find_category
@@ -32,7 +33,6 @@ from memplane.observations.matching import Verdict as Matched
 from memplane.observations.model import Assertion, Category, ObservationState, SourceClass
 from memplane.observations.reject_reasons import RejectReason
 from memplane.observations.requests import ImportedLine
-from memplane.records.interface import Connection
 
 _FALLBACK_CATEGORY: Category = Category.BEHAVIOR
 """What a memory of another category is kept as until somebody has looked at it."""

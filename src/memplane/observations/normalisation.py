@@ -19,7 +19,7 @@ import msgspec
 from memplane.observations import vocabulary
 from memplane.observations.quantities import Quantity, Word, quantities_at
 from memplane.observations.units import pieces
-from memplane.retrieval.tokenizer import count_terms
+from memplane.search.tokenizer import count_terms
 
 _REMEMBERED: Final = 4096
 _QUOTES: Final = str.maketrans(

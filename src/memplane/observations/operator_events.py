@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from memplane.clock import format_milli_timestamp
 from memplane.errors import InvalidRequest
+from memplane.kit.clock import format_milli_timestamp
 from memplane.observations import confidence
 from memplane.observations.confidence import Profile
 from memplane.observations.events import Actor, EventKind, ObservationContent, ObservationEvent

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from memplane.errors import InvalidRequest
-from memplane.memory.sanitizer import sanitize_text
+from memplane.exchange.sanitizer import sanitize_text
 from memplane.observations.model import MAX_SERVICE_CHARS, MAX_SHOWN_CHARS, Category
 
 MAX_BUDGET_TOKENS: Final = 32_768

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from memplane.episodes.ledger_purge import contains_any
 from memplane.ledger.folder import AgentFolder
-from memplane.memory.ledger_purge import contains_any
 from memplane.observations.events import ObservationEvent
 
 _MIN_QUOTE_CHARS: Final = 8

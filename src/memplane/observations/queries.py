@@ -13,8 +13,9 @@ from typing import Final
 
 import msgspec
 
-from memplane.clock import format_milli_timestamp
+from memplane.database.interface import Connection, Value
 from memplane.errors import InvalidRequest
+from memplane.kit.clock import format_milli_timestamp
 from memplane.observations import views
 from memplane.observations.api_types import (
     ActionView,
@@ -38,7 +39,6 @@ from memplane.observations.requests import (
 )
 from memplane.observations.session_store import OF_FORGOTTEN_TURN_SQL
 from memplane.observations.store import OBSERVATION_COLUMNS, epoch_ms, parse_observation_row
-from memplane.records.interface import Connection, Value
 
 GENERAL_SERVICE: Final = "general"
 ANY_STATE: Final = "any"

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from memplane.clock import format_milli_timestamp
-from memplane.memory.api_types import (
+from memplane.database.interface import Connection
+from memplane.episodes.api_types import (
     DEFAULT_RECALL_BYTES,
     MAX_BLOCKS,
     BlockExplanation,
@@ -21,13 +21,13 @@ from memplane.memory.api_types import (
     RecallRequest,
     RecallResponse,
 )
-from memplane.memory.response_builder import limit_response_bytes
-from memplane.memory.sanitizer import sanitize_text
+from memplane.episodes.response_builder import limit_response_bytes
+from memplane.exchange.sanitizer import sanitize_text
+from memplane.kit.clock import format_milli_timestamp
 from memplane.observations import store, views
 from memplane.observations.confidence import Profile
 from memplane.observations.prompt_block import PromptCandidate, escape_line, format_confidence
-from memplane.records.interface import Connection
-from memplane.retrieval.tokenizer import count_query_terms, count_terms
+from memplane.search.tokenizer import count_query_terms, count_terms
 
 OBSERVATION_BLOCK_KIND: Final = "observation"
 OBSERVATION_BLOCK_SOURCE: Final = "memplane"

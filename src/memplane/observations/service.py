@@ -14,14 +14,15 @@ from datetime import datetime
 from functools import partial
 from typing import Final, TypeVar
 
+from memplane.database.interface import Connection, Database
+from memplane.episodes.api_types import ForgetCheck, RecallRequest, RecallResponse
+from memplane.episodes.forget_verification import occurs_elsewhere
+from memplane.episodes.ledger_purge import encode_variants
+from memplane.episodes.search import question_from_request
+from memplane.episodes.store import get_note, set_note
 from memplane.errors import UnknownMemory
-from memplane.ids import new_id
+from memplane.kit.ids import new_id
 from memplane.ledger.folder import AgentFolder
-from memplane.memory.api_types import ForgetCheck, RecallRequest, RecallResponse
-from memplane.memory.forget_verification import occurs_elsewhere
-from memplane.memory.ledger_purge import encode_variants
-from memplane.memory.search import question_from_request
-from memplane.memory.store import get_note, set_note
 from memplane.observations import (
     as_of,
     event_store,
@@ -93,7 +94,6 @@ from memplane.observations.sessions import (
     check_agent,
     require_session,
 )
-from memplane.records.interface import Connection, Database
 
 _PROFILE_NOTE: Final = "observations_profile"
 _MAX_CHANGES_PER_READ: Final = 500

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from memplane.database.interface import Connection, Row
 from memplane.observations.api_types import InjectionView, RejectView, SessionView
 from memplane.observations.assertion_rules import MAX_QUOTE_CHARS, SessionContext
 from memplane.observations.event_store import list_effective_events, select_events
@@ -14,7 +15,6 @@ from memplane.observations.events import EventKind, ObservationEvent
 from memplane.observations.model import Assertion
 from memplane.observations.requests import LARGEST_NUMBER
 from memplane.observations.views import reject_view
-from memplane.records.interface import Connection, Row
 
 _ASSERTION_KINDS: Final = frozenset({EventKind.ASSERTED, EventKind.REINFORCED, EventKind.ECHOED})
 

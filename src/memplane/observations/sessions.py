@@ -14,9 +14,10 @@ from typing import Final
 
 import msgspec
 
-from memplane.access.agent_id import AGENT_ID_RULE, is_agent_id
-from memplane.clock import format_milli_timestamp
+from memplane.auth.agent_id import AGENT_ID_RULE, is_agent_id
+from memplane.database.interface import Connection
 from memplane.errors import RecordsError, UnknownMemory
+from memplane.kit.clock import format_milli_timestamp
 from memplane.observations import (
     conflicts,
     event_store,
@@ -53,7 +54,6 @@ from memplane.observations.requests import (
     SessionWanted,
 )
 from memplane.observations.validation import field_error
-from memplane.records.interface import Connection
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from typing import Final
 
-from memplane.memory.sentence_splitter import has_digit, word_set
+from memplane.search.sentence_splitter import has_digit, word_set
 
 _MAX_UNKNOWN_WORDS: Final = 2
 """Words before the state or the number of a reading, so that what it is of may have a name."""

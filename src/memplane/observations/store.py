@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from memplane.clock import format_milli_timestamp
+from memplane.database.interface import Connection, Row, Value
+from memplane.kit.clock import format_milli_timestamp
 from memplane.observations import confidence, session_store
 from memplane.observations.assertion_rules import ExistingObservation
 from memplane.observations.confidence import ConfidenceState, Profile
@@ -33,7 +34,6 @@ from memplane.observations.projection import (
 )
 from memplane.observations.requests import LARGEST_NUMBER
 from memplane.observations.views import EVIDENCE_KINDS
-from memplane.records.interface import Connection, Row, Value
 
 OBSERVATION_TABLES: Final = (
     *("sessions", "memories", "evidence", "conflicts", "receipts", "injection_items"),

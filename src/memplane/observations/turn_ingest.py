@@ -17,14 +17,14 @@ from typing import Final
 
 import msgspec
 
+from memplane.database.interface import Connection, RecordStore
+from memplane.episodes.store import get_note, set_note
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.note_reader import find_note
 from memplane.ledger.turn_note import TurnNote
-from memplane.memory.store import get_note, set_note
 from memplane.observations.relevance import parse_observation_ids
 from memplane.observations.service import ObservationService
 from memplane.observations.sessions import LedgerTurn
-from memplane.records.interface import Connection, RecordStore
 
 _log = logging.getLogger(__name__)
 

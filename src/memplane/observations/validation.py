@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from memplane.clock import format_milli_timestamp
 from memplane.errors import InvalidRequest
+from memplane.kit.clock import format_milli_timestamp
 from memplane.ledger.entry_head import parse_rfc3339
 from memplane.observations.confidence import clamp
 from memplane.observations.model import Category

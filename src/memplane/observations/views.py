@@ -8,7 +8,7 @@ from typing import Final, cast
 
 import msgspec
 
-from memplane.clock import format_milli_timestamp
+from memplane.kit.clock import format_milli_timestamp
 from memplane.observations import confidence, prompt_block
 from memplane.observations.api_types import (
     ConflictKind,

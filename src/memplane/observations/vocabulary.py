@@ -1,7 +1,7 @@
 """The words that matter when two statements about a service are compared (pure).
 
 Some tables hold words as they are written, in lower case; the others hold stems, as
-`memplane.retrieval.tokenizer` makes them, so that one entry stands for start, starts and started.
+`memplane.search.tokenizer` makes them, so that one entry stands for start, starts and started.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from typing import Final, Protocol
 import msgspec
 
 from memplane.errors import PersonaError
-from memplane.objects.keys import find_collisions
 from memplane.persona.document_names import explain_invalid_name
+from memplane.storage.keys import find_collisions
 
 FORMAT_VERSION: Final = 1
 HEADER_NAME: Final = "memplane-persona.json"

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import msgspec
 
-from memplane.clock import format_milli_timestamp
 from memplane.errors import StorageError
+from memplane.kit.clock import format_milli_timestamp
 from memplane.persona.document_merge import merge_document
 from memplane.persona.document_writer import write_document
 from memplane.persona.folder import DocumentFolder

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final, TypeAlias
 
-from memplane.objects.durable_files import sync_file
+from memplane.kit.durable_files import sync_file
 
 _Rename: TypeAlias = Callable[[int, bytes, int, bytes, int], int]
 

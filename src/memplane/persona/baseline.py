@@ -19,9 +19,9 @@ import apsw
 import msgspec
 
 from memplane.errors import BackendUnavailable, PersonaError
-from memplane.home import make_private_folder
-from memplane.ids import new_id
-from memplane.objects.retry_clock import RetryClock
+from memplane.kit.ids import new_id
+from memplane.kit.private_files import make_private_folder
+from memplane.kit.retry_clock import RetryClock
 from memplane.persona.model import NEW_STATE, DocumentState
 
 FORMAT_VERSION: Final = "1"

@@ -12,8 +12,13 @@ from typing import Final
 import msgspec
 
 from memplane.errors import ConcurrencyError, PersonaError
-from memplane.objects.lineage import Lineage
-from memplane.objects.store import (
+from memplane.persona.document_names import explain_invalid_name
+from memplane.persona.model import OptionalText, RemoteDocument, sha256_of
+from memplane.persona.plan import ListedObject
+from memplane.persona.project_match import Project, check_project_id
+from memplane.persona.validation import find_text_flaw
+from memplane.storage.lineage import Lineage
+from memplane.storage.store import (
     DELETED_METADATA,
     Absent,
     Expect,
@@ -23,11 +28,6 @@ from memplane.objects.store import (
     StoredObject,
     Version,
 )
-from memplane.persona.document_names import explain_invalid_name
-from memplane.persona.model import OptionalText, RemoteDocument, sha256_of
-from memplane.persona.plan import ListedObject
-from memplane.persona.project_match import Project, check_project_id
-from memplane.persona.validation import find_text_flaw
 
 PROJECT_FILE: Final = ".project.json"
 _CHANGED: Final = "memplane_changed"

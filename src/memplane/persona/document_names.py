@@ -15,8 +15,8 @@ from datetime import date
 from typing import Final
 
 from memplane.errors import InvalidKey, InvalidRequest
-from memplane.objects.keys import check_key, fold_key
 from memplane.persona.document_kinds import DocumentKind, allows_file_name
+from memplane.storage.keys import check_key, fold_key
 
 MAX_SEGMENTS: Final = 4
 """The file counts as one of them."""

@@ -6,10 +6,9 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from memplane.clock import Clock
 from memplane.errors import NotBrought, NotPublished
-from memplane.ids import new_id
-from memplane.objects.lineage import Lineage
+from memplane.kit.clock import Clock
+from memplane.kit.ids import new_id
 from memplane.persona.baseline import Baseline
 from memplane.persona.container import DocumentContainer, make_tombstone
 from memplane.persona.document_merge import merge_document
@@ -25,6 +24,7 @@ from memplane.persona.model import (
     sha256_of,
 )
 from memplane.persona.publish_gate import PublishGate
+from memplane.storage.lineage import Lineage
 
 
 class SyncContext(Protocol):

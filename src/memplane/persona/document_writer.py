@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memplane.ids import new_id
+from memplane.kit.ids import new_id
 from memplane.persona.folder import DocumentFolder
 
 

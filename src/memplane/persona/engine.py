@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from memplane.clock import Clock, format_milli_timestamp
 from memplane.errors import (
     AuthError,
     BackendUnavailable,
@@ -24,7 +23,8 @@ from memplane.errors import (
     StorageError,
     TooLarge,
 )
-from memplane.objects.concurrency import run_for_each, run_meanwhile
+from memplane.kit.clock import Clock, format_milli_timestamp
+from memplane.kit.concurrency import run_for_each, run_meanwhile
 from memplane.persona.baseline import Baseline, HeldDocument, QueuedDocument
 from memplane.persona.container import DocumentContainer, Survey, make_tombstone
 from memplane.persona.document_kinds import INDEX_KEY

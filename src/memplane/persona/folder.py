@@ -22,9 +22,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from memplane.errors import InvalidKey, StorageError, TooLarge
-from memplane.home import make_private_folder
-from memplane.ids import new_id
-from memplane.objects.durable_files import (
+from memplane.kit.durable_files import (
     FileWork,
     read_file,
     run_file_work,
@@ -32,7 +30,8 @@ from memplane.objects.durable_files import (
     translate_os_errors,
     write_all,
 )
-from memplane.objects.keys import RESERVED_PREFIX
+from memplane.kit.ids import RESERVED_PREFIX, new_id
+from memplane.kit.private_files import make_private_folder
 from memplane.persona.atomic_rename import exchange_files, rename_no_replace
 from memplane.persona.document_names import explain_invalid_name
 from memplane.persona.folder_scan import FolderScan, scan_folder

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from memplane.objects.durable_files import translate_os_errors
+from memplane.kit.durable_files import translate_os_errors
 from memplane.persona.document_names import DOCUMENT_SUFFIX, explain_invalid_name
 from memplane.persona.safe_open import explain_invalid_file
 

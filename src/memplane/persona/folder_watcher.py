@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from memplane.errors import AuthError, BackendUnavailable, MemplaneError
-from memplane.home import make_private_folder
+from memplane.kit.private_files import make_private_folder
 from memplane.persona.document_names import DOCUMENT_SUFFIX
 from memplane.persona.report import PersonaReport
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from memplane.objects.durable_files import FileWork, start_writeback, sync_file
+from memplane.kit.durable_files import FileWork, start_writeback, sync_file
 
 _T = TypeVar("_T")
 

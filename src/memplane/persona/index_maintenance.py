@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from memplane.objects.keys import fold_key
 from memplane.persona.document import parse
 from memplane.persona.document_kinds import INDEX_KEY
 from memplane.persona.document_names import with_hash_suffix
@@ -18,6 +17,7 @@ from memplane.persona.index_file import (
     with_moved_link,
 )
 from memplane.persona.merge.index import without_links
+from memplane.storage.keys import fold_key
 
 
 def rename_case_collisions(

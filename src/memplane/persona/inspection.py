@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from memplane.clock import format_milli_timestamp
 from memplane.errors import MemplaneError
+from memplane.kit.clock import format_milli_timestamp
 from memplane.persona.baseline import QueuedDocument
 from memplane.persona.baseline_reader import BaselineContents, read_baseline
 from memplane.persona.document import Document, FrontmatterValue, parse

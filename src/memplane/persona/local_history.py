@@ -18,8 +18,7 @@ from typing import Final
 
 import msgspec
 
-from memplane.ids import new_id
-from memplane.objects.durable_files import (
+from memplane.kit.durable_files import (
     FileWork,
     read_file,
     replace_file,
@@ -28,6 +27,7 @@ from memplane.objects.durable_files import (
     sync_file,
     translate_os_errors,
 )
+from memplane.kit.ids import new_id
 from memplane.persona.document_names import explain_invalid_name
 from memplane.persona.safe_open import make_folder_at, open_folder_at, stat_entry
 

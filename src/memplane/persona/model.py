@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from memplane.objects.lineage import Lineage
+from memplane.storage.lineage import Lineage
 
 OptionalText: TypeAlias = bytes | None
 

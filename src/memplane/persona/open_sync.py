@@ -11,10 +11,9 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from memplane.clock import Clock
 from memplane.errors import BackendUnavailable, MemplaneError, PersonaError, UnknownProject
-from memplane.objects.retry_clock import RetryClock
-from memplane.objects.store import ObjectStore
+from memplane.kit.clock import Clock
+from memplane.kit.retry_clock import RetryClock
 from memplane.persona.baseline import Baseline, open_baseline
 from memplane.persona.container import DocumentContainer
 from memplane.persona.engine import SyncEngine
@@ -23,6 +22,7 @@ from memplane.persona.project_marker import ProjectMarker, read_marker
 from memplane.persona.project_match import OwnedPrefix, Project, has_id
 from memplane.persona.project_prefix import find_prefix
 from memplane.persona.publish_gate import PublishGate, SecretFinder
+from memplane.storage.store import ObjectStore
 
 
 class SyncTarget(msgspec.Struct, frozen=True):

@@ -14,10 +14,10 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from memplane.objects.keys import find_collisions
 from memplane.persona.document_kinds import OTHER_KIND, detect_kind
 from memplane.persona.model import DocumentState, MergeBase, RemoteDocument
 from memplane.persona.steps import AssumedRemote
+from memplane.storage.keys import find_collisions
 
 MAX_DELETIONS: Final = 10
 MAX_DELETED_SHARE: Final = 0.30

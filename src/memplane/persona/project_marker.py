@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from memplane.errors import BackendUnavailable
-from memplane.objects.durable_files import read_file, replace_file, translate_os_errors
-from memplane.objects.keys import RESERVED_PREFIX
+from memplane.kit.durable_files import read_file, replace_file, translate_os_errors
+from memplane.kit.ids import RESERVED_PREFIX
 from memplane.persona.safe_open import open_root
 
 MARKER_FILE: Final = f"{RESERVED_PREFIX}-persona.json"

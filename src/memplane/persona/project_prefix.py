@@ -8,8 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from memplane.errors import BackendUnavailable, ConcurrencyError
-from memplane.ids import new_id
-from memplane.objects.store import ObjectStore
+from memplane.kit.ids import new_id
 from memplane.persona.container import PROJECT_FILE, DocumentContainer
 from memplane.persona.project_match import (
     OwnedPrefix,
@@ -23,6 +22,7 @@ from memplane.persona.project_match import (
     refuse_other_owner,
     unknown_project_error,
 )
+from memplane.storage.store import ObjectStore
 
 _MAX_ATTEMPTS: Final = 8
 

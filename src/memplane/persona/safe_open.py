@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from memplane.errors import BackendUnavailable, InvalidKey, TooLarge
-from memplane.objects.durable_files import open_folder, read_file
+from memplane.kit.durable_files import open_folder, read_file
 
 MAX_DOCUMENT_BYTES: Final = 5 * 1024 * 1024
 """No document is larger, whatever the settings say."""

@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from memplane.clock import Clock, format_milli_timestamp
 from memplane.errors import ConcurrencyError, MemplaneError, PersonaError, UnknownMemory
-from memplane.objects.background_loop import start_in_background
+from memplane.kit.background_loop import start_in_background
+from memplane.kit.clock import Clock, format_milli_timestamp
 from memplane.persona.baseline_reader import read_facts
 from memplane.persona.document_writer import write_document
 from memplane.persona.folder import DocumentFolder

@@ -18,7 +18,6 @@ import msgspec
 from msgspec.structs import replace
 
 from memplane.errors import ConcurrencyError
-from memplane.objects.lineage import Lineage, Stamp
 from memplane.persona.model import (
     NO_LINEAGE,
     DocumentState,
@@ -29,6 +28,7 @@ from memplane.persona.model import (
     PutIntent,
     RemoteDocument,
 )
+from memplane.storage.lineage import Lineage, Stamp
 
 MAX_ATTEMPTS: Final = 8
 

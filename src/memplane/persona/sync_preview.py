@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from memplane.objects.store import ObjectStore
 from memplane.persona.container import DocumentContainer
 from memplane.persona.engine import SyncView
 from memplane.persona.folder import DocumentFolder
 from memplane.persona.folder_contents import read_documents
 from memplane.persona.open_sync import SyncTarget, locate_project
 from memplane.persona.plan import find_unsyncable, plan_sync
+from memplane.storage.store import ObjectStore
 
 
 async def preview_first_sync(place: SyncTarget, store: ObjectStore, *, join: str) -> SyncView:

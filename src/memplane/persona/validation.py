@@ -15,7 +15,6 @@ from typing import Final, Literal
 import msgspec
 
 from memplane.errors import PersonaError
-from memplane.objects.keys import find_collisions
 from memplane.persona import index_file
 from memplane.persona.document import Document, parse, render
 from memplane.persona.document_kinds import (
@@ -32,6 +31,7 @@ from memplane.persona.document_kinds import (
 from memplane.persona.document_names import explain_invalid_name
 from memplane.persona.merge.relationships import read_section_label
 from memplane.persona.templates import to_one_line, with_frontmatter
+from memplane.storage.keys import find_collisions
 
 DEFAULT_LIMIT_BYTES: Final = 256 * 1024
 """How large a document may be unless the settings say otherwise."""

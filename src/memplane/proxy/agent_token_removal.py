@@ -7,9 +7,9 @@ from typing import Final
 from urllib.parse import unquote_plus
 
 from memplane.errors import InvalidRequest
-from memplane.proxy.content_encoding import decode_content
+from memplane.exchange.content_encoding import decode_content
+from memplane.exchange.request_body import MAX_BODY_BYTES
 from memplane.proxy.headers import header_value
-from memplane.proxy.request_body import MAX_BODY_BYTES
 from memplane.proxy.route_selection import RequestTarget
 from memplane.secret import Secret
 

@@ -11,16 +11,16 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Final
 
-from memplane.proxy.dialects.contract import Dialect
-from memplane.proxy.dialects.conversation import (
+from memplane.exchange.conversation import (
     INSTRUCTION_ROLES,
     USER_ROLE,
     content_texts,
     find_last_user_message,
     message_texts,
 )
-from memplane.proxy.json_values import as_list, as_object, as_string, decode_json_or_none
-from memplane.proxy.request_body import RequestBody
+from memplane.exchange.dialect import Dialect
+from memplane.exchange.request_body import RequestBody
+from memplane.kit.json_values import as_list, as_object, as_string, decode_json_or_none
 
 TITLE: Final = "title"
 COMPACTION: Final = "compaction"

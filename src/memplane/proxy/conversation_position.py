@@ -16,18 +16,18 @@ from typing import Final
 
 import msgspec
 
-from memplane.ledger.entry import Reply, StreamReply
-from memplane.memory.conversation_parser import extract_answer
-from memplane.proxy.dialects.contract import STORED_ANSWER, STORED_THREAD, Conversation, Dialect
-from memplane.proxy.dialects.conversation import (
+from memplane.exchange.conversation import (
     INSTRUCTION_ROLES,
     MODEL_ROLE,
     answer_texts,
     is_user_message,
 )
-from memplane.proxy.json_values import as_object, as_string, decode_json_or_none
-from memplane.proxy.request_body import RequestBody
-from memplane.proxy.sse import SseParser
+from memplane.exchange.conversation_parser import extract_answer
+from memplane.exchange.dialect import STORED_ANSWER, STORED_THREAD, Conversation, Dialect
+from memplane.exchange.request_body import RequestBody
+from memplane.exchange.sse import SseParser
+from memplane.kit.json_values import as_object, as_string, decode_json_or_none
+from memplane.ledger.entry import Reply, StreamReply
 
 _PLACE_BYTES: Final = 16
 _FIRST_EVENT_BYTES: Final = 64 << 10

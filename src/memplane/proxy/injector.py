@@ -19,22 +19,22 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from memplane.clock import Clock
+from memplane.episodes.api_types import MemoryBlock
+from memplane.episodes.episode import epoch_us
+from memplane.episodes.injection_store import Injection
 from memplane.errors import MemplaneError
+from memplane.exchange.dialect import Conversation, ConversationPrompt, Dialect
+from memplane.exchange.request_body import RequestBody
+from memplane.integrations.clawdapus.pod.agent_contexts import AgentContext
+from memplane.kit.clock import Clock
 from memplane.ledger.turn_note import DroppedBlock, InjectedBlock, MessageInjection, TurnNote
-from memplane.memory.api_types import MemoryBlock
-from memplane.memory.episode import epoch_us
-from memplane.memory.injection_store import Injection
-from memplane.pod.agent_contexts import AgentContext
 from memplane.proxy.circuit_breaker import CircuitBreakers
-from memplane.proxy.dialects.contract import Conversation, ConversationPrompt, Dialect
 from memplane.proxy.memory_blocks import (
     format_context_blocks,
     format_fenced_blocks,
     format_time_line,
 )
 from memplane.proxy.recall_client import RECALL_DEADLINE_S, RecallClient, RecallQuery, RecallResult
-from memplane.proxy.request_body import RequestBody
 from memplane.proxy.sticky_injections import StickyInjections
 
 _CONTEXT_PROMPTS: Final = 3

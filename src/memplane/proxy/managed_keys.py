@@ -12,9 +12,9 @@ from enum import Enum
 from http import HTTPStatus
 from typing import Final
 
-from memplane.proxy.dialects.registry import DIALECTS
+from memplane.exchange.dialect_registry import DIALECTS
+from memplane.exchange.url_paths import canonical_path
 from memplane.proxy.route_selection import RequestRefusal
-from memplane.proxy.url_paths import canonical_path
 
 _MAX_SHOWN_CHARS: Final = 100
 

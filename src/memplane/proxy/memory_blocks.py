@@ -10,9 +10,14 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from memplane.memory.api_types import DEFAULT_RECALL_BYTES, MAX_BLOCKS, MemoryBlock
-from memplane.memory.prompt_cleanup import INJECTED_BLOCK_HEADING
-from memplane.memory.sanitizer import finite_score, rfc3339_or_none, sanitize_label, sanitize_text
+from memplane.episodes.api_types import DEFAULT_RECALL_BYTES, MAX_BLOCKS, MemoryBlock
+from memplane.exchange.prompt_cleanup import INJECTED_BLOCK_HEADING
+from memplane.exchange.sanitizer import (
+    finite_score,
+    rfc3339_or_none,
+    sanitize_label,
+    sanitize_text,
+)
 from memplane.redaction.redactor import RedactionResult
 
 _LABEL_CACHE_SIZE: Final = 64

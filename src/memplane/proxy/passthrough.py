@@ -8,15 +8,15 @@ from http import HTTPStatus
 
 import msgspec
 
-from memplane.access.proxy_access import ProxyCaller
+from memplane.auth.proxy_access import ProxyCaller
 from memplane.errors import InvalidRequest, MemplaneError, UpstreamError
-from memplane.pod.agent_contexts import AgentContext, ProxiedAgent
+from memplane.exchange.content_encoding import decode_content
+from memplane.exchange.dialect import ApiFamily
+from memplane.exchange.request_body import MAX_BODY_BYTES, RequestBody, parse_body
+from memplane.integrations.clawdapus.pod.agent_contexts import AgentContext, ProxiedAgent
 from memplane.proxy.agent_token_removal import strip_agent_token
-from memplane.proxy.content_encoding import decode_content
 from memplane.proxy.managed_keys import ManagedKeyUse, classify_use, refuse_model_override
-from memplane.proxy.provider import ApiFamily
 from memplane.proxy.request import ProxyRequest, make_attempt
-from memplane.proxy.request_body import MAX_BODY_BYTES, RequestBody, parse_body
 from memplane.proxy.response import (
     ResponseWriter,
     forward_response,

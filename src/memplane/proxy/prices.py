@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
+from memplane.exchange.reply_assembler import CachedTokens
 from memplane.ledger.entry import Usage
-from memplane.proxy.reply_assembler import CachedTokens
 
 _TOKENS_PER_PRICE: Final = 1_000_000
 _COST_REPORTING_PROVIDER: Final = "openrouter"

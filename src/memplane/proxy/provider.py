@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, TypeAlias
 
 import msgspec
 
 from memplane.secret import Secret
-
-ApiFamily: TypeAlias = Literal["openai", "anthropic"]
-"""Whose API is spoken."""
 
 
 class AuthScheme(StrEnum):

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from memplane.errors import SettingsError
+from memplane.kit.json_values import as_object
 from memplane.proxy.address_policy import check_base_url, parse_local_port
-from memplane.proxy.json_values import as_object
 from memplane.proxy.provider import AuthScheme, Provider
 from memplane.proxy.route_selection import add_version_path
 from memplane.secret import Secret

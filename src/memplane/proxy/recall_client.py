@@ -17,27 +17,27 @@ from typing import Final, Protocol, Self
 
 import msgspec
 
+from memplane.episodes.api_types import MemoryBlock, RecallRequest, RecallResponse
 from memplane.errors import InvalidRequest, UnknownAgent
-from memplane.memory.api_types import MemoryBlock, RecallRequest, RecallResponse
-from memplane.pod.agent_contexts import AgentContext
-from memplane.pod.memory_manifest import MemoryEndpoint, MemoryManifest
-from memplane.proxy.circuit_breaker import CircuitBreakers
-from memplane.proxy.memory_blocks import FilteredBlocks, filter_blocks
-from memplane.redaction.redactor import Redactor
-from memplane.services.client import (
+from memplane.integrations.clawdapus.memory_service.client import (
     NoServiceResponse,
     ServiceAddress,
     ServiceClient,
     ServiceResponse,
     explain_failure,
 )
-from memplane.services.wire_format import (
+from memplane.integrations.clawdapus.memory_service.wire_format import (
     MAX_RECALL_BYTES,
     RecallConversation,
     UnreadableResponse,
     encode_conversation,
     parse_recalled,
 )
+from memplane.integrations.clawdapus.pod.agent_contexts import AgentContext
+from memplane.integrations.clawdapus.pod.memory_manifest import MemoryEndpoint, MemoryManifest
+from memplane.proxy.circuit_breaker import CircuitBreakers
+from memplane.proxy.memory_blocks import FilteredBlocks, filter_blocks
+from memplane.redaction.redactor import Redactor
 from memplane.telemetry import MemoryEvent, MemoryOperation, OperationStatus
 
 RECALL_DEADLINE_S: Final = 0.3

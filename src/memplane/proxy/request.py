@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from memplane.access.proxy_access import ProxyCaller
+from memplane.auth.proxy_access import ProxyCaller
 from memplane.proxy.headers import header_value, managed_key_headers, passthrough_headers
 from memplane.proxy.provider import UpstreamCandidate
 from memplane.proxy.route_selection import RequestTarget

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 import msgspec
 
 from memplane.errors import InvalidRequest, UpstreamError, UpstreamStalled, code_of_status
-from memplane.proxy.content_encoding import decode_content
+from memplane.exchange.content_encoding import decode_content
 from memplane.proxy.headers import Headers, header_value, response_headers
 from memplane.proxy.provider_key_mask import ProviderKeyMask
 from memplane.proxy.route_selection import RequestRefusal

@@ -14,11 +14,12 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from memplane.pod.model_policy import ModelPolicy
+from memplane.exchange.dialect import ApiFamily
+from memplane.exchange.url_paths import canonical_path
+from memplane.integrations.clawdapus.pod.model_policy import ModelPolicy
 from memplane.proxy.address_policy import check_base_url
 from memplane.proxy.headers import Header
-from memplane.proxy.provider import ApiFamily, AuthScheme, Provider, UpstreamCandidate
-from memplane.proxy.url_paths import canonical_path
+from memplane.proxy.provider import AuthScheme, Provider, UpstreamCandidate
 
 OPENAI_UPSTREAM: Final = "https://api.openai.com/v1"
 ANTHROPIC_UPSTREAM: Final = "https://api.anthropic.com/v1"

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from memplane.pod.model_policy import ModelPolicy
-from memplane.proxy.provider import ApiFamily, Provider
+from memplane.exchange.dialect import ApiFamily
+from memplane.integrations.clawdapus.pod.model_policy import ModelPolicy
+from memplane.proxy.provider import Provider
 from memplane.proxy.provider_config import read_providers
 from memplane.proxy.route_selection import (
     RequestRefusal,

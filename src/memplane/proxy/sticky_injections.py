@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, Protocol
 
+from memplane.episodes.injection_store import Injection, TurnPlace
 from memplane.errors import MemplaneError
-from memplane.memory.injection_store import Injection, TurnPlace
+from memplane.exchange.dialect import Conversation
 from memplane.proxy.conversation_position import ConversationPosition, find_answer_places
-from memplane.proxy.dialects.contract import Conversation
 
 _SAME_TURN_US: Final = 600 * 1_000_000
 """Microseconds within which a prompt that comes again can be the same turn."""

@@ -18,24 +18,25 @@ from typing import Final
 import msgspec
 
 from memplane.errors import InvalidRequest, MemplaneError, UpstreamError
+from memplane.exchange.content_encoding import decode_content
+from memplane.exchange.dialect import Dialect
+from memplane.exchange.reply_assembler import AssembledReply, ReplyAssembler, ReplyOutcome
+from memplane.exchange.request_body import LONG_BODY_BYTES, MAX_BODY_BYTES, RequestBody, parse_body
+from memplane.exchange.usage_chunk import UsageChunkFilter, add_usage_option
+from memplane.integrations.clawdapus.memory_service.delivery_workers import DeliveryWorkers
+from memplane.integrations.clawdapus.pod.agent_contexts import ProxiedAgent
+from memplane.kit.json_values import as_string, decode_json_or_none
 from memplane.ledger.entry import StreamReply, Turn
 from memplane.ledger.turn_note import TurnNote
 from memplane.ledger.turn_note import encode_note as encoded_note
-from memplane.pod.agent_contexts import ProxiedAgent
 from memplane.proxy.auxiliary_requests import classify_auxiliary
-from memplane.proxy.content_encoding import decode_content
 from memplane.proxy.conversation_position import find_position
-from memplane.proxy.delivery_workers import DeliveryWorkers
-from memplane.proxy.dialects.contract import Dialect
 from memplane.proxy.headers import header_value, response_headers
 from memplane.proxy.injector import InjectionRequest, InjectionResult, MemoryInjector
-from memplane.proxy.json_values import as_string, decode_json_or_none
 from memplane.proxy.passthrough import ForwardingContext, forward
 from memplane.proxy.prices import add_cost
 from memplane.proxy.provider import UpstreamCandidate
-from memplane.proxy.reply_assembler import AssembledReply, ReplyAssembler, ReplyOutcome
 from memplane.proxy.request import ProxyRequest, make_attempt
-from memplane.proxy.request_body import LONG_BODY_BYTES, MAX_BODY_BYTES, RequestBody, parse_body
 from memplane.proxy.response import (
     ResponseWriter,
     forward_response,
@@ -52,7 +53,6 @@ from memplane.proxy.turn_telemetry import (
     TurnTelemetry,
 )
 from memplane.proxy.upstream import UpstreamResponse
-from memplane.proxy.usage_chunk import UsageChunkFilter, add_usage_option
 
 _log = logging.getLogger(__name__)
 

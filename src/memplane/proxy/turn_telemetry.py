@@ -8,12 +8,12 @@ from typing import Final
 
 import msgspec
 
-from memplane.clock import Clock
+from memplane.integrations.otel import TraceSink, TurnTrace
+from memplane.kit.clock import Clock
 from memplane.ledger.entry import Usage
 from memplane.proxy.recall_client import RecallResult, make_recall_event
 from memplane.redaction.redactor import RedactionResult
 from memplane.telemetry import MemoryEvent, Telemetry, TurnEvent
-from memplane.traces import TraceSink, TurnTrace
 
 TRACE_HEADERS: Final = ("traceparent", "tracestate")
 """The headers by which a client tells of its own trace."""

@@ -20,11 +20,11 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from memplane.errors import UpstreamCut, UpstreamError, UpstreamStalled, UpstreamUnreachable
+from memplane.exchange.sse import SseParser
 from memplane.proxy.dns_resolver import GuardedResolver
 from memplane.proxy.headers import Header, Headers, header_value
 from memplane.proxy.provider import UpstreamCandidate
 from memplane.proxy.provider_key_mask import ProviderKeyMask
-from memplane.proxy.sse import SseParser
 from memplane.proxy.upstream_connection import (
     CURRENT_CONNECTION,
     TrackedRequest,

@@ -10,8 +10,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 import msgspec
 
-from memplane.clock import system_clock
-from memplane.memory.api_types import (
+from memplane.episodes.api_types import (
     DEFAULT_RECALL_BYTES,
     ForgetReceipt,
     ForgetRequest,
@@ -20,8 +19,9 @@ from memplane.memory.api_types import (
     RetainReceipt,
     RetainRequest,
 )
-from memplane.memory.operator_notes import build_note_entry
-from memplane.objects.background_loop import run_in_background
+from memplane.episodes.entry_input import build_note_entry, check_json
+from memplane.kit.background_loop import run_in_background
+from memplane.kit.clock import system_clock
 from memplane.service.composition.home import open_transport
 from memplane.service.model import Status
 from memplane.service.operation import Operation
@@ -116,7 +116,7 @@ class Client:
         if isinstance(entry, str):
             line = build_note_entry(agent, entry, system_clock())
         else:
-            line = entry if isinstance(entry, bytes) else msgspec.json.encode(entry)
+            line = check_json(entry) if isinstance(entry, bytes) else msgspec.json.encode(entry)
         return await self.call(memory.retain, RetainRequest(agent=agent, entry=msgspec.Raw(line)))
 
     async def recall(

@@ -11,7 +11,7 @@ import msgspec
 
 if TYPE_CHECKING:
     # A fifth of a second to import, and most commands remember nothing.
-    from memplane.memory.service import EpisodeService
+    from memplane.episodes.service import EpisodeService
     from memplane.observations.service import ObservationService
 
 

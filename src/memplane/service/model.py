@@ -6,8 +6,8 @@ from datetime import datetime
 
 import msgspec
 
-from memplane.access.grants import Scope
-from memplane.memory.api_types import MemoryStatus
+from memplane.auth.grants import Scope
+from memplane.episodes.api_types import MemoryStatus
 
 
 class StorageStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ from typing import (
 
 import msgspec
 
-from memplane.access.grants import Scope
+from memplane.auth.grants import Scope
 from memplane.errors import MemplaneError, UnknownMemory
 from memplane.service.services import Services
 

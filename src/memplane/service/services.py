@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from memplane.access.token_store import TokenStore
+from memplane.auth.token_store import TokenStore
 from memplane.home import Home
 from memplane.service.lazy_memory import LazyMemory
 from memplane.service.ledger_service import LedgerService

@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from memplane.errors import ConcurrencyError, InvalidKey, InvalidText
-from memplane.objects.backend import MemoryBackend, StoreBackend, VersionedBackend
+from memplane.storage.backend import MemoryBackend, StoreBackend, VersionedBackend
 
 TEXTS = ["", "one\r\ntwo", "no newline", "\U0001f9e0 \u65e5\u672c\n", "\ufeffbom"]
 

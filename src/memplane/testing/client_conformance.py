@@ -16,7 +16,8 @@ from typing import cast
 import msgspec
 import pytest
 
-from memplane.access.grants import Scope, TokenRequest
+from memplane.auth.grants import Scope, TokenRequest
+from memplane.episodes.api_types import ForgetRequest, RecallRequest
 from memplane.errors import (
     ConcurrencyError,
     InvalidRequest,
@@ -24,7 +25,6 @@ from memplane.errors import (
     UnknownMemory,
     UnknownToken,
 )
-from memplane.memory.api_types import ForgetRequest, RecallRequest
 from memplane.observations.api_types import IngestReceipt, MemoryView
 from memplane.observations.export_format import parse_jsonl
 from memplane.observations.model import Category, ObservationState
@@ -163,6 +163,8 @@ class ClientConformance:
     async def test_what_cannot_be_retained_or_forgotten_is_said_so(self, client: Client) -> None:
         with pytest.raises(InvalidRequest, match="id"):
             await client.retain(agent="analyst", entry=b'{"ts":"2026-03-01T12:00:00Z"}')
+        with pytest.raises(InvalidRequest, match="the entry is not JSON"):
+            await client.retain(agent="analyst", entry=b'{"id":"turn-1",')
         with pytest.raises(InvalidRequest, match="at least one"):
             await client.call(memory.forget, ForgetRequest(agent="analyst", ids=(" ",)))
 

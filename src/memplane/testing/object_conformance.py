@@ -10,8 +10,8 @@ from typing import ClassVar
 import pytest
 
 from memplane.errors import ConcurrencyError, InvalidKey
-from memplane.objects.lineage import Stamp
-from memplane.objects.store import Absent, Anything, Matches, ObjectStore, Version
+from memplane.storage.lineage import Stamp
+from memplane.storage.store import Absent, Anything, Matches, ObjectStore, Version
 
 BAD_KEYS = [
     "",

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from memplane.kit.durable_files import sync_data
 from memplane.ledger import agent_writer
 from memplane.ledger.agent_writer import AgentWriter
-from memplane.objects.durable_files import sync_data
 
 
 def ignore_short_writes() -> None:

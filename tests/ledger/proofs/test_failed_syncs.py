@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import NotRecorded
+from memplane.kit.durable_files import sync_data
 from memplane.ledger import agent_writer
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.writer import LedgerOptions
-from memplane.objects.durable_files import sync_data
 from tests.ledger.proofs.ledgers import (
     AGENT,
     a_ledger,

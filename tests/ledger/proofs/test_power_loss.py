@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import NotRecorded
+from memplane.kit.durable_files import sync_folder
 from memplane.ledger import agent_writer, segments, writer
 from memplane.ledger.agent_writer import AgentWriter
 from memplane.ledger.folder import OPEN_SEGMENT_NAME, AgentFolder
 from memplane.ledger.writer import Ledger, LedgerOptions, SyncPolicy
-from memplane.objects.durable_files import sync_folder
 from tests.ledger.proofs.ledgers import (
     a_ledger,
     always_the_same,

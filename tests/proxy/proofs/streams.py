@@ -7,12 +7,12 @@ import random
 from dataclasses import dataclass
 from itertools import chain
 
+from memplane.exchange.anthropic import AnthropicMessages
+from memplane.exchange.dialect import Dialect
+from memplane.exchange.openai_chat import OpenAIChat
+from memplane.exchange.openai_responses import OpenAIResponses
+from memplane.exchange.reply_assembler import ReplyOutcome
 from memplane.ledger.entry import Usage
-from memplane.proxy.dialects.anthropic import AnthropicMessages
-from memplane.proxy.dialects.contract import Dialect
-from memplane.proxy.dialects.openai_chat import OpenAIChat
-from memplane.proxy.dialects.openai_responses import OpenAIResponses
-from memplane.proxy.reply_assembler import ReplyOutcome
 
 CHAT, RESPONSES, ANTHROPIC = OpenAIChat(), OpenAIResponses(), AnthropicMessages()
 WORDS = "Grüße, 世界 🌍 e\u0301\u2028end"

@@ -17,10 +17,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from memplane.http.response_stream import HttpResponseWriter, StreamedResponse
+from memplane.episodes.api_types import RecallRequest, RecallResponse
+from memplane.exchange.reply_assembler import AssembledReply, ReplyAssembler, ReplyOutcome
 from memplane.ledger.agent_writer import AgentWriter
-from memplane.memory.api_types import RecallRequest, RecallResponse
-from memplane.proxy.reply_assembler import AssembledReply, ReplyAssembler, ReplyOutcome
+from memplane.server.response_stream import HttpResponseWriter, StreamedResponse
 from tests.proxy.proxied import Proxied, proxied
 from tests.support.answers import (
     Said,

@@ -26,17 +26,21 @@ import aiohttp
 import msgspec
 import pytest
 
+from memplane.episodes import service as memory_module
+from memplane.episodes.api_types import RecallRequest, RecallResponse
+from memplane.episodes.service import EpisodeService
 from memplane.errors import IndexUnusable
-from memplane.http.response_stream import HttpResponseWriter
+from memplane.integrations.clawdapus.memory_service import client as service_client
+from memplane.integrations.clawdapus.memory_service.client import (
+    ServiceAddress,
+    ServiceClient,
+    ServiceResult,
+)
 from memplane.ledger.agent_writer import AgentWriter
-from memplane.memory import service as memory_module
-from memplane.memory.api_types import RecallRequest, RecallResponse
-from memplane.memory.service import EpisodeService
 from memplane.proxy import dns_resolver
 from memplane.proxy.circuit_breaker import CircuitBreakers
 from memplane.proxy.recall_client import RecallClient
-from memplane.services import client as service_client
-from memplane.services.client import ServiceAddress, ServiceClient, ServiceResult
+from memplane.server.response_stream import HttpResponseWriter
 from tests.proxy.proofs import sick
 from tests.proxy.proofs.sick import (
     CHAT,

@@ -24,12 +24,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memplane.http.response_stream import HttpResponseWriter
+from memplane.exchange.dialect import Dialect
+from memplane.exchange.dialect_registry import DIALECTS
+from memplane.exchange.reply_assembler import AssembledReply, ReplyAssembler, ReplyOutcome
+from memplane.exchange.sse import SseEvent, SseParser
 from memplane.ledger.entry import JsonReply, StreamReply, Usage
-from memplane.proxy.dialects.contract import Dialect
-from memplane.proxy.dialects.registry import DIALECTS
-from memplane.proxy.reply_assembler import AssembledReply, ReplyAssembler, ReplyOutcome
-from memplane.proxy.sse import SseEvent, SseParser
+from memplane.server.response_stream import HttpResponseWriter
 from tests.proxy.proofs.streams import (
     ANTHROPIC,
     CHAT,

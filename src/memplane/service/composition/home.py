@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from memplane.access.token_store import TokenStore
-from memplane.clock import system_clock
+from memplane.auth.token_store import TokenStore
+from memplane.episodes.api_types import RetainRequest
 from memplane.errors import HomeError, OwnerUnavailable
 from memplane.home import Claim, Home
-from memplane.memory.api_types import RetainRequest
+from memplane.kit.clock import system_clock
 from memplane.secret import Secret
 from memplane.service.composition.ledger import open_ledger_service
 from memplane.service.composition.storage import (
@@ -93,7 +93,10 @@ async def filling(settings: Settings, services: Services) -> AsyncGenerator[None
     if not (wanted.url and wanted.agents):
         yield
         return
-    from memplane.operate.history_import import HistorySource, import_history  # noqa: PLC0415 - needs an HTTP client
+    from memplane.integrations.clawdapus.memory_service.history_import import (  # noqa: PLC0415
+        HistorySource,
+        import_history,
+    )
 
     async def retain(agent: str, entry: Mapping[str, Any]) -> None:
         body = RetainRequest(agent=agent, entry=msgspec.Raw(msgspec.json.encode(entry)))

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import cache, partial
 
-from memplane.clock import system_clock
+from memplane.kit.clock import system_clock
 from memplane.ledger.entry import Turn
 from memplane.ledger.segments import FileModes
 from memplane.ledger.turn_redaction import make_turn_redactor

@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from memplane.clock import system_clock
+from memplane.database.interface import Database
+from memplane.database.sqlite import database_files, open_sqlite
+from memplane.episodes.ledger_follower import MemorySources
+from memplane.episodes.recall_worker_pool import RecallWorkerPool
+from memplane.episodes.response_builder import ResponseBudget
+from memplane.episodes.service import EpisodeService, open_episode_service
+from memplane.episodes.worker_protocol import WorkerConfig
 from memplane.errors import SettingsError
 from memplane.home import Home
+from memplane.kit.clock import system_clock
 from memplane.ledger.segments import FileModes
 from memplane.ledger.tombstones import get_mirror_root
 from memplane.ledger.writer import open_ledger
-from memplane.memory.ledger_follower import MemorySources
-from memplane.memory.recall_worker_pool import RecallWorkerPool
-from memplane.memory.response_builder import ResponseBudget
-from memplane.memory.service import EpisodeService, open_episode_service
-from memplane.memory.worker_protocol import WorkerConfig
 from memplane.observations.confidence import Profile
 from memplane.observations.event_writer import EventWriter
 from memplane.observations.gate import GateRules
@@ -31,15 +33,13 @@ from memplane.observations.prompt_block import ContestedPolicy
 from memplane.observations.service import ObservationService, open_observation_service
 from memplane.observations.sessions import PromptPolicy
 from memplane.observations.turn_ingest import TurnIngester
-from memplane.records.interface import Database
-from memplane.records.sqlite import database_files, open_sqlite
 from memplane.service.composition.ledger import ledger_options, verbatim
 from memplane.service.lazy_memory import OpenedMemory
 from memplane.service.ledger_service import LedgerService
 from memplane.settings import Settings, get_environment
 
 if TYPE_CHECKING:
-    from memplane.embedding.embedder import Embedder
+    from memplane.search.embeddings.embedder import Embedder
 
 _TOLD_READERS: Final = ("PATH", "HOME", "LANG", "PYTHONPATH", "PYTHONHASHSEED", "VIRTUAL_ENV")
 
@@ -183,7 +183,7 @@ def _readers(settings: Settings, home: Home, shares: ResponseBudget) -> RecallWo
     command = [
         sys.executable,
         "-m",
-        "memplane.recall_worker",
+        "memplane.episodes.recall_worker",
         msgspec.json.encode(opening).decode(),
     ]
     # Nothing that this process was told in its environment is theirs to know, but where we are.
@@ -206,17 +206,17 @@ def _embedder(settings: Settings) -> Embedder | None:
     chosen = settings.vectors
     match chosen.source:
         case "static":
-            from memplane.embedding.static_embedder import StaticEmbedder  # noqa: PLC0415
+            from memplane.search.embeddings.static_embedder import StaticEmbedder  # noqa: PLC0415
 
             return StaticEmbedder()
         case "folder":
-            from memplane.embedding.folder_embedder import FolderEmbedder  # noqa: PLC0415
+            from memplane.search.embeddings.folder_embedder import FolderEmbedder  # noqa: PLC0415
 
             if chosen.folder is None:
                 raise SettingsError("vectors.source is folder, and vectors.folder is not set")
             return FolderEmbedder(chosen.folder)
         case "endpoint":
-            from memplane.embedding.endpoint_embedder import EndpointEmbedder  # noqa: PLC0415
+            from memplane.search.embeddings.endpoint_embedder import EndpointEmbedder  # noqa: PLC0415
 
             if not chosen.url or not chosen.model:
                 raise SettingsError(

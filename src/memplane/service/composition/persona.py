@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from memplane.clock import system_clock
 from memplane.errors import BackendMisconfigured
-from memplane.objects.migration import PERSONA_PREFIX
-from memplane.objects.retry_clock import RetryClock
-from memplane.objects.store import ObjectStore
+from memplane.kit.clock import system_clock
+from memplane.kit.retry_clock import RetryClock
 from memplane.persona.engine import SyncEngine, SyncView
 from memplane.persona.folder_watcher import FolderWatcher, publish_watcher
 from memplane.persona.open_sync import (
@@ -37,6 +35,8 @@ from memplane.service.composition.storage import (
     open_container,
 )
 from memplane.settings import Settings
+from memplane.storage.migration import PERSONA_PREFIX
+from memplane.storage.store import ObjectStore
 
 if TYPE_CHECKING:
     from memplane.persona.service import PersonaService

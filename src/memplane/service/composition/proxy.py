@@ -14,20 +14,33 @@ from typing import Any
 
 import msgspec
 
-from memplane.clock import system_clock
+from memplane.episodes.api_types import RecallRequest, RecallResponse
+from memplane.episodes.episode import epoch_us
 from memplane.errors import SettingsError
 from memplane.home import Home
+from memplane.integrations.clawdapus.memory_service.client import (
+    ServiceClient,
+    open_service_client,
+)
+from memplane.integrations.clawdapus.memory_service.delivery import DeliveryContext
+from memplane.integrations.clawdapus.memory_service.delivery_workers import DeliveryWorkers
+from memplane.integrations.clawdapus.memory_service.forget import ForgetRunner
+from memplane.integrations.clawdapus.memory_service.forget_queue import QueuedForget
+from memplane.integrations.clawdapus.memory_service.forget_retry import retry_forgets
+from memplane.integrations.clawdapus.memory_service.service_targets import (
+    LedgerPaths,
+    ServiceTarget,
+    make_proxied_target,
+)
+from memplane.integrations.clawdapus.pod.agent_contexts import (
+    ProxiedAgent,
+    list_agents,
+    read_proxied_agent,
+)
+from memplane.integrations.otel import NullTraceSink, TraceSink, open_otlp_sink
+from memplane.kit.clock import system_clock
 from memplane.ledger.folder import STATE_FOLDER_NAME
 from memplane.ledger.tombstones import get_mirror_root
-from memplane.memory.api_types import RecallRequest, RecallResponse
-from memplane.memory.episode import epoch_us
-from memplane.operate.forget import ForgetRunner
-from memplane.operate.forget_queue import QueuedForget
-from memplane.operate.forget_retry import retry_forgets
-from memplane.operate.service_targets import LedgerPaths, ServiceTarget, make_proxied_target
-from memplane.pod.agent_contexts import ProxiedAgent, list_agents, read_proxied_agent
-from memplane.proxy.delivery import DeliveryContext
-from memplane.proxy.delivery_workers import DeliveryWorkers
 from memplane.proxy.injector import MemoryInjector
 from memplane.proxy.passthrough import ForwardingContext
 from memplane.proxy.provider_config import PROVIDERS_FILE, find_config_warnings
@@ -43,10 +56,8 @@ from memplane.redaction.redactor import RedactionResult
 from memplane.service.operation import Context
 from memplane.service.operations.memory import recall
 from memplane.service.services import Services
-from memplane.services.client import ServiceClient, open_service_client
 from memplane.settings import Settings, get_environment
 from memplane.telemetry import MemoryEvent, MemoryOperation, OperationStatus, Telemetry
-from memplane.traces import NullTraceSink, TraceSink, open_otlp_sink
 
 _log = logging.getLogger(__name__)
 

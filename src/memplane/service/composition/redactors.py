@@ -9,10 +9,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, TypeAlias
 
-from memplane.access.token_store import read_token_records
-from memplane.clock import system_clock
+from memplane.auth.token_store import read_token_records
 from memplane.errors import MemplaneError
 from memplane.home import Home
+from memplane.kit.clock import system_clock
 from memplane.proxy.provider_config import PROVIDERS_FILE, read_keys
 from memplane.redaction.held_secrets import HeldSecrets, IssuedTokens
 from memplane.redaction.known_secrets import collect_environment_secrets

@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
-from memplane.clock import system_clock
 from memplane.errors import BackendMisconfigured
-from memplane.ids import new_id
-from memplane.objects.cached_store import CachedStore
-from memplane.objects.conflict_copies import ConflictCopyStore
-from memplane.objects.local import LocalStore
-from memplane.objects.manifest import ManifestStore
-from memplane.objects.mirror import ObjectMirror
-from memplane.objects.outbox import Outbox
-from memplane.objects.retry import RetryStore
-from memplane.objects.retry_clock import RetryClock
+from memplane.kit.clock import system_clock
+from memplane.kit.ids import new_id
+from memplane.kit.retry_clock import RetryClock
 from memplane.settings import BlobSettings, Settings
+from memplane.storage.cached_store import CachedStore
+from memplane.storage.conflict_copies import ConflictCopyStore
+from memplane.storage.local import LocalStore
+from memplane.storage.manifest import ManifestStore
+from memplane.storage.mirror import ObjectMirror
+from memplane.storage.outbox import Outbox
+from memplane.storage.retry import RetryStore
 
 if TYPE_CHECKING:
-    from memplane.objects.azure_access import ContainerAccess
-    from memplane.objects.store import ObjectStore
+    from memplane.storage.azure_access import ContainerAccess
+    from memplane.storage.store import ObjectStore
 
 _log = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ async def open_store(storage: Storage, *, cached: bool = True) -> AsyncGenerator
 async def open_container(storage: BlobStorage) -> AsyncGenerator[ManifestStore]:
     """Open the container itself: Azure, retried, with safe overwrites and a manifest."""
     # Only where a container is opened: it takes a while to import.
-    from memplane.objects.azure import open_azure_store  # noqa: PLC0415
+    from memplane.storage.azure import open_azure_store  # noqa: PLC0415
 
     access = _access(storage.blob)
     pacing = RetryClock()
@@ -171,12 +171,12 @@ async def open_container(storage: BlobStorage) -> AsyncGenerator[ManifestStore]:
 
 def _access(blob: BlobSettings) -> ContainerAccess:
     """Choose the credentials: this is the seam through which every identity comes."""
-    from memplane.identity.token_sources import AmbientTokenSource, FixedTokenSource  # noqa: PLC0415
-    from memplane.objects.azure_access import (  # noqa: PLC0415
+    from memplane.storage.azure_access import (  # noqa: PLC0415
         WithConnectionString,
         WithSas,
         WithTokens,
     )
+    from memplane.storage.token_sources import AmbientTokenSource, FixedTokenSource  # noqa: PLC0415
 
     if blob.sas_url:
         return WithSas(blob.sas_url, blob.ca_file)

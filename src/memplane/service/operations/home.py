@@ -6,14 +6,14 @@ import asyncio
 import os
 from pathlib import Path
 
-from memplane.access.grants import Scope
+from memplane.auth.grants import Scope
+from memplane.episodes.api_types import MemoryStatus
 from memplane.ledger.folder import list_ledger_agents
-from memplane.memory.api_types import MemoryStatus
-from memplane.objects.outbox import count_waiting
 from memplane.service.model import LedgerStatus, Status, StorageStatus
 from memplane.service.operation import Context, operation
 from memplane.service.services import Services
-from memplane.spool import list_jobs
+from memplane.service.spool import list_jobs
+from memplane.storage.outbox import count_waiting
 from memplane.version import VERSION
 
 

@@ -9,16 +9,8 @@ from typing import Final
 
 import msgspec
 
-from memplane.access.grants import Scope
-from memplane.errors import (
-    EntryTooLarge,
-    InvalidEntry,
-    InvalidRequest,
-    MemplaneError,
-    RecordsError,
-    UnknownAgent,
-)
-from memplane.memory.api_types import (
+from memplane.auth.grants import Scope
+from memplane.episodes.api_types import (
     ForgetReceipt,
     ForgetRequest,
     RebuildResult,
@@ -26,6 +18,14 @@ from memplane.memory.api_types import (
     RecallResponse,
     RetainReceipt,
     RetainRequest,
+)
+from memplane.errors import (
+    EntryTooLarge,
+    InvalidEntry,
+    InvalidRequest,
+    MemplaneError,
+    RecordsError,
+    UnknownAgent,
 )
 from memplane.service.operation import Context, operation
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Concatenate, Final, ParamSpec, Type
 
 import msgspec
 
-from memplane.access.grants import Scope
+from memplane.auth.grants import Scope
 from memplane.errors import ConcurrencyError, InvalidRequest, UnknownMemory
 from memplane.observations.api_types import (
     BulkOutcome,

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from memplane.access.grants import Scope
+from memplane.auth.grants import Scope
 from memplane.observations.api_types import (
     ConflictList,
     ConflictView,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from memplane.access.grants import Scope
+from memplane.auth.grants import Scope
 from memplane.observations.api_types import (
     ActList,
     ChangeEvent,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from memplane.access.grants import Scope, TokenRequest
-from memplane.access.token_store import TokenRecord, make_unknown_token
+from memplane.auth.grants import Scope, TokenRequest
+from memplane.auth.token_store import TokenRecord, make_unknown_token
 from memplane.secret import Secret
 from memplane.service.model import IssuedToken, Token
 from memplane.service.operation import SMALL_BODY_BYTES, Context, operation

@@ -1,0 +1,382 @@
+"""Finding what an agent remembers about a question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import islice
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from memplane.database.interface import Connection
+from memplane.episodes import store as table
+from memplane.episodes.api_types import RecallRequest, RecallResponse
+from memplane.episodes.artefacts import Artefact, ArtefactKind
+from memplane.episodes.episode import Episode
+from memplane.episodes.injection_store import find_turns_at
+from memplane.episodes.pending_turns import PendingTurns
+from memplane.episodes.question import Question, extract_question
+from memplane.episodes.response_builder import (
+    EpisodeMatch,
+    ResponseBudget,
+    SalientMatch,
+    SearchResult,
+    build_match_response,
+    build_mixed_response,
+)
+from memplane.episodes.store import AgentStats
+from memplane.search.bm25 import (
+    CorpusStatistics,
+    ScoredDocument,
+    TermWeight,
+    compute_coverage,
+    idf,
+    is_match,
+    normalize_score,
+    score_documents,
+    select_informative,
+    total_weight,
+    weigh_terms,
+)
+from memplane.search.index import TextIndex
+from memplane.search.inverted_index import InvertedIndex
+from memplane.search.time_expressions import asks_for_time, parse_periods
+from memplane.search.tokenizer import count_query_terms
+from memplane.search.turn_ranker import (
+    Query,
+    RankedTurn,
+    explain_rank,
+    has_enough_coverage,
+    rank_turns,
+)
+from memplane.search.turn_terms import (
+    MatchedTermCounts,
+    SearchTurn,
+    TermFinder,
+    extract_name_terms,
+    extract_words,
+    merge_counts,
+)
+
+EXACT_SCORING_MAX_EPISODES: Final = 24
+_MAX_MATCHES: Final = 8
+_MAX_EXPLORED_MATCHES: Final = 2
+_MIN_QUERY_TERMS: Final = 2
+_MAX_QUERY_TERMS: Final = 256
+_MAX_SALIENT_ARTEFACTS: Final = 32
+_MAX_TIMELINE_LINES: Final = 8
+_MAX_RECENT_TURNS: Final = 4
+
+
+class _SearchLimits(NamedTuple):
+    """How many likely turns are ranked, and how many of these bring what was said around them."""
+
+    turns: int
+    with_neighbours: int
+
+
+# A prompt's few matches are found as well by looking at less; whoever asks for turns wants many.
+_PROMPT_LIMITS: Final = _SearchLimits(20, 4)
+_SEARCH_LIMITS: Final = _SearchLimits(32, 6)
+
+
+def recall_episodes(
+    rows: Connection,
+    index: TextIndex | None,
+    ask: RecallRequest,
+    question: Question,
+    *,
+    shares: ResponseBudget,
+    now: QueryContext,
+    tails: PendingTurns,
+) -> RecallResponse:
+    """Answer a question from the rows and the index; without an index it takes longer."""
+    known = table.get_agent_stats(rows, ask.agent)
+    terms = _terms(question)
+    if known is None or not known.episodes or not terms:
+        return RecallResponse()
+    reach = _PROMPT_LIMITS if ask.limit is None else _SEARCH_LIMITS
+    likely = max(reach.turns, ask.limit or 0)
+    here = frozenset(ask.without)
+    if ask.here:
+        here |= find_turns_at(rows, ask.agent, ask.here)
+    sought = _find_candidates(_SearchScope(rows, index, tails, known, likely, here), terms)
+    asked = _build_query(question, sought, now.at)
+    ranking = _RankingInput(rows, known, sought, reach.with_neighbours, now.meant, here)
+    matched = _matches(ranking, asked, ask)
+    matches = [one.match for one in matched]
+    if ask.limit is not None:
+        found = SearchResult(matches=matches)
+        return build_match_response(
+            found, limit=ask.limit, max_bytes=ask.max_bytes, explain=ask.explain
+        )
+    weighty = _find_salient(rows, known, sought, matched=bool(matches))
+    weighty = [one for one in weighty if not here.issuperset(one.artefact.sources)]
+    if not matches and not weighty:
+        return RecallResponse()
+    steps: set[str] = set()
+    newest_turns = table.list_newest(rows, known.number, _MAX_RECENT_TURNS)
+    recent = [one for one in newest_turns if not _is_another_step(one, steps)]
+    newest = table.list_timeline(rows, known.number, _MAX_TIMELINE_LINES)
+    lines = dict.fromkeys((*newest, *(line for one in matched for line in one.lines)))
+    said = {question.text, *question.context}
+    found = SearchResult(
+        matches=matches,
+        weighty=weighty,
+        timeline=[one for one in lines if not here.issuperset(one.sources)],
+        recent=[one for one in recent if one.question not in said and one.id not in here],
+        noise=table.get_noise_summary(rows, known),
+        newest=recent[0].at if recent else 0,
+    )
+    return build_mixed_response(found, shares, max_bytes=ask.max_bytes, explain=ask.explain)
+
+
+def question_from_request(ask: RecallRequest) -> Question:
+    """Return what is asked: a text, or the end of a conversation."""
+    return Question(ask.text, ()) if ask.text else extract_question(ask.messages)
+
+
+class QueryContext(msgspec.Struct, frozen=True):
+    """When a question is asked, and what it means, where that is known."""
+
+    at: int
+    meant: SemanticQuery | None = None
+
+
+class SemanticQuery(Protocol):
+    """A question that can be compared with turns by meaning."""
+
+    def likeness(self, rows: Connection, number: int, keys: list[int]) -> dict[int, float]:
+        """Return how alike turns are to it, from 0 to 1; those that can be compared only."""
+        ...
+
+
+class _MatchWithTimeline(msgspec.Struct, frozen=True):
+    """A match, and the line of the timeline for the stretch that it is in."""
+
+    match: EpisodeMatch
+    lines: Sequence[Artefact]
+
+
+def _terms(question: Question) -> Mapping[str, int]:
+    """Return the words to look for; a question of hardly any takes some from what came before."""
+    terms = dict(count_query_terms(question.text)) if question.text.strip() else {}
+    if len(terms) < _MIN_QUERY_TERMS:
+        for earlier in question.context[-1:]:
+            terms = {**count_query_terms(earlier), **terms}
+    return dict(islice(terms.items(), _MAX_QUERY_TERMS))
+
+
+def _build_query(question: Question, sought: _Candidates, now: int) -> Query:
+    return Query(
+        terms=sought.terms,
+        weights=sought.weights,
+        words=extract_words(question.text),
+        names=extract_name_terms(question.text),
+        periods=parse_periods(question.text, now),
+        wants_time=asks_for_time(question.text),
+    )
+
+
+class _Candidates(msgspec.Struct, frozen=True):
+    """The words that were looked for, what they are worth here, and the turns that have them.
+
+    `held` is what was found of them in turns so far, by key.
+    """
+
+    terms: Mapping[str, int]
+    weights: Sequence[TermWeight]
+    statistics: CorpusStatistics
+    matching: Sequence[ScoredDocument]
+    turns: Mapping[int, SearchTurn]
+    finder: TermFinder
+    held: dict[int, MatchedTermCounts]
+
+    def look_into(self, turns: Iterable[SearchTurn]) -> None:
+        """Find the words in turns that were not looked into yet."""
+        new = [turn for turn in turns if turn.key not in self.held]
+        self.held.update(self.finder.count_in_turns(new))
+
+    def worth(self) -> dict[str, float]:
+        """Return what each of the words says."""
+        documents, frequencies = self.statistics.documents, self.statistics.frequencies
+        return {term: round(idf(documents, frequencies[term]), 4) for term in self.terms}
+
+    def coverage(self, text: str) -> float:
+        """Return how much of the question a text has, from 0 to 1."""
+        return compute_coverage(self.weights, _terms_in(text))
+
+
+@lru_cache(4096)
+def _terms_in(text: str) -> Mapping[str, int]:
+    """Return the words of something weighty, which is looked at again with every question."""
+    return count_query_terms(text)
+
+
+class _SearchScope(msgspec.Struct, frozen=True):
+    """Where an agent's episodes are looked for, and how many of them are scored.
+
+    Those that were said `here` stand in the conversation that asks.
+    """
+
+    rows: Connection
+    index: TextIndex | None
+    tails: PendingTurns
+    known: AgentStats
+    likely: int
+    here: frozenset[str]
+
+
+def _find_candidates(where: _SearchScope, terms: Mapping[str, int]) -> _Candidates:
+    """Find the turns that have words of the question: the likely ones of all that there are."""
+    rows, index, known = where.rows, where.index, where.known
+    tail = InvertedIndex()
+    if index is None or known.episodes <= EXACT_SCORING_MAX_EPISODES:
+        found = table.list_searchable(rows, known.number)
+        statistics = _statistics(known, dict.fromkeys(terms, 0), found)
+        weights = select_informative(weigh_terms(terms, statistics), statistics)
+    else:
+        tail, uncounted, changed = where.tails.of(rows, known.number)
+        counted = index.frequencies(known.number, list(terms))
+        if tail:
+            counted = {term: count + tail.count(term) for term, count in counted.items()}
+        statistics = _statistics(known, counted, uncounted)
+        weights = select_informative(weigh_terms(terms, statistics), statistics)
+        wanted = where.likely + min(len(where.here), where.likely)
+        keys = index.candidates(known.number, [one.term for one in weights], wanted)
+        new = {turn.key for turn in (*uncounted, *changed)}
+        indexed = [key for key in keys if key not in new and key not in tail]
+        found = [*table.get_searchable(rows, known.number, indexed), *uncounted, *changed]
+    telling = {one.term: terms[one.term] for one in weights}
+    finder = TermFinder(telling)
+    held = finder.count_in_turns(found)
+    waiting, held_waiting = tail.having(telling)
+    held.update(held_waiting)
+    turns = {turn.key: turn for turn in (*found, *waiting) if turn.id not in where.here}
+    documents = [(key, merge_counts(held[key]), turn.length) for key, turn in turns.items()]
+    scored = score_documents(weights, documents, statistics)
+    likely = _best(scored, turns, statistics)[: where.likely]
+    return _Candidates(telling, weights, statistics, likely, turns, finder, held)
+
+
+def _best(
+    scored: Sequence[ScoredDocument], turns: Mapping[int, SearchTurn], statistics: CorpusStatistics
+) -> list[ScoredDocument]:
+    """Return what is worth showing, the best first; of equal ones the newest."""
+    matching = [one for one in scored if is_match(one, statistics)]
+    matching.sort(key=lambda one: (-one.score, -turns[one.key].at, turns[one.key].id))
+    return matching
+
+
+def _statistics(
+    known: AgentStats, counted: dict[str, int], uncounted: Sequence[SearchTurn]
+) -> CorpusStatistics:
+    """Count who has which term: what was counted already, and the turns that were not."""
+    if uncounted:
+        for held in TermFinder(counted).count_in_turns(uncounted).values():
+            for term in merge_counts(held):
+                counted[term] += 1
+    return CorpusStatistics(known.episodes, known.terms, counted)
+
+
+class _RankingInput(msgspec.Struct, frozen=True):
+    """The turns that were found, and what the question means, where that is known."""
+
+    rows: Connection
+    known: AgentStats
+    sought: _Candidates
+    with_neighbours: int
+    meant: SemanticQuery | None
+    here: frozenset[str]
+
+
+def _matches(where: _RankingInput, asked: Query, ask: RecallRequest) -> list[_MatchWithTimeline]:
+    """Rank the turns that have words of the question, and those around them."""
+    rows, known, sought = where.rows, where.known, where.sought
+    if not sought.matching:
+        return []
+    having = [sought.turns[one.key] for one in sought.matching]
+    runs = table.get_neighbours(rows, known.number, having, where.with_neighbours)
+    if where.meant is not None:
+        keys = [turn.key for run in runs for turn in run]
+        asked = replace(asked, likeness=where.meant.likeness(rows, known.number, keys))
+    sought.look_into(turn for run in runs for turn in run)
+    ranked = rank_turns(asked, runs, sought.statistics, sought.held)
+    if where.here:
+        # A turn here may stand around one from elsewhere, and has helped to rank that.
+        ranked = [one for one in ranked if one.turn.id not in where.here]
+    if not ranked or not has_enough_coverage(asked, ranked, sought.statistics):
+        return []
+    best = normalize_score(sought.matching[0], total_weight(sought.weights))
+    worth = sought.worth()
+    found: list[_MatchWithTimeline] = []
+    for place, (one, episode) in enumerate(_shown(where, ranked, ask.limit)):
+        derived: list[Artefact] = []
+        if place < _MAX_EXPLORED_MATCHES and ask.limit is None:
+            derived = table.list_derived_artefacts(rows, known.number, (episode.at, episode.id))
+        match = EpisodeMatch(
+            episode,
+            best * one.score / ranked[0].score,
+            {term: worth[term] for term in merge_counts(sought.held[one.turn.key])},
+            one.coverage,
+            _salience(derived, episode),
+            explain_rank(one, ranked) if ask.explain else {},
+        )
+        found.append(
+            _MatchWithTimeline(
+                match, [one for one in derived if one.kind is ArtefactKind.TIMELINE]
+            )
+        )
+    return found
+
+
+def _shown(
+    where: _RankingInput, ranked: Sequence[RankedTurn], limit: int | None
+) -> list[tuple[RankedTurn, Episode]]:
+    """Choose the turns that are told; a prompt's memories are few, and are not all of one loop."""
+    shown: list[tuple[RankedTurn, Episode]] = []
+    wanted, at = limit or _MAX_MATCHES, 0
+    steps: set[str] = set()
+    while at < len(ranked) and (missing := wanted - len(shown)):
+        batch = ranked[at : at + missing]
+        keys = [one.turn.key for one in batch]
+        episodes = table.get_episodes(where.rows, where.known.number, keys)
+        for one, episode in zip(batch, episodes, strict=True):
+            if limit is not None or not _is_another_step(episode, steps):
+                shown.append((one, episode))
+        at += missing
+    return shown
+
+
+def _is_another_step(turn: Episode, steps: set[str]) -> bool:
+    """Say whether a step of the same tool loop is told already; all of them have its question."""
+    if not turn.calls or not turn.question:
+        return False
+    is_told = turn.question in steps
+    steps.add(turn.question)
+    return is_told
+
+
+def _salience(derived: Iterable[Artefact], turn: Episode) -> int:
+    """Say how much weight a turn has, by what was derived from it."""
+    weights = (
+        one.salience
+        for one in derived
+        if one.kind in table.SALIENT_KINDS and turn.id in one.sources
+    )
+    return max(weights, default=0)
+
+
+def _find_salient(
+    rows: Connection, known: AgentStats, sought: _Candidates, *, matched: bool
+) -> list[SalientMatch]:
+    """Return what was said with weight, nearest to the question first.
+
+    Beside a match a weak overlap is not asked for; alone there must be one.
+    """
+    looked_at = table.list_salient_artefacts(rows, known.number, _MAX_SALIENT_ARTEFACTS)
+    found = [SalientMatch(one, sought.coverage(one.text)) for one in looked_at]
+    found.sort(key=lambda one: -(one.coverage * 100 + one.artefact.salience))
+    return [one for one in found if matched or one.coverage > 0]

@@ -1,0 +1,779 @@
+"""The rows of memory: episodes, what is derived from them, and work that is still to be done.
+
+Every statement names the agent that it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache, partial
+from heapq import merge
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from memplane.database.interface import Connection, Row, Value
+from memplane.episodes.artefacts import Affect, Artefact, ArtefactKind
+from memplane.episodes.episode import Episode
+from memplane.search.turn_terms import SearchTurn, TurnTerms, repeat_terms
+
+_T = TypeVar("_T")
+
+_MAX_ROWS_PER_STATEMENT: Final = 100
+_EPISODE_COLUMNS: Final = "id, at, question, answer, calls"
+_ARTEFACT_COLUMNS: Final = "kind, text, at, sources, salience, valence, arousal, feeling"
+
+_SEARCH_COLUMNS: Final = "key, at, id, length, speaker, signs, asked, told"
+_VALUES: Final = f"({', '.join('?' * 12)})"
+_KINDS: Final = {kind.value: kind for kind in ArtefactKind}
+SALIENT_KINDS: Final = (
+    ArtefactKind.AFFECT,
+    ArtefactKind.DECISION,
+    ArtefactKind.COMMITMENT,
+    ArtefactKind.FACT,
+)
+# One statement for each kind; the index on them has the same words.
+_SALIENT_QUERIES: Final = tuple(
+    f"SELECT {_ARTEFACT_COLUMNS} FROM artefacts WHERE agent = ? AND kind = '{kind}' "  # noqa: S608
+    "AND salience >= 60 ORDER BY salience DESC, at DESC, stretch_id, position LIMIT ?"
+    for kind in SALIENT_KINDS
+)
+_DELETE_INDEXED: Final = (
+    "DELETE FROM unindexed WHERE key IN ({keys}) AND {has} (SELECT 1 FROM episodes e "
+    "WHERE e.key = unindexed.key AND e.agent = unindexed.agent AND e.state = 0)"
+)
+
+INDEX_GENERATION_NOTE: Final = "generation of the text index"
+"""The note that says which index is these rows'; where rows are numbered anew it is another."""
+
+MEMORY_TABLES: Final = (
+    *("agents", "episodes", "markers", "tombstones", "stretches", "artefacts"),
+    *("underived", "unindexed", "followed", "notes"),
+)
+
+EpisodeKey: TypeAlias = tuple[int, str]
+"""The place of a turn among its agent's: when it was, and its id."""
+
+
+class EpisodeState(IntEnum):
+    """What becomes of an episode."""
+
+    SEARCHABLE = 0
+    NOISE = 1
+    SILENT = 2
+    """It failed, or nobody said anything: known, so that it is not taken in again."""
+
+
+class RetainOutcome(IntEnum):
+    """What became of an entry that was given."""
+
+    RETAINED = 0
+    KNOWN = 1
+    FORGOTTEN = 2
+
+
+class StoredEpisode(msgspec.Struct, frozen=True):
+    """An episode with what search needs of it."""
+
+    episode: Episode
+    state: EpisodeState
+    spoken: TurnTerms
+
+
+class AgentStats(msgspec.Struct, frozen=True):
+    """What is known of an agent: its number, its searchable episodes, the terms in them, noise."""
+
+    number: int
+    episodes: int
+    terms: int
+    noise: int
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """Where a group of turns begins and ends."""
+
+    first: EpisodeKey
+    last: EpisodeKey
+    turns: int
+
+
+def get_agent_stats(rows: Connection, agent: str) -> AgentStats | None:
+    """Return what is known of an agent; None when nothing is."""
+    sql = "SELECT number, episodes, terms, noise FROM agents WHERE agent = ?"
+    found = next(rows.rows(sql, (agent,)), None)
+    return None if found is None else AgentStats(*found)
+
+
+def ensure_agent_number(rows: Connection, agent: str) -> int:
+    """Return an agent's number; one that is new is given the next."""
+    known = get_agent_stats(rows, agent)
+    if known is not None:
+        return known.number
+    rows.run("INSERT INTO agents (agent) VALUES (?)", (agent,))
+    return ensure_agent_number(rows, agent)
+
+
+def get_agent_numbers(rows: Connection, agents: Collection[str]) -> dict[str, int]:
+    """Return the numbers of those agents that are known."""
+    found: dict[str, int] = {}
+    for some in _in_parts(list(agents)):
+        sql = f"SELECT agent, number FROM agents WHERE agent IN ({_marks(some)})"  # noqa: S608
+        found.update(rows.rows(sql, some))
+    return found
+
+
+def predict_outcome(rows: Connection, number: int | None, entry_id: str) -> RetainOutcome:
+    """Say what would become of an entry with that id."""
+    return predict_outcomes(rows, number, [entry_id]).get(entry_id, RetainOutcome.RETAINED)
+
+
+def predict_outcomes(
+    rows: Connection, number: int | None, ids: Sequence[str]
+) -> dict[str, RetainOutcome]:
+    """Say of which entries something else would become than that they are retained."""
+    found: dict[str, RetainOutcome] = {}
+    if number is None:
+        return found
+    for some in _in_parts(ids):
+        sql = (
+            f"SELECT id, 1 FROM episodes WHERE agent = ? AND id IN ({_marks(some)}) "  # noqa: S608
+            f"UNION ALL SELECT id, 2 FROM tombstones WHERE agent = ? AND id IN ({_marks(some)})"
+        )
+        known = rows.rows(sql, (number, *some, number, *some))
+        found.update((entry_id, RetainOutcome(outcome)) for entry_id, outcome in known)
+    return found
+
+
+def insert_episodes(
+    rows: Connection, given: Sequence[tuple[str, StoredEpisode]]
+) -> list[RetainOutcome]:
+    """Take in agents' episodes that are neither known nor forgotten; says what became of each.
+
+    They are written together: each statement hands the interpreter's lock to and fro.
+    """
+    by_agent: dict[str, list[StoredEpisode]] = {}
+    for agent, one in given:
+        by_agent.setdefault(agent, []).append(one)
+    numbers = get_agent_numbers(rows, by_agent)
+    numbers.update(
+        (agent, ensure_agent_number(rows, agent)) for agent in by_agent.keys() - numbers.keys()
+    )
+    known = {
+        (agent, entry_id): outcome
+        for agent, ours in by_agent.items()
+        for entry_id, outcome in predict_outcomes(
+            rows, numbers[agent], [one.episode.id for one in ours]
+        ).items()
+    }
+    outcomes: list[RetainOutcome] = []
+    new: list[tuple[int, StoredEpisode]] = []
+    for agent, one in given:
+        outcomes.append(known.get((agent, one.episode.id), RetainOutcome.RETAINED))
+        if outcomes[-1] is RetainOutcome.RETAINED:
+            known[agent, one.episode.id] = RetainOutcome.KNOWN
+            new.append((numbers[agent], one))
+    if new:
+        _insert(rows, new)
+    return outcomes
+
+
+def _insert(rows: Connection, new: Sequence[tuple[int, StoredEpisode]]) -> None:
+    ((before,),) = rows.rows("SELECT COALESCE(MAX(key), 0) FROM episodes")
+    for some in _in_parts(new):
+        sql = (
+            "INSERT INTO episodes (agent, id, at, state, question, answer, calls, length, "  # noqa: S608
+            f"speaker, signs, asked, told) VALUES {', '.join([_VALUES] * len(some))}"
+        )
+        rows.run(sql, [value for number, one in some for value in _values(number, one)])
+    rows.run(
+        "INSERT INTO unindexed SELECT key, agent, 0 FROM episodes WHERE key > ? AND state = 0",
+        (before,),
+    )
+    rows.run(
+        "INSERT INTO underived SELECT agent, at, id FROM episodes WHERE key > ? AND state = 0 "
+        "ON CONFLICT DO NOTHING",
+        (before,),
+    )
+    for number in {number for number, _ in new}:
+        lengths = [
+            one.spoken.length
+            for owner, one in new
+            if owner == number and one.state is EpisodeState.SEARCHABLE
+        ]
+        _count(rows, number, len(lengths), sum(lengths))
+    markers = [
+        (number, one.episode.id, position, marker.category, marker.service, marker.text)
+        for number, one in new
+        for position, marker in enumerate(one.episode.markers)
+    ]
+    if markers:
+        rows.run_many("INSERT INTO markers VALUES (?, ?, ?, ?, ?, ?)", markers)
+
+
+def _values(number: int, one: StoredEpisode) -> tuple[Value, ...]:
+    said, spoken = one.episode, one.spoken
+    return (
+        *(number, said.id, said.at, one.state, said.question, said.answer),
+        *("\n".join(said.calls), spoken.length, spoken.speaker, spoken.signs),
+        *(spoken.asked, spoken.told),
+    )
+
+
+def _in_parts(many: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    return (
+        many[first : first + _MAX_ROWS_PER_STATEMENT]
+        for first in range(0, len(many), _MAX_ROWS_PER_STATEMENT)
+    )
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _count(rows: Connection, number: int, episodes: int, terms: int) -> None:
+    sql = "UPDATE agents SET episodes = episodes + ?, terms = terms + ? WHERE number = ?"
+    rows.run(sql, (episodes, terms, number))
+
+
+def _count_noise(rows: Connection, number: int, turns: int) -> None:
+    rows.run("UPDATE agents SET noise = noise + ? WHERE number = ?", (turns, number))
+
+
+def delete_entries(rows: Connection, agent: str, ids: Collection[str]) -> int:
+    """Forget entries, known or not, and what was derived from them; returns how many were known.
+
+    What else was derived with them is made anew from the others; until then it is not there.
+    """
+    number = ensure_agent_number(rows, agent)
+    buried = 0
+    for entry_id in ids:
+        rows.run("INSERT INTO tombstones VALUES (?, ?) ON CONFLICT DO NOTHING", (number, entry_id))
+        sql = (
+            "DELETE FROM episodes WHERE agent = ? AND id = ? RETURNING key, at, id, state, length"
+        )
+        for key, at, _, state, length in list(rows.rows(sql, (number, entry_id))):
+            buried += 1
+            rows.run("DELETE FROM markers WHERE agent = ? AND entry = ?", (number, entry_id))
+            if state == EpisodeState.SEARCHABLE:
+                _count(rows, number, -1, -length)
+                _drop_artefacts(rows, number, (at, entry_id))
+            elif state == EpisodeState.NOISE:
+                _count_noise(rows, number, -1)
+            _mark_unindexed(rows, number, key)
+            if state != EpisodeState.SILENT:
+                sql = "INSERT INTO underived VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+                rows.run(sql, (number, at, entry_id))
+    return buried
+
+
+def list_forgotten(rows: Connection) -> dict[str, list[str]]:
+    """Return what was forgotten, for each agent."""
+    sql = (
+        "SELECT a.agent, t.id FROM tombstones t JOIN agents a ON a.number = t.agent ORDER BY 1, 2"
+    )
+    found: dict[str, list[str]] = {}
+    for agent, entry_id in rows.rows(sql):
+        found.setdefault(agent, []).append(entry_id)
+    return found
+
+
+def _drop_artefacts(rows: Connection, number: int, key: EpisodeKey) -> None:
+    """Let go of what was derived from the stretch that a turn is in."""
+    stretch = get_stretch_at(rows, number, key)
+    if stretch is not None:
+        delete_artefacts(rows, number, stretch)
+
+
+def _mark_unindexed(rows: Connection, number: int, key: int) -> None:
+    """Let the text index look at an episode again, which it may have."""
+    sql = "INSERT INTO unindexed VALUES (?, ?, 1) ON CONFLICT (key) DO UPDATE SET known = 1"
+    rows.run(sql, (key, number))
+
+
+def change_state(rows: Connection, number: int, entry_id: str, state: EpisodeState) -> None:
+    """Let an episode be searched from now on, or not any more."""
+    sql = "UPDATE episodes SET state = ? WHERE agent = ? AND id = ? RETURNING key, length"
+    for key, length in list(rows.rows(sql, (state, number, entry_id))):
+        sign = 1 if state is EpisodeState.SEARCHABLE else -1
+        _count(rows, number, sign, sign * length)
+        _count_noise(rows, number, -sign)
+        _mark_unindexed(rows, number, key)
+
+
+# Reading turns in their order.
+
+
+def list_turns_before(rows: Connection, number: int, key: EpisodeKey, limit: int) -> list[Episode]:
+    """Return the turns before one, noise among them, in their order."""
+    sql = (
+        f"SELECT {_EPISODE_COLUMNS} FROM episodes WHERE agent = ? AND state < 2 AND (at, "  # noqa: S608
+        "id) < (?, ?) "
+        "ORDER BY at DESC, id DESC LIMIT ?"
+    )
+    return [_episode(row) for row in rows.rows(sql, (number, *key, limit))][::-1]
+
+
+def list_turns_from(
+    rows: Connection, number: int, key: EpisodeKey, limit: int
+) -> list[tuple[Episode, EpisodeState]]:
+    """Return turns from a place on, noise among them, in their order."""
+    sql = (
+        f"SELECT {_EPISODE_COLUMNS}, state FROM episodes WHERE agent = ? AND state < 2 "  # noqa: S608
+        "AND (at, id) >= (?, ?) ORDER BY at, id LIMIT ?"
+    )
+    found = rows.rows(sql, (number, *key, limit))
+    return [(_episode(row), EpisodeState(row[-1])) for row in found]
+
+
+def iterate_searchable_from(rows: Connection, number: int, key: EpisodeKey) -> Iterator[Episode]:
+    """Yield the searchable turns from a place on, in their order."""
+    sql = (
+        f"SELECT {_EPISODE_COLUMNS} FROM episodes WHERE agent = ? AND state = 0 AND (at, "  # noqa: S608
+        "id) >= (?, ?) "
+        "ORDER BY at, id LIMIT 64"
+    )
+    while page := [_episode(row) for row in rows.rows(sql, (number, *key))]:
+        yield from page
+        key = page[-1].at, page[-1].id + "\0"
+
+
+def _episode(row: Row) -> Episode:
+    entry_id, at, question, answer, calls = row[:5]
+    return Episode(entry_id, at, question, answer, tuple(calls.split("\n")) if calls else ())
+
+
+# Stretches and what is derived from them.
+
+
+def get_stretch_at(rows: Connection, number: int, key: EpisodeKey) -> Stretch | None:
+    """Return the last stretch that begins at a place or before it."""
+    sql = (
+        "SELECT at, id, last_at, last_id, turns FROM stretches WHERE agent = ? "
+        "AND (at, id) <= (?, ?) ORDER BY at DESC, id DESC LIMIT 1"
+    )
+    return next((_stretch(row) for row in rows.rows(sql, (number, *key))), None)
+
+
+def begins_stretch(rows: Connection, number: int, key: EpisodeKey) -> bool:
+    """Say whether a stretch begins right there."""
+    sql = "SELECT 1 FROM stretches WHERE agent = ? AND at = ? AND id = ?"
+    return next(rows.rows(sql, (number, *key)), None) is not None
+
+
+def _stretch(row: Row) -> Stretch:
+    at, entry_id, last_at, last_id, turns = row
+    return Stretch((at, entry_id), (last_at, last_id), turns)
+
+
+def delete_stretches(rows: Connection, number: int, begin: EpisodeKey, end: EpisodeKey) -> None:
+    """Let go of the stretches that begin between two places, and of what they yielded."""
+    sql = "DELETE FROM stretches WHERE agent = ? AND (at, id) >= (?, ?) AND (at, id) < (?, ?)"
+    rows.run(sql, (number, *begin, *end))
+    sql = (
+        "DELETE FROM artefacts WHERE agent = ? AND (stretch_at, stretch_id) >= (?, ?) "
+        "AND (stretch_at, stretch_id) < (?, ?)"
+    )
+    rows.run(sql, (number, *begin, *end))
+
+
+def delete_artefacts(rows: Connection, number: int, stretch: Stretch) -> None:
+    """Let go of what was derived from a stretch."""
+    sql = "DELETE FROM artefacts WHERE agent = ? AND stretch_at = ? AND stretch_id = ?"
+    rows.run(sql, (number, *stretch.first))
+
+
+def insert_stretch(
+    rows: Connection, number: int, turns: Sequence[Episode], derived: Iterable[Artefact]
+) -> None:
+    """Keep a stretch, and what is derived from it."""
+    first, last = turns[0], turns[-1]
+    rows.run(
+        "INSERT INTO stretches VALUES (?, ?, ?, ?, ?, ?)",
+        (number, first.at, first.id, last.at, last.id, len(turns)),
+    )
+    rows.run_many(
+        "INSERT INTO artefacts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                *(number, first.at, first.id, position),
+                *(one.kind, one.text, one.at, "\n".join(one.sources), one.salience),
+                *((one.affect.valence, one.affect.arousal, one.affect.kind) if one.affect else ()),
+                *(() if one.affect else (None, None, None)),
+            )
+            for position, one in enumerate(derived)
+        ],
+    )
+
+
+def list_salient_artefacts(rows: Connection, number: int, limit: int) -> list[Artefact]:
+    """Return what was said with weight, the most salient first, then the newest."""
+    by_kind = (rows.rows(sql, (number, limit)) for sql in _SALIENT_QUERIES)
+    found: list[Row] = []
+    # Each kind is read only as far as it is needed, with all that are equal to the last.
+    for row in merge(*by_kind, key=_by_salience):
+        if len(found) >= limit and _by_salience(row) != _by_salience(found[-1]):
+            break
+        found.append(row)
+    whole = list(map(_artefact, found))
+    whole.sort(key=lambda one: (-one.salience, -one.at, one.sources, one.text))
+    return whole[:limit]
+
+
+def _by_salience(row: Row) -> tuple[int, int]:
+    _, _, at, _, salience, *_ = row
+    return -salience, -at
+
+
+def list_timeline(rows: Connection, number: int, limit: int) -> list[Artefact]:
+    """Return the lines of the newest stretches, the newest first."""
+    sql = (
+        f"SELECT {_ARTEFACT_COLUMNS} FROM artefacts WHERE agent = ? AND kind = ? "  # noqa: S608
+        "ORDER BY stretch_at DESC, stretch_id DESC LIMIT ?"
+    )
+    return list(map(_artefact, rows.rows(sql, (number, ArtefactKind.TIMELINE, limit))))
+
+
+def list_derived_artefacts(rows: Connection, number: int, key: EpisodeKey) -> list[Artefact]:
+    """Return what was derived from the stretch that a turn is in, without its summary."""
+    sql = (
+        f"SELECT {_ARTEFACT_COLUMNS} FROM artefacts WHERE agent = ? AND (stretch_at, "  # noqa: S608
+        "stretch_id) = "
+        "(SELECT at, id FROM stretches WHERE agent = ? AND (at, id) <= (?, ?) "
+        "ORDER BY at DESC, id DESC LIMIT 1) AND kind <> 'episode_summary' ORDER BY position"
+    )
+    return list(map(_artefact, rows.rows(sql, (number, number, *key))))
+
+
+def _artefact(row: Row) -> Artefact:
+    kind, text, at, sources, salience, valence, arousal, feeling = row
+    affect = None if feeling is None else Affect(valence, arousal, feeling)
+    return Artefact(_KINDS[kind], text, at, tuple(sources.split("\n")), salience, affect)
+
+
+# What search reads.
+
+# As `Turn._make`, in a third of the time: a question reads a hundred.
+_turn: Final[Callable[[Iterable[Any]], SearchTurn]] = partial(
+    tuple.__new__,  # pyright: ignore[reportUnknownMemberType]
+    SearchTurn,
+)
+
+
+def list_searchable(rows: Connection, number: int) -> list[SearchTurn]:
+    """Return what ranking needs of all of an agent's episodes, in their order."""
+    sql = (
+        f"SELECT {_SEARCH_COLUMNS} FROM episodes WHERE agent = ? AND state = 0 "  # noqa: S608
+        "ORDER BY at, id"
+    )
+    return list(map(_turn, rows.rows(sql, (number,))))
+
+
+def get_searchable(rows: Connection, number: int, keys: Sequence[int]) -> list[SearchTurn]:
+    """Return what ranking needs of those episodes that are there, and searchable."""
+    found: list[SearchTurn] = []
+    for some in _in_parts(keys):
+        sql = (
+            # The sign keeps the planner from walking over all of the agent's episodes.
+            f"SELECT {_SEARCH_COLUMNS} FROM episodes WHERE +agent = ? AND +state = 0 "  # noqa: S608
+            f"AND key IN ({_marks(some)})"
+        )
+        found += map(_turn, rows.rows(sql, (number, *some)))
+    return found
+
+
+def get_neighbours(
+    rows: Connection, number: int, turns: Sequence[SearchTurn], first: int
+) -> list[list[SearchTurn]]:
+    """Return runs of turns that follow each other: those given, and two beside the first ones."""
+    known = {one.key: one for one in turns}
+    beside = {one.id: [one] for one in turns[:first]}
+    if beside:
+        places = [value for one in turns[:first] for value in (one.at, one.id)]
+        for *row, middle in rows.rows(_two_beside(len(beside)), (number, *places)):
+            turn = _turn(row)
+            known[turn.key] = turn
+            beside[middle].append(turn)
+    behind: dict[int, int] = {}
+    for run in beside.values():
+        run.sort(key=itemgetter(1, 2))  # when, and the id
+        behind.update((before.key, after.key) for before, after in pairwise(run))
+    return _runs(known, behind)
+
+
+@cache
+def _two_beside(places: int) -> str:
+    """Return the statement for two turns before and two behind each place.
+
+    It is one for all of them, because most of the time goes into beginning one.
+    """
+    each = ", ".join(f"(?{2 * place}, ?{2 * place + 1})" for place in range(1, places + 1))
+    columns = ", ".join(f"e.{name}" for name in _SEARCH_COLUMNS.split(", "))
+    two = (
+        f"SELECT {columns}, middle.id FROM middle CROSS JOIN episodes e ON e.key IN ("  # noqa: S608
+        "SELECT key FROM episodes WHERE agent = ?1 AND state = 0 "
+        "AND (at, id) {side} (middle.at, middle.id) ORDER BY at {way}, id {way} LIMIT 2)"
+    )
+    before, behind = two.format(side="<", way="DESC"), two.format(side=">", way="ASC")
+    return f"WITH middle (at, id) AS (VALUES {each}) {before} UNION ALL {behind}"
+
+
+def _runs(known: Mapping[int, SearchTurn], behind: Mapping[int, int]) -> list[list[SearchTurn]]:
+    """Put turns into runs, by what comes behind each."""
+    runs: list[list[SearchTurn]] = []
+    for first in known.keys() - {*behind.values()}:
+        run, key = [known[first]], first
+        while (following := behind.get(key)) is not None:
+            run.append(known[following])
+            key = following
+        runs.append(run)
+    return sorted(runs, key=lambda run: run[0][1:3])  # when, and the id
+
+
+def list_unindexed_keys(rows: Connection, number: int) -> tuple[list[int], list[int]]:
+    """Return the keys that the text index has to look at: new ones, and those it may know."""
+    new: list[int] = []
+    changed: list[int] = []
+    for key, known in rows.rows("SELECT key, known FROM unindexed WHERE agent = ?", (number,)):
+        (changed if known else new).append(key)
+    return new, changed
+
+
+def get_episodes(rows: Connection, number: int, keys: Sequence[int]) -> list[Episode]:
+    """Return episodes in the order in which their keys are given."""
+    sql = (
+        f"SELECT {_EPISODE_COLUMNS}, key FROM episodes WHERE +agent = ? "  # noqa: S608
+        f"AND key IN ({_marks(keys)})"
+    )
+    found = {row[-1]: _episode(row) for row in rows.rows(sql, (number, *keys))}
+    return [found[key] for key in keys if key in found]
+
+
+def list_newest(rows: Connection, number: int, limit: int) -> list[Episode]:
+    """Return the newest searchable episodes, newest first."""
+    sql = (
+        f"SELECT {_EPISODE_COLUMNS} FROM episodes WHERE agent = ? AND state = 0 "  # noqa: S608
+        "ORDER BY at DESC, id DESC LIMIT ?"
+    )
+    return [_episode(row) for row in rows.rows(sql, (number, limit))]
+
+
+class NoiseSummary(msgspec.Struct, frozen=True):
+    """Turns that were folded: how many, and from when to when."""
+
+    turns: int
+    first: int
+    last: int
+
+
+def get_noise_summary(rows: Connection, known: AgentStats) -> NoiseSummary | None:
+    """Return what is known of the turns of an agent that were folded; None when there are none."""
+    if not known.noise:
+        return None
+    sql = (
+        "SELECT (SELECT MIN(at) FROM episodes WHERE agent = ? AND state = 1), "
+        "(SELECT MAX(at) FROM episodes WHERE agent = ? AND state = 1)"
+    )
+    ((first, last),) = rows.rows(sql, (known.number, known.number))
+    return NoiseSummary(known.noise, first, last)
+
+
+# Work that is still to be done.
+
+
+def find_agent_to_derive(rows: Connection) -> list[int]:
+    """Return the number of an agent for which something is to be derived, if there is any."""
+    return [number for (number,) in rows.rows("SELECT agent FROM underived LIMIT 1")]
+
+
+def pop_underived(rows: Connection, number: int, limit: int) -> list[EpisodeKey]:
+    """Take changed turns off the list, in their order."""
+    sql = "SELECT at, id FROM underived WHERE agent = ? ORDER BY at, id LIMIT ?"
+    keys: list[EpisodeKey] = [(at, entry_id) for at, entry_id in rows.rows(sql, (number, limit))]
+    sql = "DELETE FROM underived WHERE agent = ? AND at = ? AND id = ?"
+    rows.run_many(sql, [(number, *key) for key in keys])
+    return keys
+
+
+class UnindexedEpisode(msgspec.Struct, frozen=True):
+    """An episode that the text index has to look at, with its terms as they are written down."""
+
+    key: int
+    agent: int
+    is_searchable: bool
+    asked: str
+    told: str
+
+    def terms(self, mark: str, most: int) -> list[str] | None:
+        """Return its terms as the index takes them; None when it is to be left out."""
+        if not self.is_searchable:
+            return None
+        return repeat_terms(self.asked, mark, most) + repeat_terms(self.told, mark, most)
+
+
+def get_last_unindexed_key(rows: Connection) -> int:
+    """Return the last key that the text index has to look at, of any agent; 0 for none."""
+    ((key,),) = rows.rows("SELECT COALESCE(MAX(key), 0) FROM unindexed")
+    return int(key)
+
+
+def list_unindexed(
+    rows: Connection, until: int, limit: int, most_bytes: int
+) -> list[UnindexedEpisode]:
+    """Return what the text index has to look at, of any agent, up to a key."""
+    sql = (
+        "SELECT u.key, u.agent, e.state, e.asked, e.told FROM unindexed u "
+        "LEFT JOIN episodes e ON e.key = u.key AND e.agent = u.agent "
+        "WHERE u.key <= ? ORDER BY u.key LIMIT ?"
+    )
+    found: list[UnindexedEpisode] = []
+    size = 0
+    for key, agent, state, asked, told in rows.rows(sql, (until, limit)):
+        is_searchable = state == EpisodeState.SEARCHABLE
+        found.append(UnindexedEpisode(key, agent, is_searchable, asked or "", told or ""))
+        size += len(found[-1].asked) + len(found[-1].told)
+        if size >= most_bytes:
+            break
+    return found
+
+
+def mark_indexed(rows: Connection, seen: Sequence[UnindexedEpisode]) -> None:
+    """Take off the list what the text index has looked at, unless it changed meanwhile."""
+    for some in _in_parts([one.key for one in seen if one.is_searchable]):
+        rows.run(_DELETE_INDEXED.format(has="EXISTS", keys=_marks(some)), some)
+    for some in _in_parts([one.key for one in seen if not one.is_searchable]):
+        rows.run(_DELETE_INDEXED.format(has="NOT EXISTS", keys=_marks(some)), some)
+
+
+class EpisodeTotals(msgspec.Struct, frozen=True):
+    """How much there is, of all agents, and how much of it is still to be worked on."""
+
+    agents: int
+    episodes: int
+    underived: int
+    unindexed: int
+
+
+def count_totals(rows: Connection) -> EpisodeTotals:
+    """Count what there is."""
+    sql = (
+        "SELECT (SELECT COUNT(*) FROM agents WHERE episodes > 0), "
+        "(SELECT COALESCE(SUM(episodes), 0) FROM agents), "
+        "(SELECT COUNT(*) FROM underived), (SELECT COUNT(*) FROM unindexed)"
+    )
+    ((agents, episodes, underived, waiting),) = rows.rows(sql)
+    return EpisodeTotals(agents, episodes, underived, waiting)
+
+
+def mark_all_unindexed(rows: Connection) -> None:
+    """Let the text index look at every episode of every agent, since it is new."""
+    rows.run("DELETE FROM unindexed")
+    rows.run("INSERT INTO unindexed SELECT key, agent, 0 FROM episodes WHERE state = 0")
+
+
+# Vectors.
+
+
+@dataclass(frozen=True, slots=True)
+class UnembeddedEpisode:
+    """An episode that has no vector of a model, and what the vector is to be of."""
+
+    key: int
+    agent: int
+    text: str
+
+
+def list_unembedded(
+    rows: Connection, model: str, behind: int, limit: int
+) -> list[UnembeddedEpisode]:
+    """Return searchable episodes behind a key that have no vector of a model, of any agent."""
+    sql = (
+        "SELECT e.key, e.agent, e.question, e.answer FROM episodes e LEFT JOIN vectors v "
+        "ON v.key = e.key AND v.agent = e.agent AND v.model = ? "
+        "WHERE e.key > ? AND e.state = 0 AND v.key IS NULL ORDER BY e.key LIMIT ?"
+    )
+    return [
+        UnembeddedEpisode(key, agent, f"{question}\n{answer}")
+        for key, agent, question, answer in rows.rows(sql, (model, behind, limit))
+    ]
+
+
+def count_unembedded(rows: Connection, model: str) -> int:
+    """Count the searchable episodes of any agent that have no vector of a model."""
+    sql = (
+        "SELECT (SELECT COALESCE(SUM(episodes), 0) FROM agents) - (SELECT COUNT(*) FROM vectors v "
+        "JOIN episodes e ON e.key = v.key AND e.agent = v.agent "
+        "WHERE v.model = ? AND e.state = 0)"
+    )
+    ((left,),) = rows.rows(sql, (model,))
+    return int(left)
+
+
+def insert_vectors(
+    rows: Connection, model: str, made: Iterable[tuple[UnembeddedEpisode, bytes]]
+) -> None:
+    """Keep vectors of episodes that are still there; a rebuild may have numbered them anew."""
+    sql = (
+        "INSERT INTO vectors SELECT key, agent, ?, ? FROM episodes WHERE key = ? AND agent = ? "
+        "AND question || char(10) || answer = ? "
+        "ON CONFLICT (key) DO UPDATE SET model = excluded.model, vector = excluded.vector"
+    )
+    rows.run_many(sql, [(model, vector, one.key, one.agent, one.text) for one, vector in made])
+
+
+def get_vectors(
+    rows: Connection, number: int, model: str, keys: Sequence[int]
+) -> dict[int, bytes]:
+    """Return the vectors of those episodes that have one of a model."""
+    found: dict[int, bytes] = {}
+    for some in _in_parts(keys):
+        sql = (
+            "SELECT key, vector FROM vectors WHERE agent = ? AND model = ? "  # noqa: S608
+            f"AND key IN ({_marks(some)})"
+        )
+        found.update(rows.rows(sql, (number, model, *some)))
+    return found
+
+
+# How far the ledgers were read, and other notes.
+
+
+def get_cursor(rows: Connection, ledger: str, agent: str) -> str:
+    """Return how far an agent's ledger was read; empty is not at all."""
+    sql = "SELECT cursor FROM followed WHERE ledger = ? AND agent = ?"
+    return next((cursor for (cursor,) in rows.rows(sql, (ledger, agent))), "")
+
+
+def set_cursor(rows: Connection, ledger: str, agent: str, cursor: str) -> None:
+    """Note how far an agent's ledger was read."""
+    sql = (
+        "INSERT INTO followed VALUES (?, ?, ?) "
+        "ON CONFLICT (ledger, agent) DO UPDATE SET cursor = excluded.cursor"
+    )
+    rows.run(sql, (ledger, agent, cursor))
+
+
+def list_cursors(rows: Connection) -> list[Row]:
+    """Return how far each ledger was read."""
+    return list(rows.rows("SELECT ledger, agent, cursor FROM followed ORDER BY ledger, agent"))
+
+
+def mark_underived(rows: Connection, number: int, key: EpisodeKey) -> None:
+    """Let deriving go on at a turn, another time."""
+    sql = "INSERT INTO underived VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+    rows.run(sql, (number, *key))
+
+
+def get_note(rows: Connection, name: str) -> str:
+    """Return a note; empty when there is none."""
+    found = rows.rows("SELECT value FROM notes WHERE name = ?", (name,))
+    return next((value for (value,) in found), "")
+
+
+def set_note(rows: Connection, name: str, value: str) -> None:
+    """Keep a note."""
+    sql = "INSERT INTO notes VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+    rows.run(sql, (name, value))

@@ -1,0 +1,1 @@
+"""Requests to models and their replies: the providers' dialects, streams, messages, usage."""

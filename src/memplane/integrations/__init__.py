@@ -1,0 +1,1 @@
+"""Other systems that memplane works with."""

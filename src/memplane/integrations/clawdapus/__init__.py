@@ -1,0 +1,1 @@
+"""Clawdapus: its pods, and the memory services that speak its wire format."""

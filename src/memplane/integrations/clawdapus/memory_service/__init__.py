@@ -1,0 +1,1 @@
+"""Memory services that speak Clawdapus' wire format: recall, delivery, backfill, forget."""

@@ -1,1 +1,0 @@
-"""Versioned bytes behind a key, in a folder or in a blob container."""

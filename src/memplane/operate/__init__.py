@@ -1,1 +1,0 @@
-"""What operators do to memory services: backfill, forget, audit, filling."""

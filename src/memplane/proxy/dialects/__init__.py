@@ -1,1 +1,0 @@
-"""What providers' APIs call things: one module for each, and a table of them by path."""

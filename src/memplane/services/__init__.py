@@ -1,1 +1,0 @@
-"""Other people's memory services: asking them, and the bodies that they are asked with."""

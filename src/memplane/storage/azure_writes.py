@@ -1,0 +1,88 @@
+"""Writing and deleting blobs, and creating their container."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from hashlib import md5
+from typing import Final
+
+from memplane.storage.azure_access import AzureContainer
+from memplane.storage.azure_requests import (
+    METADATA_PREFIX,
+    NO_FIELDS,
+    AzureRequest,
+    read_version_header,
+    send_request,
+)
+from memplane.storage.store import Absent, Expect, Matches, Version
+
+_CREATED: Final = 201
+_ACCEPTED: Final = 202
+_CONTENT_TYPES: Final = {
+    "md": "text/markdown; charset=utf-8",
+    "json": "application/json",
+    "jsonl": "application/x-ndjson",
+    "html": "text/html; charset=utf-8",
+    "txt": "text/plain; charset=utf-8",
+}
+
+
+async def put_blob(
+    container: AzureContainer,
+    key: str,
+    data: bytes,
+    *,
+    expect: Expect,
+    metadata: Mapping[str, str],
+) -> Version:
+    """Write one blob; the service compares what arrives with its checksum.
+
+    Raises:
+        ConcurrencyError: It is not the expected one.
+    """
+    checksum = b64encode(md5(data, usedforsecurity=False).digest()).decode()
+    kind = _CONTENT_TYPES.get(key.rpartition(".")[2].lower(), "application/octet-stream")
+    headers = {
+        **{f"{METADATA_PREFIX}{name}": value for name, value in metadata.items()},
+        **_condition(expect),
+        "x-ms-blob-type": "BlockBlob",
+        "x-ms-blob-content-type": kind,
+        "x-ms-blob-content-md5": checksum,
+        "Content-MD5": checksum,
+        "Content-Type": "application/octet-stream",
+    }
+    request = AzureRequest("PUT", key, headers=headers, body=data)
+    return read_version_header(await send_request(container, request, hoped=_CREATED), key)
+
+
+async def delete_blob(container: AzureContainer, key: str, expect: Expect) -> None:
+    """Delete one blob.
+
+    Raises:
+        NotThere: It does not exist.
+        ConcurrencyError: It is not the expected one, or does not exist.
+    """
+    await send_request(
+        container, AzureRequest("DELETE", key, headers=_condition(expect)), hoped=_ACCEPTED
+    )
+
+
+async def create_container(container: AzureContainer) -> None:
+    """Create the container itself.
+
+    Raises:
+        ConcurrencyError: It exists already.
+    """
+    request = AzureRequest("PUT", query={"restype": "container"}, creating=True)
+    await send_request(container, request, hoped=_CREATED)
+
+
+def _condition(expect: Expect) -> Mapping[str, str]:
+    match expect:
+        case Absent():
+            return {"If-None-Match": "*"}
+        case Matches(version):
+            return {"If-Match": version}
+        case _:
+            return NO_FIELDS

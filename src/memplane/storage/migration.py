@@ -1,0 +1,254 @@
+"""From a local tree to a backend: every file once, nothing changed at the source, all verified."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
+
+from memplane.errors import ConcurrencyError, MemplaneError
+from memplane.kit.durable_files import open_folder, read_file, translate_os_errors
+from memplane.kit.ids import RESERVED_PREFIX
+from memplane.storage.backend import KeyInfo, Versioned
+from memplane.storage.keys import check_key
+from memplane.storage.manifest import MANIFEST_KEY
+
+_MAX_CONCURRENT_COPIES: Final = 8
+_MOVED_KEYS: Final = {
+    "watched_chats": "state/watched_chats",
+    "email_cursor.txt": "state/email_cursor.txt",
+}
+PERSONA_PREFIX: Final = "claude_memory"
+"""Where a local tree has persona documents, and where they go unless a prefix is given."""
+PERSONA_FOLDERS: Final = (PERSONA_PREFIX, "behavioral")
+"""What that folder is called in a local tree; the second name is an older one."""
+
+Refuse: TypeAlias = Callable[[str, bytes], str]
+"""Says why what is to be at a key may not leave this machine; empty when it may."""
+
+LocalRoot: TypeAlias = "Path | str | Sequence[tuple[Path | str, str]]"
+
+
+class MigrationDestination(Protocol):
+    """What migration needs of a backend."""
+
+    def read_versioned(self, key: str) -> Versioned | None:
+        """Read back what was copied."""
+        ...
+
+    def write_if(
+        self, key: str, data: bytes, *, if_match: str | None = None, if_absent: bool = False
+    ) -> str:
+        """Create a key."""
+        ...
+
+    def list_meta(self, prefix: str = "") -> list[KeyInfo]:
+        """Learn what is there already."""
+        ...
+
+
+@runtime_checkable
+class IndexedDestination(Protocol):
+    """A backend with an index of its own."""
+
+    def settle(self) -> None:
+        """Bring the index up to date."""
+        ...
+
+
+@dataclass(slots=True)
+class MigrationReport:
+    """What a migration did.
+
+    `errors` and `held` hold (file, reason) pairs: what could not be copied, and what was not
+    allowed to leave this machine. Neither stops anything else.
+    """
+
+    copied: int = 0
+    skipped: int = 0
+    errors: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    bytes_copied: int = 0
+    keys_copied: list[str] = field(default_factory=list[str])
+    verified: int = 0
+    held: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+
+@dataclass(frozen=True, slots=True)
+class _SourceFile:
+    path: Path
+    root: Path
+    relative: str
+    key: str
+    is_renamed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _CopyOutcome:
+    found: _SourceFile
+    state: Literal["copied", "skipped", "failed", "held"]
+    size: int = 0
+    reason: str = ""
+
+
+def copy_tree(
+    local_root: LocalRoot,
+    backend: MigrationDestination,
+    *,
+    refuse: Refuse,
+    sources: Sequence[str] | None = None,
+    persona_prefix: str = PERSONA_PREFIX,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> MigrationReport:
+    """Copy a local tree, or several (folder, prefix) pairs, into a backend.
+
+    A key that exists is skipped, so a second run copies nothing. `sources` names the subtrees to
+    take. Persona documents of a tree without a prefix go below `persona_prefix`. Every copy is
+    read back and compared. What `refuse` objects to is held back. `progress` is told (done, of
+    how many, key).
+
+    Raises:
+        StorageError: The backend could not say what it holds. Nothing was copied.
+    """
+    report = MigrationReport()
+    pairs: Sequence[tuple[Path | str, str]] = (
+        [(local_root, "")] if isinstance(local_root, (Path, str)) else local_root
+    )
+    found = [
+        one
+        for root, prefix in pairs
+        for one in _files(
+            Path(root), prefix, sources, report.errors, persona_prefix=persona_prefix
+        )
+    ]
+    work = _one_per_key(found, report)
+    there = {one.key for one in backend.list_meta()}
+    with ThreadPoolExecutor(_MAX_CONCURRENT_COPIES, thread_name_prefix="migrate") as pool:
+        outcomes = pool.map(partial(_copy_file, backend=backend, there=there, refuse=refuse), work)
+        for done, outcome in enumerate(outcomes, 1):
+            _note(report, outcome)
+            if progress:
+                progress(done, len(work), outcome.found.key)
+    if isinstance(backend, IndexedDestination):
+        backend.settle()
+    return report
+
+
+def _one_per_key(found: Sequence[_SourceFile], report: MigrationReport) -> list[_SourceFile]:
+    """Choose one file for each key: the one that has that name already, if there is one."""
+    chosen: dict[str, _SourceFile] = {}
+    for one in sorted(found, key=lambda one: one.is_renamed):
+        first = chosen.setdefault(one.key, one)
+        if first is one:
+            continue
+        report.skipped += 1
+        if first.path.read_bytes() != one.path.read_bytes():
+            reason = f"would be {one.key!r} too, which comes from {first.path}"
+            report.errors.append((str(one.path), reason))
+    return [one for one in found if chosen[one.key] is one and one.key != MANIFEST_KEY]
+
+
+def _files(
+    root: Path,
+    prefix: str,
+    sources: Sequence[str] | None,
+    errors: list[tuple[str, str]],
+    *,
+    persona_prefix: str,
+) -> Iterator[_SourceFile]:
+    for path in _walk(root, errors):
+        relative = path.relative_to(root).as_posix()
+        if (sources is not None and not _is_below(relative, sources)) or _is_our_own(relative):
+            continue
+        if path.is_symlink():
+            errors.append((str(path), "is a symbolic link, and those are not followed"))
+        elif not path.is_file():
+            errors.append((str(path), "is not an ordinary file"))
+        else:
+            key = _key(relative, prefix, persona_prefix)
+            usual = key if prefix else _key(relative, prefix, PERSONA_PREFIX)
+            yield _SourceFile(
+                path, root, relative, key, is_renamed=not prefix and usual != relative
+            )
+
+
+def _walk(root: Path, errors: list[tuple[str, str]]) -> Iterator[Path]:
+    """Yield everything below the root that is not a folder, and links to folders, sorted."""
+
+    def unreadable(error: OSError) -> None:
+        errors.append((str(error.filename), f"cannot be read: {error.strerror}"))
+
+    if not root.is_dir():
+        return
+    for top, folders, names in os.walk(root, onerror=unreadable):
+        folders.sort()
+        links = [name for name in folders if (Path(top) / name).is_symlink()]
+        yield from (Path(top) / name for name in sorted(names + links))
+
+
+def _is_our_own(relative: str) -> bool:
+    return any(part.startswith(RESERVED_PREFIX) for part in relative.split("/"))
+
+
+def _is_below(relative: str, sources: Sequence[str]) -> bool:
+    wanted = [source.strip("/") for source in sources]
+    return any(relative == one or relative.startswith(f"{one}/") for one in wanted)
+
+
+def _key(relative: str, prefix: str, persona_prefix: str) -> str:
+    if prefix:
+        return f"{prefix.rstrip('/')}/{relative}"
+    folder, slash, document = relative.partition("/")
+    if slash and folder in PERSONA_FOLDERS:
+        return f"{persona_prefix}/{document}"
+    return _MOVED_KEYS.get(relative, relative)
+
+
+def _copy_file(
+    found: _SourceFile, *, backend: MigrationDestination, there: set[str], refuse: Refuse
+) -> _CopyOutcome:
+    try:
+        check_key(found.key)
+        if found.key in there:
+            return _CopyOutcome(found, "skipped")
+        data = _content(found)
+        if reason := refuse(found.key, data):
+            return _CopyOutcome(found, "held", reason=reason)
+        backend.write_if(found.key, data, if_absent=True)
+        back = backend.read_versioned(found.key)
+    except ConcurrencyError:
+        return _CopyOutcome(found, "skipped")
+    except MemplaneError as error:
+        return _CopyOutcome(found, "failed", reason=str(error))
+    if back is None or hashlib.sha256(back.data).digest() != hashlib.sha256(data).digest():
+        return _CopyOutcome(found, "failed", reason="what was read back differs from the file")
+    return _CopyOutcome(found, "copied", size=len(data))
+
+
+def _content(found: _SourceFile) -> bytes:
+    *folders, name = found.relative.split("/")
+    with translate_os_errors(found.relative):
+        folder = open_folder(found.root, tuple(folders), create=False)
+        try:
+            return read_file(folder, name)[0]
+        finally:
+            os.close(folder)
+
+
+def _note(report: MigrationReport, outcome: _CopyOutcome) -> None:
+    match outcome.state:
+        case "copied":
+            report.copied += 1
+            report.verified += 1
+            report.bytes_copied += outcome.size
+            report.keys_copied.append(outcome.found.key)
+        case "skipped":
+            report.skipped += 1
+        case "held":
+            report.held.append((str(outcome.found.path), outcome.reason))
+        case "failed":
+            report.errors.append((str(outcome.found.path), outcome.reason))

@@ -1,0 +1,249 @@
+"""Vectors beside the words: made behind the verbs, never in the way of an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from memplane.episodes import store as table
+from memplane.episodes.service import EpisodeService
+from memplane.errors import EmbeddingUnavailable, TextRefused
+from memplane.search.embeddings.vectors import quantize_vector
+from tests.clawdapus.service_contract import MemoryService
+from tests.episodes.remembering import entry, give, memory_in, recall
+from tests.support.in_process import memplane_here
+from tests.support.running import running_memplane
+
+SEA = entry("Where shall we go?", "The plan: sail to the island.", minutes=1)
+HILL = entry("Where shall we go?", "The plan: walk up the hill.", minutes=500)
+
+
+class Meanings:
+    """An embedder that knows two things: water and land. It waits where a model would compute."""
+
+    def __init__(self, name: str = "two", *, broken: bool = False, stuck: bool = False) -> None:
+        self.name = name
+        self.broken = broken
+        self.stuck = stuck
+        self.longest = 1000
+        self.texts: list[str] = []
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        await asyncio.sleep(0)
+        if self.broken:
+            raise EmbeddingUnavailable("the model is away")
+        if self.stuck:
+            await asyncio.Event().wait()
+        if any(len(text) > self.longest for text in texts):
+            raise TextRefused("that is too long")
+        self.texts += [text for text in texts if text != "memory"]
+        return [_vector(text) for text in texts]
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+
+
+def _vector(text: str) -> bytes:
+    water = sum(word in text for word in ("sail", "island", "boat", "swim"))
+    land = sum(word in text for word in ("walk", "hill", "mountain"))
+    return quantize_vector([float(water), float(land), 0.1])
+
+
+async def embedded(memory: EpisodeService) -> None:
+    await memory.settle()
+    while (await memory.status()).unembedded:  # noqa: ASYNC110 - another task makes them
+        await asyncio.sleep(0)
+
+
+async def vectors(memory: EpisodeService) -> list[str]:
+    sql = "SELECT e.id FROM vectors v JOIN episodes e ON e.key = v.key ORDER BY 1"
+    return [one for (one,) in await memory._records.read(lambda rows: list(rows.rows(sql)))]
+
+
+async def first(memory: EpisodeService, question: str) -> str:
+    return (await recall(memory, question, limit=5))[0].id
+
+
+async def test_of_equal_words_the_meaning_decides(tmp_path: Path) -> None:
+    async with memory_in(tmp_path / "with", Meanings()) as memory:
+        await give(memory, SEA, HILL)
+        await embedded(memory)
+        assert await first(memory, "Is the plan to swim?") == SEA["id"]
+        assert await first(memory, "Is the plan a mountain?") == HILL["id"]
+    async with memory_in(tmp_path / "without", None) as memory:
+        await give(memory, SEA, HILL)
+        await memory.settle()
+        told = {await first(memory, one) for one in ("Is the plan to swim?", "Is the plan far?")}
+        assert len(told) == 1
+
+
+async def test_what_meaning_added_is_explained(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, Meanings()) as memory:
+        await give(memory, SEA, HILL)
+        await embedded(memory)
+        best = (await recall(memory, "Is the plan to swim?", limit=5, explain=True))[0]
+        assert best.why is not None
+        assert best.why.signals["meaning"].place == 1
+        assert best.why.signals["meaning"].added > 0
+
+
+async def test_a_restart_goes_on_where_it_was_and_another_model_begins_anew(
+    tmp_path: Path,
+) -> None:
+    model = Meanings()
+    async with memory_in(tmp_path, model) as memory:
+        await give(memory, SEA)
+        await embedded(memory)
+    again = Meanings()
+    async with memory_in(tmp_path, again) as memory:
+        await give(memory, HILL)
+        await embedded(memory)
+    assert len(model.texts) == len(again.texts) == 1
+    other = Meanings("another")
+    async with memory_in(tmp_path, other) as memory:
+        await embedded(memory)
+        assert sorted(await vectors(memory)) == sorted([SEA["id"], HILL["id"]])
+    assert len(other.texts) == 2
+
+
+async def test_a_vector_goes_with_its_turn(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, Meanings()) as memory:
+        await give(memory, SEA, HILL)
+        await embedded(memory)
+        await memory.forget("analyst", [SEA["id"]])
+        assert await vectors(memory) == [HILL["id"]]
+        assert (await memory.rebuild()).same
+
+
+async def test_without_its_model_recall_answers_by_words(tmp_path: Path) -> None:
+    model = Meanings(broken=True)
+    async with memory_in(tmp_path, model) as memory:
+        await give(memory, SEA, HILL)
+        await memory.settle()
+        assert await recall(memory, "Is the plan to swim?", limit=5)
+        while not (await memory.status()).degraded:  # noqa: ASYNC110 - another task tries
+            await asyncio.sleep(0)
+        assert "the model is away" in (await memory.status()).degraded
+        assert (await memory.status()).unembedded == 2
+        model.broken = False
+        await give(memory, entry("Any news?", "The boat has a new sail.", minutes=900))
+        await embedded(memory)
+        assert (await memory.status()).degraded == ""
+
+
+async def test_a_model_that_does_not_answer_holds_nobody_up(tmp_path: Path) -> None:
+    model = Meanings()
+    async with memory_in(tmp_path, model) as memory:
+        await give(memory, SEA, HILL)
+        await embedded(memory)
+        model.stuck = True
+        assert await recall(memory, "Is the plan to swim?", limit=5)
+        model.stuck = False
+
+
+async def test_a_text_that_the_model_refuses_is_left_out_alone(tmp_path: Path) -> None:
+    long = entry("Tell me everything", "The plan: " + "sail on " * 200, minutes=2)
+    async with memory_in(tmp_path, Meanings()) as memory:
+        await give(memory, SEA, long, HILL)
+        await embedded(memory)
+        assert await first(memory, "Is the plan to swim?") == SEA["id"]
+        assert len(await vectors(memory)) == 3
+
+
+async def test_a_model_that_refuses_all_texts_is_told_of(tmp_path: Path) -> None:
+    model = Meanings()
+    model.longest = 10
+    async with memory_in(tmp_path, model) as memory:
+        await give(memory, *(entry(f"Fact {n}", f"The plan {n}.", minutes=n) for n in range(9)))
+        await memory.settle()
+        while not (await memory.status()).degraded:  # noqa: ASYNC110 - another task tries
+            await asyncio.sleep(0)
+        assert "takes none of the texts" in (await memory.status()).degraded
+        assert (await memory.status()).unembedded == 9
+
+
+async def test_a_model_that_raises_anything_harms_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def surprise(*_: object) -> list[bytes]:
+        raise ZeroDivisionError("a surprise")
+
+    model = Meanings()
+    monkeypatch.setattr(model, "embed", surprise)
+    async with memory_in(tmp_path, model) as memory:
+        await give(memory, SEA)
+        await memory.settle()
+        assert await recall(memory, "Is the plan to swim?", limit=5)
+        while not (await memory.status()).degraded:  # noqa: ASYNC110 - another task tries
+            await asyncio.sleep(0)
+        assert "a surprise" in (await memory.status()).degraded
+
+
+async def test_closing_does_not_wait_for_a_model(tmp_path: Path) -> None:
+    model = Meanings(stuck=True)
+    async with memory_in(tmp_path, model) as memory:
+        await give(memory, SEA)
+        await memory.settle()
+    assert model.texts == []
+
+
+async def test_a_rebuild_that_changed_rows_gives_them_vectors_again(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, Meanings()) as memory:
+        await give(memory, SEA, HILL)
+        await embedded(memory)
+        change = "UPDATE episodes SET answer = 'something else'"
+        await memory._records.write(lambda rows: rows.run(change))
+        assert not (await memory.rebuild()).same
+        while (await memory.status()).unembedded:  # noqa: ASYNC110 - another task makes them
+            await asyncio.sleep(0)
+        assert await first(memory, "Is the plan to swim?") == SEA["id"]
+
+
+async def test_a_vector_is_never_kept_for_another_text(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, Meanings()) as memory:
+        await give(memory, SEA)
+        await embedded(memory)
+        (one,) = await memory._records.read(lambda rows: table.list_unembedded(rows, "new", 0, 5))
+        other = replace(one, text="what was here before a rebuild")
+        await memory._records.write(
+            lambda rows: table.insert_vectors(rows, "new", [(other, b"x")])
+        )
+        assert await memory._records.read(lambda rows: table.count_unembedded(rows, "new")) == 1
+
+
+# As a user meets it
+
+
+def test_the_static_table_serves_a_running_memplane(tmp_path: Path) -> None:
+    with running_memplane(tmp_path / "home", env={"MEMPLANE_VECTORS_SOURCE": "static"}) as running:
+        service = MemoryService(running.address, running.token)
+        for one in (SEA, HILL):
+            assert service.post("/retain", {"agent_id": "a", "entry": one}).status == 202
+        while json.loads(service.ask("GET", "/api/v1/status").body)["memory"]["unembedded"]:
+            pass
+        asked = {"agent_id": "a", "limit": 5, "explain": True}
+        question = [{"role": "user", "content": "Does the plan need a boat for the ocean?"}]
+        reply = service.post("/recall", {**asked, "messages": question})
+        best = json.loads(reply.body)["memories"][0]
+        assert best["id"] == SEA["id"]
+        assert best["why"]["signals"]["meaning"]["place"] == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"MEMPLANE_VECTORS_SOURCE": "endpoint"}, "vectors.url"),
+        ({"MEMPLANE_VECTORS_SOURCE": "folder"}, "vectors.folder"),
+        ({"MEMPLANE_VECTORS_SOURCE": "magic"}, "expected static, folder, endpoint"),
+    ],
+)
+def test_half_a_choice_is_said_so(tmp_path: Path, settings: dict[str, str], told: str) -> None:
+    (tmp_path / "home").mkdir(mode=0o700)
+    done = memplane_here(tmp_path / "home", "recall", "--agent", "a", "osprey", env=settings)
+    assert done.returncode != 0
+    assert told in done.stderr
