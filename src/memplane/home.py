@@ -220,6 +220,28 @@ class Home(msgspec.Struct, frozen=True):
             os.ftruncate(descriptor, 0)
             os.close(descriptor)
 
+    def server(self) -> Owner | None:
+        """Return the process that owns the home and listens on a port; None when none does.
+
+        A process that was killed left its announcement in the file, but not its lock.
+        """
+        owner = self.owner() if self.is_owned() else None
+        return owner if owner is not None and owner.address else None
+
+    def is_owned(self) -> bool:
+        """Say whether a process owns the home now."""
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
     def owner(self) -> Owner | None:
         """Say who owns the home, as the owner announced it; None when it announced nothing."""
         try:

@@ -14,7 +14,7 @@ from memplane.integrations.claude_code.memory_folder import (
     memory_dir_for_hook,
 )
 from memplane.integrations.claude_code.project_slug import make_slug
-from tests.support.claude_code import _program
+from tests.support.claude_code import find_program
 
 
 @pytest.fixture
@@ -357,7 +357,7 @@ def told_by_claude_code(folder: Path, home: Path) -> Path:
     """Start the real program, let it say where it keeps its memory, and end it."""
     process = subprocess.Popen(
         [
-            *(str(_program()), "-p", "--output-format", "stream-json", "--verbose"),
+            *(str(find_program()), "-p", "--output-format", "stream-json", "--verbose"),
             *("--model", "claude-sonnet-4-5", "--", "hello"),
         ],
         cwd=folder,

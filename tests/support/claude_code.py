@@ -73,7 +73,7 @@ class ClaudeCode:
         self._settle()
         process = await asyncio.create_subprocess_exec(
             *self.within,
-            str(_program()),
+            str(find_program()),
             "-p",
             *words,
             cwd=self.project,
@@ -97,7 +97,7 @@ class ClaudeCode:
         self._settle()
         terminal, its = pty.openpty()
         process = await asyncio.create_subprocess_exec(
-            str(_program()),
+            str(find_program()),
             *("--model", MODEL, prompt),
             cwd=self.project,
             env={**self._environment(), "TERM": "xterm-256color"},
@@ -155,7 +155,7 @@ def _read_off(terminal: int) -> None:
         os.read(terminal, 1 << 16)
 
 
-def _program() -> Path:
+def find_program() -> Path:
     """Find the program in the package for this platform; npm's link needs a script to have run."""
     found = next(iter(sorted(_PACKAGES.glob("claude-code-*/claude"))), None)
     if found is None:

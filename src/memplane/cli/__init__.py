@@ -1,7 +1,8 @@
 """The command line. Starting is cheap: only the command that was asked for is imported.
 
 Each command is a module with `configure(parser)` and `async run(arguments, settings) -> int`, and
-with `new_loop()` where the usual event loop is not the right one.
+with `new_loop()` where the usual event loop is not the right one, and `expand_arguments(words)`
+where an action has a short form.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ COMMANDS: Final = {
     "recall": "ask an agent's memory",
     "memories": "see and correct what was learned",
     "run": "run an agent with what was learned, and learn from it",
+    "claude": "start Claude Code with memory",
     "persona": "keep a folder of documents the same on every machine",
     "rebuild": "derive all memory again from the ledgers, and compare",
     "backfill": "replay recorded turns into a memory service",
@@ -101,7 +103,11 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("command", nargs="?")
     parser.add_argument("rest", nargs=argparse.REMAINDER)
-    given = parser.parse_args(words)
+    typed = list(sys.argv[1:] if words is None else words)
+    # What stands behind a `--` is the command's own, and argparse would take the mark away.
+    split = typed.index("--") if "--" in typed else len(typed)
+    given = parser.parse_args(typed[:split])
+    given.rest += typed[split:]
     if given.version:
         from memplane.version import VERSION
 
@@ -151,7 +157,8 @@ def _run(given: argparse.Namespace, parser: _Parser) -> int:
     about = {**COMMANDS, **HIDDEN_COMMANDS}[given.command]
     own = _Parser(prog=f"memplane {given.command}", description=about[0].upper() + about[1:] + ".")
     command.configure(own)
-    arguments = own.parse_args(given.rest)
+    expand = getattr(command, "expand_arguments", list)
+    arguments = own.parse_args(expand(given.rest))
     try:
         settings = _settings(given, parser, arguments)
         if _is_read_only(given.command, arguments):

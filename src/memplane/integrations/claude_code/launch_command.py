@@ -63,13 +63,13 @@ def lacks_prompt(command: Sequence[str]) -> bool:
 
 def find_prompt_file(command: Sequence[str]) -> str | None:
     """Return the file that Claude Code is given a prompt in, if it is."""
-    place = _find_option(command, _APPEND_FILE_OPTION) if is_claude_code(command) else None
+    place = find_option(command, _APPEND_FILE_OPTION) if is_claude_code(command) else None
     return place[2] if place else None
 
 
 def inline_prompt_file(command: Sequence[str], prompt: str) -> tuple[str, ...]:
     """Give Claude Code in an argument what it was to read in a file: it does not take both."""
-    place = _find_option(command, _APPEND_FILE_OPTION)
+    place = find_option(command, _APPEND_FILE_OPTION)
     if place is None:
         return tuple(command)
     start, end, _ = place
@@ -101,7 +101,7 @@ def _with_prompt(command: tuple[str, ...], told: str) -> tuple[str, ...]:
     """Add to the prompt; of two only the last one would count, so they are made one."""
     if not told:
         return command
-    place = _find_option(command, _APPEND_OPTION)
+    place = find_option(command, _APPEND_OPTION)
     if place is None:
         _check(told, _APPEND_OPTION)
         return (command[0], _APPEND_OPTION, told, *command[1:])
@@ -112,12 +112,12 @@ def _with_prompt(command: tuple[str, ...], told: str) -> tuple[str, ...]:
 
 
 def _with_schema(command: tuple[str, ...], schema: str) -> tuple[str, ...]:
-    if not schema or _find_option(command, _SCHEMA_OPTION) is not None:
+    if not schema or find_option(command, _SCHEMA_OPTION) is not None:
         return command
     return (command[0], _SCHEMA_OPTION, schema, *command[1:])
 
 
-def _find_option(command: Sequence[str], option: str) -> tuple[int, int, str] | None:
+def find_option(command: Sequence[str], option: str) -> tuple[int, int, str] | None:
     """Find the last place of an option: where it begins, where it ends, and its value."""
     options = list(command)
     if _END_OF_OPTIONS in options:
