@@ -23,6 +23,7 @@ from memplane.service.services import Services
 from memplane.settings import Settings
 from tests.support.turns import turn
 
+NEWS = "[MEMORY:timing:caddy] A restart takes two seconds"
 SAID = "[MEMORY:behavior:plex] First restart fails on a DB lock; the second succeeds"
 
 
@@ -67,14 +68,74 @@ async def test_a_marker_in_a_retained_turn_is_learned_with_its_evidence(tmp_path
     assert (evidence.ledger_entry_id, evidence.polarity) == ("t1", "supports")
 
 
-async def test_turns_of_one_day_have_one_vote_and_those_of_another_day_their_own(
+async def record(plane: Services, day: int, note: TurnNote, answer: str = SAID) -> None:
+    """Record a turn as the proxy does, with what it notes."""
+    reply = JsonReply(json.dumps({"choices": [{"message": {"content": answer}}]}).encode())
+    ts = datetime(2026, 11, day, tzinfo=UTC)
+    said = turn("How is plex?", agent="ops", ts=ts, reply=reply, note=encode_note(note))
+    await plane.recording.ledger.append(said)
+
+
+async def confidence_after(tmp_path: Path, *notes: TurnNote) -> float:
+    """Say the same in one turn a day, each with its note; returns how sure memory is then."""
+    async with open_services(settings(tmp_path)) as plane:
+        for day, note in enumerate(notes, 1):
+            await record(plane, day, note)
+    (found,) = await learned(tmp_path)
+    return found.confidence
+
+
+async def test_six_invented_sessions_have_one_vote_together(tmp_path: Path) -> None:
+    invented = [TurnNote(session=f"invented-{number}") for number in range(6)]
+    assert await confidence_after(tmp_path, *invented) == 0.7
+
+
+async def test_six_sessions_with_a_token_have_a_vote_each(tmp_path: Path) -> None:
+    real = [TurnNote(session=f"real-{number}", attested=True) for number in range(6)]
+    assert await confidence_after(tmp_path, *real) == 1.0
+
+
+async def test_who_names_the_sessions_of_a_token_without_it_has_no_vote_of_theirs(
     tmp_path: Path,
 ) -> None:
     async with open_services(settings(tmp_path)) as plane:
-        for number, day in enumerate((1, 1, 1, 2)):
-            await local_client(plane).retain(agent="ops", entry=entry(f"t{number}", SAID, day))
+        for number in range(6):
+            await record(plane, 1, TurnNote(session=f"real-{number}", attested=True), NEWS)
+    async with open_services(settings(tmp_path)) as plane:
+        for number in range(6):
+            await record(plane, 2, TurnNote(session=f"real-{number}"))
+    found = {one.service: one.confidence for one in await learned(tmp_path)}
+    assert found == {"caddy": 1.0, "plex": 0.7}
+
+
+async def test_a_session_that_its_hook_attests_has_a_vote(tmp_path: Path) -> None:
+    async with open_services(settings(tmp_path)) as plane:
+        memories = await plane.memories()
+        numbers = [await memories.attest_session("ops", f"hooked-{one}") for one in range(2)]
+        assert await memories.attest_session("ops", "hooked-0") == numbers[0]
+        with pytest.raises(InvalidRequest, match="without a name"):
+            await memories.attest_session("ops", "")
+    hooked = [TurnNote(session=f"hooked-{one}") for one in (0, 1, 1)]
+    assert await confidence_after(tmp_path, *hooked) == 0.8
+
+
+async def test_turns_of_a_token_without_a_session_have_one_vote_a_day(tmp_path: Path) -> None:
+    async with open_services(settings(tmp_path)) as plane:
+        for day in (1, 1, 1, 2):
+            await record(plane, day, TurnNote(attested=True))
     (found,) = await learned(tmp_path)
     assert found.confidence == 0.8
+
+
+async def test_votes_are_counted_alike_when_memory_is_made_anew(tmp_path: Path) -> None:
+    notes = [TurnNote(session=f"s-{one}", attested=one > 2) for one in range(6)]
+    before = await confidence_after(tmp_path, *notes)
+    for name in ("memplane.db", "memplane.db-wal", "memplane.db-shm"):
+        (tmp_path / "home" / name).unlink(missing_ok=True)
+    (found,) = await learned(tmp_path)
+    assert found.confidence == before == 1.0
+    async with open_services(settings(tmp_path)) as plane:
+        assert (await local_client(plane).call(rebuild)).same
 
 
 async def test_a_near_miss_in_a_turn_is_a_reject(tmp_path: Path) -> None:
@@ -106,15 +167,9 @@ async def test_a_turn_that_repeats_what_its_prompt_was_told_earns_nothing(tmp_pa
     (found,) = await learned(tmp_path)
     block = InjectedBlock(id=f"observation-{found.id}", kind="observation")
     placed = MessageInjection(message=0, service="", bytes=9, blocks=(block,))
-    reply = JsonReply(json.dumps({"choices": [{"message": {"content": SAID}}]}).encode())
     async with open_services(settings(tmp_path)) as plane:
-        for day, note in (
-            (2, TurnNote(session="s-2", injected=(placed,))),
-            (3, TurnNote(session="s-3")),
-        ):
-            ts = datetime(2026, 11, day, tzinfo=UTC)
-            said = turn("And now?", agent="ops", ts=ts, reply=reply, note=encode_note(note))
-            await plane.recording.ledger.append(said)
+        await record(plane, 2, TurnNote(session="s-2", attested=True, injected=(placed,)))
+        await record(plane, 3, TurnNote(session="s-3", attested=True))
     after = (await learned(tmp_path))[0]
     assert after.confidence == 0.8  # the second of the two was told nothing, and saw it itself
     async with open_services(settings(tmp_path)) as plane:
@@ -168,9 +223,10 @@ async def test_what_others_said_too_is_worded_as_they_said_it(tmp_path: Path) ->
         await local_client(plane).retain(
             agent="ops", entry=entry("t1", "[MEMORY:behavior:plex] Likes  GREEN tea")
         )
-        await local_client(plane).retain(
-            agent="ops", entry=entry("t2", "[MEMORY:behavior:plex] Likes green tea", 2)
-        )
+    await learned(tmp_path)
+    async with open_services(settings(tmp_path)) as plane:
+        said = "[MEMORY:behavior:plex] Likes green tea"
+        await record(plane, 2, TurnNote(session="s-2", attested=True), said)
     (found,) = await learned(tmp_path)
     assert found.observation == "Likes GREEN tea"
     async with open_services(settings(tmp_path)) as plane:

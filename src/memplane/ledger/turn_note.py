@@ -39,8 +39,9 @@ class TurnNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is said about one turn.
 
     `left_out` is why nothing is to be remembered of it; `recall` is how that went, if it was
-    asked for; `removed` secrets were taken out of it before it was written. The turn's id is
-    known once it is.
+    asked for; `removed` secrets were taken out of it before it was written. An `attested` turn
+    came with a token of its agent's, so its session is no invention of somebody else. The turn's
+    id is known once it is.
     """
 
     id: str = ""
@@ -50,6 +51,7 @@ class TurnNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     injected: tuple[MessageInjection, ...] = ()
     dropped: tuple[DroppedBlock, ...] = ()
     removed: int = 0
+    attested: bool = False
 
 
 def encode_note(note: TurnNote) -> bytes:

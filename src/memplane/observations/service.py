@@ -94,6 +94,7 @@ from memplane.observations.sessions import (
     check_agent,
     require_session,
 )
+from memplane.observations.validation import field_error
 
 _PROFILE_NOTE: Final = "observations_profile"
 _MAX_CHANGES_PER_READ: Final = 500
@@ -420,6 +421,19 @@ class ObservationService:
         """Learn from a turn of a ledger, once."""
         await self._swept()
         return await self._sessions.ingest_turn(turn)
+
+    async def attest_session(self, agent: str, cli_session: str) -> int:
+        """Note that a client's session is real, as its hook says; its turns have a vote then.
+
+        It belongs before the session's first turn. Returns the session's number.
+
+        Raises:
+            InvalidRequest: That is no agent's name, or the session has none.
+        """
+        check_agent(agent)
+        if not cli_session:
+            raise field_error("cli_session", "a session without a name cannot be attested")
+        return await self._sessions.attest(agent, cli_session)
 
     async def end(self, agent: str, session: int, ended: SessionEnded) -> SessionView:
         return await self._sessions.end(agent, session, ended)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +16,21 @@ from memplane.observations.events import EventKind, ObservationEvent
 from memplane.observations.model import Assertion
 from memplane.observations.requests import LARGEST_NUMBER
 from memplane.observations.views import reject_view
+
+
+class SessionTrigger(StrEnum):
+    """What a session was begun by, unless somebody asked for it by name."""
+
+    HOOK = "hook"
+    TOKEN = "token"  # noqa: S105 - what a turn came with
+    TURN = "turn"
+    """A turn that nothing attests."""
+
+
+def is_begun(trigger: str) -> bool:
+    """Say whether memplane has begun a session, or has seen its hook."""
+    return trigger not in {SessionTrigger.TOKEN, SessionTrigger.TURN}
+
 
 _ASSERTION_KINDS: Final = frozenset({EventKind.ASSERTED, EventKind.REINFORCED, EventKind.ECHOED})
 
@@ -225,13 +241,16 @@ def get_session(rows: Connection, agent: str | None, number: int) -> SessionView
     return next((_session_of(row) for row in rows.rows(sql, (number, agent, agent))), None)
 
 
-def find_client_session(rows: Connection, agent: str, cli_session: str) -> int:
-    """Return the newest session that a client calls so; 0 when there is none."""
+def find_client_session(
+    rows: Connection, agent: str, cli_session: str, *, is_wanted: Callable[[str], bool]
+) -> int:
+    """Return the newest session of that name with a wanted trigger; 0 when there is none."""
     sql = (
-        "SELECT id FROM sessions WHERE agent = ? AND cli_session_id = ? AND cli_session_id <> '' "
-        "ORDER BY id DESC LIMIT 1"
+        "SELECT id, trigger FROM sessions WHERE agent = ? AND cli_session_id = ? "
+        "AND cli_session_id <> '' ORDER BY id DESC"
     )
-    return next((number for (number,) in rows.rows(sql, (agent, cli_session))), 0)
+    found = rows.rows(sql, (agent, cli_session))
+    return next((number for number, trigger in found if is_wanted(trigger)), 0)
 
 
 def _session_of(row: Row) -> SessionView:

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import logging
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -53,10 +53,13 @@ from memplane.observations.requests import (
     SessionEnded,
     SessionWanted,
 )
+from memplane.observations.session_store import SessionTrigger
 from memplane.observations.validation import field_error
 
 _log = logging.getLogger(__name__)
 
+OTHER_SESSIONS: Final = "other sessions"
+"""What the one session is called of all turns whose own sessions nobody attests."""
 _FENCE_DIGITS: Final = 12
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]{2,64}")
 
@@ -88,6 +91,8 @@ class LedgerTurn:
     text: str
     at: datetime
     session: str = ""
+    attested: bool = False
+    """Whether it came with a token of the agent's."""
     told: frozenset[int] = frozenset()
 
 
@@ -268,12 +273,35 @@ class SessionService(msgspec.Struct, frozen=True):
         return outcome.receipt()
 
     async def _session_of(self, turn: LedgerTurn) -> int:
-        """Return the session that a turn belongs to; a client that names none has one a day."""
-        name = turn.session or f"day {turn.at.date().isoformat()}"
-        called = partial(session_store.find_client_session, agent=turn.agent, cli_session=name)
-        if known := await self.writer.records.read(called):
+        """Return the session that a turn votes for.
+
+        Anybody can invent a session's name. So a name counts when memplane has begun that session
+        or seen its hook, or when the turn came with a token; a turn with a token and without a
+        name has one session a day. All others are one session together, for good.
+        """
+        if known := await self._find(turn.agent, turn.session, session_store.is_begun):
             return known
-        wanted = SessionWanted(agent=turn.agent, cli_session=name, trigger="turn", tell=False)
+        if not turn.attested:
+            return await self._ensure(turn.agent, OTHER_SESSIONS, SessionTrigger.TURN)
+        name = turn.session or f"day {turn.at.date().isoformat()}"
+        return await self._ensure(turn.agent, name, SessionTrigger.TOKEN)
+
+    async def attest(self, agent: str, cli_session: str) -> int:
+        """Note that a client's session is real, as its hook says; its turns have a vote then.
+
+        It belongs before the session's first turn. Returns the session's number.
+        """
+        known = await self._find(agent, cli_session, session_store.is_begun)
+        return known or await self._ensure(agent, cli_session, SessionTrigger.HOOK)
+
+    async def _find(self, agent: str, name: str, is_wanted: Callable[[str], bool]) -> int:
+        find = partial(session_store.find_client_session, is_wanted=is_wanted)
+        return await self.writer.records.read(lambda on: find(on, agent, name))
+
+    async def _ensure(self, agent: str, name: str, trigger: SessionTrigger) -> int:
+        if known := await self._find(agent, name, trigger.__eq__):
+            return known
+        wanted = SessionWanted(agent=agent, cli_session=name, trigger=trigger, tell=False)
         return (await self.begin(wanted)).session
 
 

@@ -88,7 +88,12 @@ def _noted(turn: LedgerTurn, noted: TurnNote | None) -> LedgerTurn:
     if noted is None:
         return turn
     told = [block.id for one in noted.injected for block in one.blocks]
-    return replace(turn, session=noted.session, told=parse_observation_ids(told))
+    return replace(
+        turn,
+        session=noted.session,
+        attested=noted.attested,
+        told=parse_observation_ids(told),
+    )
 
 
 def _new_turns(rows: Connection) -> _TurnPage:

@@ -401,7 +401,9 @@ def _record_turn(
         reply=ended.reply,
         usage=usage,
         status="error" if ended.kind is ReplyOutcome.FAILED else "",
-        note=encoded_note(given.note),
+        note=encoded_note(
+            msgspec.structs.replace(given.note, attested=turn.asked.caller.governed)
+        ),
     )
     told = story.answered(answered, usage, ended.why)
     proxy.recorder.record(entry, told, spoken=_place_in_conversation(turn, given, ended))
