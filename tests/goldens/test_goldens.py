@@ -73,7 +73,8 @@ def is_busy(memory: dict[str, Any]) -> bool:
     return any(memory[name] for name in ("busy", "underived", "unindexed"))
 
 
-def test_a_golden_file_tells_a_difference(tmp_path: Path) -> None:
+def test_a_golden_file_tells_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WRITE_GOLDENS", raising=False)
     with pytest.raises(AssertionError, match=r"help\.txt differs from its golden file"):
         check_golden("help.txt", describe_commands().replace("memplane forget", "memplane forgot"))
 

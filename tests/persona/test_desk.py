@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from memplane.errors import ConcurrencyError, PersonaError, UnknownMemory
 from memplane.kit.clock import system_clock
+from memplane.persona.api_types import SyncRun
 from memplane.persona.open_sync import SyncTarget
 from memplane.persona.project_match import Project
 from memplane.persona.report import PersonaReport
@@ -18,7 +19,6 @@ from memplane.persona.service import (
     PersonaService,
     PersonaSetup,
     SyncedFolder,
-    SyncRun,
     describe_report,
 )
 from tests.persona.furnished import ADDRESS, Furnished, furnish_persona
@@ -33,8 +33,17 @@ async def no_sync(_folder: Path, _prefix: str) -> PersonaReport:
     pytest.fail("nothing was to be synced")
 
 
+def find_no_secrets(_text: str) -> Mapping[str, int]:
+    return {}
+
+
 def desk_of(furnished: Furnished, **setup: object) -> PersonaService:
-    given = {"state": furnished.machine.state, "here": None, **setup}
+    given = {
+        "state": furnished.machine.state,
+        "here": None,
+        "find_secrets": find_no_secrets,
+        **setup,
+    }
     return PersonaService(PersonaSetup(**given), no_sync, system_clock)  # type: ignore[arg-type]
 
 
@@ -45,7 +54,7 @@ def only(desk: PersonaService) -> SyncedFolder:
 
 def role_copy(desk: PersonaService) -> tuple[SyncedFolder, str, str]:
     whole = desk.inspect_document(only(desk), "user_role.md")
-    return only(desk), whole.copies[0][0].id, whole.sha256
+    return only(desk), whole.copies[0][0].id, whole.version
 
 
 def test_folders_that_were_synced_are_known(furnished: Furnished) -> None:
@@ -120,7 +129,9 @@ async def test_a_sync_runs_behind_and_tells_how_it_ended(
             raise PersonaError("too much would be deleted")
         return PersonaReport(copied=2, held=[("a.md", "why")])
 
-    desk = PersonaService(PersonaSetup(furnished.machine.state, None), sync, system_clock)
+    desk = PersonaService(
+        PersonaSetup(furnished.machine.state, None, find_no_secrets), sync, system_clock
+    )
     for _ in range(3):
         desk.start(only(desk))
     ran = desk.ran(only(desk))
@@ -141,7 +152,7 @@ def test_a_copy_that_is_used_becomes_the_document_and_the_old_text_is_kept(
     desk = desk_of(furnished)
     one, copy, seen = role_copy(desk)
     before = (furnished.folder / "user_role.md").read_bytes()
-    assert desk.use(one, copy, seen=seen) == "user_role.md"
+    assert desk.use(one, copy, seen) == "user_role.md"
     whole = desk.inspect_document(one, "user_role.md")
     assert b"with reasons" in (whole.text or b"")
     assert whole.copies == ()
@@ -154,8 +165,8 @@ def test_a_copy_brings_a_deleted_document_back(furnished: Furnished) -> None:
     one, copy, seen = role_copy(desk)
     (furnished.folder / "user_role.md").unlink()
     with pytest.raises(ConcurrencyError):
-        desk.use(one, copy, seen=seen)
-    desk.use(one, copy, seen="")
+        desk.use(one, copy, seen)
+    desk.use(one, copy, "")
     assert "with reasons" in (furnished.folder / "user_role.md").read_text()
 
 
@@ -164,7 +175,7 @@ def test_a_document_that_changed_since_is_not_overtaken(furnished: Furnished) ->
     one, copy, seen = role_copy(desk)
     (furnished.folder / "user_role.md").write_text("typed meanwhile")
     with pytest.raises(ConcurrencyError, match="look again"):
-        desk.use(one, copy, seen=seen)
+        desk.use(one, copy, seen)
     assert (furnished.folder / "user_role.md").read_text() == "typed meanwhile"
     assert desk.look(one).copies
 
@@ -184,7 +195,7 @@ def test_nothing_but_copies_can_be_dropped_or_used(furnished: Furnished, copy: s
     with pytest.raises(UnknownMemory):
         desk.drop(only(desk), copy)
     with pytest.raises(UnknownMemory):
-        desk.use(only(desk), copy, seen="")
+        desk.use(only(desk), copy, "")
     assert (furnished.memory / "baseline.db").exists()
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from memplane.errors import InvalidKey, PersonaError
+from memplane.persona.api_types import DocumentCondition
 from memplane.persona.baseline_reader import BaselineContents, read_baseline, read_facts
-from memplane.persona.inspection import DocumentCondition, inspect_document, inspect_folder
+from memplane.persona.inspection import inspect_document, inspect_folder
 from tests.persona.furnished import ADDRESS, Furnished, furnish_persona
 
 
@@ -39,10 +40,10 @@ def test_every_document_is_seen_in_its_state(furnished: Furnished) -> None:
 
 def test_what_waits_and_what_is_held_say_why(furnished: Furnished) -> None:
     seen = {one.key: one for one in inspect_folder(furnished.folder, furnished.memory).documents}
-    assert "tried once: " in seen["reference_later.md"].words
+    assert "tried once: " in seen["reference_later.md"].reason
     assert seen["reference_later.md"].next_try
-    assert "frontmatter" in seen["notes.md"].words
-    assert "--allow-secrets" in seen["reference_door.md"].words
+    assert "frontmatter" in seen["notes.md"].reason
+    assert "--allow-secrets" in seen["reference_door.md"].reason
 
 
 def test_a_held_document_that_was_mended_is_a_change(furnished: Furnished, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ from memplane.server.request_body import convert_json, read_value
 from memplane.server.system_api import system_endpoints
 from memplane.service.lazy_memory import LazyMemory
 from memplane.service.ledger_service import LedgerService
-from memplane.service.services import Services, StorageSummary
+from memplane.service.services import HomeFiles, Services, StorageSummary
 from memplane.service.table import OPERATIONS
 from tests.server.door import Reply, call, sending
 
@@ -68,7 +68,10 @@ class Door:
         recording = LedgerService(
             home / "ledger", ledger, lambda: redactor, Counter(), verbatim=False
         )
-        services = Services(Home(home), storage, self.tokens, recording, LazyMemory(no_memory))
+        files = HomeFiles(no_memory)
+        services = Services(
+            Home(home), storage, self.tokens, recording, LazyMemory(no_memory), files
+        )
         histories = history_endpoints(
             recording, self.tokens, context_root=None, tombstones=home / "tombstones"
         )
@@ -120,8 +123,8 @@ OF_AGENTS = {
 
 
 def may_send(who: str, endpoint: Endpoint) -> set[int]:
-    """The statuses for those who may ask, and here send no body and meet no memory."""
-    return {415, 503} if endpoint.needs in OF_AGENTS.get(who, ()) else set()
+    """The statuses for those who may ask, and here name nothing and meet no memory."""
+    return {415, 422, 503} if endpoint.needs in OF_AGENTS.get(who, ()) else set()
 
 
 async def complaints(app: ASGIApp, table: EndpointTable, tokens: dict[str, str]) -> list[str]:

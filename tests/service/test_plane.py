@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,22 +16,34 @@ from pathlib import Path
 
 import pytest
 
-from memplane.auth.grants import TokenRequest
-from memplane.errors import HomeError, InvalidRequest, OwnerUnavailable, RecordsError, TooLarge
+from memplane.auth.grants import Scope, TokenRequest
+from memplane.errors import (
+    HomeError,
+    InvalidRequest,
+    MemplaneError,
+    OwnerUnavailable,
+    RecordsError,
+    TooLarge,
+    UnknownMemory,
+)
 from memplane.home import Home
+from memplane.persona.api_types import DocumentQuery, DocumentWrite
 from memplane.service.client import Client
+from memplane.service.composition.files import open_home_files
 from memplane.service.connection import error_in
 from memplane.service.http_transport import HttpTransport, open_owner_transport
 from memplane.service.operations import tokens
-from memplane.service.transport import LocalTransport
-from memplane.settings import load_settings
+from memplane.service.operations.documents import list_folders, read_document, write_document
+from memplane.service.transport import FileTransport, LocalTransport
+from memplane.settings import Settings, load_settings
 from memplane.testing.client_conformance import (
     OPERATOR,
     ClientConformance,
+    DocumentConformance,
     ObservationConformance,
 )
 from tests.support.in_process import memplane_here
-from tests.support.running import running_memplane
+from tests.support.running import Running, running_memplane
 
 
 class TestLocalPlane(ClientConformance):
@@ -71,6 +84,85 @@ class TestLocalObservations(ObservationConformance):
     async def client(self, home: Path) -> AsyncIterator[Client]:
         async with Client(load_settings({"home": str(home)}, {}), operator=OPERATOR) as opened:
             yield opened
+
+
+def documented(home: Path, folder: Path) -> Settings:
+    return load_settings({"home": str(home), "persona.dir": str(folder)}, {})
+
+
+class TestLocalDocuments(DocumentConformance):
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        return tmp_path / "documents"
+
+    @pytest.fixture
+    async def client(self, home: Path, folder: Path) -> AsyncIterator[Client]:
+        async with Client(documented(home, folder)) as opened:
+            assert isinstance(opened.transport, LocalTransport)
+            yield opened
+
+
+class TestDocumentsBesideTheOwner(TestLocalDocuments):
+    @pytest.fixture
+    async def client(self, home: Path, folder: Path) -> AsyncIterator[Client]:
+        settings = documented(home, folder)
+        Home(home).create()
+        with Home(home).claim() as claim:
+            assert claim is not None
+            yield Client.over(FileTransport(open_home_files(settings)))
+
+
+@pytest.fixture(scope="module")
+def documents_owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    home = tmp_path_factory.mktemp("documents") / "home"
+    env = {"MEMPLANE_PERSONA_DIR": str(home.parent / "documents"), "MEMPLANE_AGENT": "ops"}
+    with running_memplane(home, env=env) as running:
+        yield running
+
+
+class TestRemoteDocuments(DocumentConformance):
+    @pytest.fixture
+    def folder(self, documents_owner: Running) -> Path:
+        folder = documents_owner.home.parent / "documents"
+        shutil.rmtree(folder, ignore_errors=True)
+        return folder
+
+    @pytest.fixture
+    async def client(self, documents_owner: Running, folder: Path) -> AsyncIterator[Client]:
+        async with Client(url=documents_owner.address, token=documents_owner.token) as opened:
+            yield opened
+
+
+async def test_only_the_agent_of_the_folder_reaches_its_documents(
+    documents_owner: Running, tmp_path: Path
+) -> None:
+    address = documents_owner.address
+    folder = documents_owner.home.parent / "documents"
+    folder.mkdir(exist_ok=True)
+    text = "---\nname: A\ndescription: B\ntype: user\n---\n\nkestrel\n"
+    (folder / "user_a.md").write_text(text)
+    async with Client(url=address, token=documents_owner.token) as admin:
+
+        async def token(agent: str, *scopes: Scope) -> str:
+            wanted = TokenRequest(agent=agent, scopes=scopes)
+            return (await admin.call(tokens.issue_token, wanted)).token
+
+        hers = await token("ops", Scope.READ)
+        theirs = await token("other", Scope.READ, Scope.WRITE)
+    query = DocumentQuery(key="user_a.md")
+    async with Client(url=address, token=hers) as reader:
+        assert "kestrel" in ((await reader.call(read_document, None, query)).text or "")
+        with pytest.raises(OwnerUnavailable, match="403"):
+            await reader.call(write_document, None, DocumentWrite(key="user_a.md", text=text))
+    async with Client(url=address, token=theirs) as stranger:
+        assert (await stranger.call(list_folders)).folders == ()
+        for agent in (None, "ops"):
+            with pytest.raises(MemplaneError):
+                await stranger.call(read_document, agent, query)
+        write = DocumentWrite(key="user_b.md", text=text)
+        with pytest.raises(UnknownMemory):
+            await stranger.call(write_document, None, write)
+    assert not (folder / "user_b.md").exists()
 
 
 @pytest.fixture(scope="module")

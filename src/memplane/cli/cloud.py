@@ -120,7 +120,8 @@ async def _prefix_of(
     """Return the prefix of the project of a folder of documents, by default the usual folder."""
     from dataclasses import replace
 
-    from memplane.cli.persona_request import PersonaRequest, find_persona_folder
+    from memplane.cli.persona_request import PersonaRequest
+    from memplane.service.composition.files import find_persona_folder
     from memplane.service.composition.persona import persona_prefix
 
     if folder is not None:

@@ -20,8 +20,8 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     from memplane.cli import EXIT_FAILED, EXIT_OK
     from memplane.cli.output import colour_text, escape_text, print_json
-    from memplane.cli.persona_request import find_persona_folder
     from memplane.service.checks import CheckVerdict, run_checks, run_document_checks
+    from memplane.service.composition.files import find_persona_folder
 
     root = find_persona_folder(settings).root
     documents = await asyncio.to_thread(run_document_checks, settings, root)

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Final, TextIO
 
 from memplane.cli.persona_arguments import configure
-from memplane.cli.persona_request import PersonaRequest, PersonaResult, find_persona_folder
+from memplane.cli.persona_request import PersonaRequest, PersonaResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -29,6 +29,7 @@ __all__ = ["configure", "run"]
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Do what was asked, here or with the container."""
     from memplane.cli.output import print_json
+    from memplane.service.composition.files import find_persona_folder
 
     asking = PersonaRequest(arguments, settings, find_persona_folder(settings))
     answer = await _action(arguments.action)(asking)

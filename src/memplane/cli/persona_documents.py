@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from memplane.persona.document_kinds import DocumentKind
     from memplane.persona.engine import SyncView
-    from memplane.persona.folder import DocumentFolder
     from memplane.persona.folder_contents import FolderContents
     from memplane.persona.model import DocumentState
     from memplane.persona.plan import ListedObject
@@ -249,7 +248,7 @@ async def _new(asking: PersonaRequest) -> PersonaResult:
     """Begin a document, and give it a line in the index."""
     from memplane.errors import InvalidRequest
     from memplane.persona.document_kinds import DOCUMENT_KINDS, find_kind
-    from memplane.persona.document_writer import write_document
+    from memplane.persona.document_writer import link_document, write_document
     from memplane.persona.templates import new_document
 
     given = asking.arguments
@@ -271,7 +270,7 @@ async def _new(asking: PersonaRequest) -> PersonaResult:
     path = asking.root / key
     if not write_document(folder, key, text, expected=None):
         raise InvalidRequest(f"{path} is there already, and stays as it is")
-    linked = _link(folder, files, key, text)
+    linked = link_document(folder, key, text)
 
     def show() -> None:
         print(path)
@@ -307,23 +306,6 @@ def _local_time(settings: Settings) -> datetime:
 
     zone = ZoneInfo(settings.timezone) if settings.timezone else None
     return system_clock().astimezone(zone)
-
-
-def _link(folder: DocumentFolder, files: Mapping[str, bytes], key: str, text: bytes) -> bool:
-    """Give a document a line in the index; False when somebody is at the index right now."""
-    from memplane.persona.document import parse
-    from memplane.persona.document_kinds import INDEX_KEY
-    from memplane.persona.document_writer import write_document
-    from memplane.persona.index_file import with_link
-
-    if key == INDEX_KEY:
-        return True
-    about = parse(text)
-    index = files.get(INDEX_KEY)
-    linked = with_link(index or b"", key, about.name or key, about.description or "")
-    if linked == index:
-        return True
-    return write_document(folder, INDEX_KEY, linked, expected=index)
 
 
 async def _adopt(asking: PersonaRequest) -> PersonaResult:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from memplane.persona.project_marker import ProjectMarker
     from memplane.persona.project_match import Project
     from memplane.persona.sync_status import SyncStatus
+    from memplane.service.composition.files import PersonaLocation
     from memplane.settings import Settings
 
 
@@ -28,35 +29,6 @@ class PersonaResult(NamedTuple):
 def make_absolute(path: str) -> Path:
     """Return a path that somebody typed, from the root."""
     return Path(path).expanduser().absolute()
-
-
-class PersonaLocation(NamedTuple):
-    """The folder of documents, the root of the project it belongs to, and why it is this one."""
-
-    root: Path
-    project: Path
-    why: str
-
-
-def find_persona_folder(settings: Settings) -> PersonaLocation:
-    """Find the folder: the setting, else Claude Code's memory of the project that we are in."""
-    from memplane.integrations.claude_code.memory_folder import (
-        claude_code_memory_dir,
-        find_main_root,
-        find_project_root,
-    )
-    from memplane.settings import get_environment
-
-    environ = get_environment()
-    cwd = Path.cwd()
-    home = Path(environ.get("HOME") or "~").expanduser()
-    if settings.persona.dir is not None:
-        root = settings.persona.dir.absolute()
-        project = find_project_root(root, cwd=cwd, environ=environ, home=home)
-        return PersonaLocation(root, project, "persona.dir (MEMPLANE_PERSONA_DIR)")
-    project = find_main_root(cwd) or cwd
-    root = claude_code_memory_dir(project, environ=environ, home=home)
-    return PersonaLocation(root, project, f"Claude Code's memory of {project}")
 
 
 class PersonaRequest(NamedTuple):

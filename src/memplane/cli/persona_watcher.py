@@ -48,8 +48,9 @@ def _log_failure(task: asyncio.Task[None]) -> None:
 
 
 async def _watch(settings: Settings, stop: asyncio.Event) -> None:
-    from memplane.cli.persona_request import PersonaRequest, find_persona_folder
+    from memplane.cli.persona_request import PersonaRequest
     from memplane.errors import MemplaneError
+    from memplane.service.composition.files import find_persona_folder
     from memplane.service.composition.persona import watch_persona
 
     try:

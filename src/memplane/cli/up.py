@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from memplane.home import Claim
-    from memplane.persona.service import PersonaService
     from memplane.proxy.turn import Proxy
     from memplane.server.dashboard.browser_sessions import BrowserSessions
     from memplane.server.endpoints import Endpoint
@@ -160,8 +159,6 @@ async def _run_telemetry(telemetry: Telemetry) -> AsyncGenerator[None]:
 
 def _endpoints(settings: Settings, parts: _ServerParts) -> list[Endpoint]:
     """List what a server offers beside what every door has."""
-    from functools import cache
-
     from memplane.audit.sources import list_event_files
     from memplane.home import Home
     from memplane.kit.clock import system_clock
@@ -208,23 +205,9 @@ def _endpoints(settings: Settings, parts: _ServerParts) -> list[Endpoint]:
                     (home.tombstones, get_mirror_root(services.recording.root)),
                 ),
                 telemetry=list_event_files(settings.home, settings.ledger.dir),
-                persona=cache(lambda: _desk(settings)),
             )
         ),
     ]
-
-
-def _desk(settings: Settings) -> PersonaService:
-    """Open what can be seen of folders of documents, with that of where we are first."""
-    from memplane.cli.persona_request import find_persona_folder
-    from memplane.service.composition.persona import persona_desk
-
-    try:
-        root = find_persona_folder(settings).root
-    except OSError:  # where we are is no more
-        return persona_desk(settings, None)
-    is_meant = settings.persona.dir is not None or root.is_dir()
-    return persona_desk(settings, root if is_meant else None)
 
 
 def _set_limits() -> None:

@@ -6,10 +6,8 @@ older than another. The container is not asked.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -18,10 +16,18 @@ from msgspec.structs import replace
 
 from memplane.errors import MemplaneError
 from memplane.kit.clock import format_milli_timestamp
+from memplane.persona.api_types import (
+    ConflictCopyView,
+    DocumentCondition,
+    FolderInspection,
+    InspectedDocument,
+    SnapshotView,
+)
 from memplane.persona.baseline import QueuedDocument
 from memplane.persona.baseline_reader import BaselineContents, read_baseline
 from memplane.persona.document import Document, FrontmatterValue, parse
 from memplane.persona.document_kinds import detect_kind
+from memplane.persona.document_writer import version_of
 from memplane.persona.folder import DocumentFolder
 from memplane.persona.folder_scan import FolderScan
 from memplane.persona.local_history import ConflictCopy
@@ -30,65 +36,6 @@ from memplane.persona.safe_open import open_folder_at, read_optional_file
 
 _MAX_EPOCH_S: Final = 253_402_300_799
 """The end of the year 9999: a file may claim to be of later, a date cannot be."""
-
-
-class DocumentCondition(StrEnum):
-    """How a document is, as far as this machine knows."""
-
-    IN_STEP = "in step"
-    NEW = "new here"
-    CHANGED = "changed here"
-    DELETED = "deleted here"
-    UNFINISHED = "unfinished"
-    WAITING = "waiting"
-    HELD = "held"
-    UNREADABLE = "unreadable"
-
-
-class InspectedDocument(msgspec.Struct, frozen=True):
-    """A document as it lies there, and how it is; `words` say what is to be known of that."""
-
-    key: str
-    kind: str
-    name: str
-    about: str
-    size: int | None
-    copies: int = 0
-    condition: DocumentCondition = DocumentCondition.IN_STEP
-    words: str = ""
-    changed: str = ""
-    next_try: str = ""
-
-
-class ConflictCopyView(msgspec.Struct, frozen=True):
-    """A conflict copy: its name for a form, whose text it was, when it was kept, and why."""
-
-    id: str
-    key: str
-    at: str
-    label: str
-
-
-class FolderInspection(msgspec.Struct, frozen=True):
-    """All that there is to see of a folder."""
-
-    documents: tuple[InspectedDocument, ...] = ()
-    copies: tuple[ConflictCopyView, ...] = ()
-    refused: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
-    ignored: int = 0
-    missing: bool = False
-
-    def count(self, *conditions: str) -> int:
-        """Count the documents that are so."""
-        return sum(one.condition in conditions for one in self.documents)
-
-
-class SnapshotView(msgspec.Struct, frozen=True):
-    """An earlier text of a document, by name, and when it was replaced."""
-
-    name: str
-    at: str
-    size: int
 
 
 class DocumentInspection(msgspec.Struct, frozen=True):
@@ -101,9 +48,9 @@ class DocumentInspection(msgspec.Struct, frozen=True):
     snapshots: tuple[SnapshotView, ...]
 
     @property
-    def sha256(self) -> str:
+    def version(self) -> str:
         """What tells this text from another; empty when there is none."""
-        return hashlib.sha256(self.text).hexdigest() if self.text is not None else ""
+        return version_of(self.text)
 
     @property
     def fields(self) -> list[tuple[str, str]]:
@@ -181,15 +128,15 @@ def _seen(
         text = folder.read(key)
     except MemplaneError as error:
         one = _about(key, None, count)
-        return replace(one, condition=DocumentCondition.UNREADABLE, words=str(error))
-    condition, words = _condition(key, text, known)
+        return replace(one, condition=DocumentCondition.UNREADABLE, reason=str(error))
+    condition, reason = _condition(key, text, known)
     if text is None and condition is DocumentCondition.IN_STEP:
         return None  # it is gone on both sides
     row, file = known.waiting.get(key), scan.documents.get(key)
     return replace(
         _about(key, text, count),
         condition=condition,
-        words=words,
+        reason=reason,
         next_try=row.next_try if row and not row.dead else "",
         changed=_time(file.mtime_ns) if file else "",
     )
@@ -201,7 +148,7 @@ def _about(key: str, text: bytes | None, copies: int) -> InspectedDocument:
         key=key,
         kind=detect_kind(key, document.type).name,
         name=document.name or "",
-        about=document.description or "",
+        description=document.description or "",
         size=len(text) if text is not None else None,
         copies=copies,
     )
@@ -212,7 +159,7 @@ def _condition(
 ) -> tuple[DocumentCondition, str]:
     held, row = known.held.get(key), known.waiting.get(key)
     state = known.states.get(key, NEW_STATE)
-    if held is not None and text is not None and _sha(text) == held.sha256:
+    if held is not None and text is not None and version_of(text) == held.sha256:
         return DocumentCondition.HELD, held.reason
     if row is not None:
         return DocumentCondition.WAITING, _waits(row)
@@ -235,10 +182,6 @@ def _change(base: MergeBase | None, text: bytes | None) -> DocumentCondition:
     if text is None:
         return DocumentCondition.DELETED
     return DocumentCondition.NEW if before is None else DocumentCondition.CHANGED
-
-
-def _sha(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()
 
 
 def _rows(above: str, values: Mapping[str, FrontmatterValue]) -> Iterator[tuple[str, str]]:

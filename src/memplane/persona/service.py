@@ -5,41 +5,47 @@ Looking takes no lock and asks no container. A sync runs behind whoever asked fo
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from memplane.errors import ConcurrencyError, MemplaneError, PersonaError, UnknownMemory
 from memplane.kit.background_loop import start_in_background
 from memplane.kit.clock import Clock, format_milli_timestamp
-from memplane.persona.baseline_reader import read_facts
-from memplane.persona.document_writer import write_document
+from memplane.persona.api_types import FolderInspection, SyncRun, WrittenDocument
+from memplane.persona.baseline_reader import read_baseline, read_facts
+from memplane.persona.document_writer import put_document, version_of, write_document
 from memplane.persona.folder import DocumentFolder
 from memplane.persona.inspection import (
     DocumentInspection,
-    FolderInspection,
     inspect_document,
     inspect_folder,
     read_conflict_copy,
 )
 from memplane.persona.open_sync import SyncTarget, find_current_target
 from memplane.persona.project_marker import read_marker
+from memplane.persona.publish_gate import PublishGate, SecretFinder
 from memplane.persona.report import PersonaReport
+from memplane.persona.validation import DEFAULT_LIMIT_BYTES
 
 SyncFolder: TypeAlias = Callable[[Path, str], Coroutine[Any, Any, PersonaReport]]
 """Syncs a folder with a place in the container."""
 
 
 class PersonaSetup(msgspec.Struct, frozen=True):
-    """Where syncs are remembered, the usual folder, and why none can be synced ("": they can)."""
+    """Where syncs are remembered, the usual folder, and why none can be synced ("": they can).
+
+    `find_secrets` looks through what is written here; no document may be larger than `limit`.
+    """
 
     state: Path
     here: SyncTarget | None
+    find_secrets: SecretFinder
     objection: str = ""
+    limit: int = DEFAULT_LIMIT_BYTES
 
 
 class SyncedFolder(msgspec.Struct, frozen=True):
@@ -57,14 +63,6 @@ class SyncedFolder(msgspec.Struct, frozen=True):
     """Why it cannot be looked at."""
 
 
-class SyncRun(msgspec.Struct, frozen=True):
-    """A sync that was asked for here: since when, whether it ended, and how."""
-
-    at: str
-    state: Literal["running", "done", "failed"]
-    words: str = ""
-
-
 class PersonaService:
     """The folders of this machine."""
 
@@ -76,26 +74,25 @@ class PersonaService:
 
     def folders(self) -> list[SyncedFolder]:
         """List the usual folder, then every other one that was ever synced here."""
-        known = {one.id: one for one in self._remembered()}
+        known = {folder.id: folder for folder in self._remembered()}
+        usual = self._usual(known)
+        if usual is not None:
+            known.pop(usual.id, None)
+        others = sorted(known.values(), key=lambda folder: str(folder.root))
+        return others if usual is None else [usual, *others]
+
+    def usual_folder(self) -> SyncedFolder | None:
+        """Return the folder of the project that this process works in, if it has one."""
+        return self._usual({folder.id: folder for folder in self._remembered()})
+
+    def _usual(self, known: Mapping[str, SyncedFolder]) -> SyncedFolder | None:
         if self.setup.here is None:
-            return sorted(known.values(), key=lambda one: str(one.root))
+            return None
         here = find_current_target(self.setup.here)
-        which = here.memory("any").name
-        usual = known.pop(which, None) or SyncedFolder(
-            which, here.root, here.memory(_project_of(here.root)), here.address, here.prefix
+        folder_id = here.memory("any").name
+        return known.get(folder_id) or SyncedFolder(
+            folder_id, here.root, here.memory(_project_of(here.root)), here.address, here.prefix
         )
-        return [usual, *sorted(known.values(), key=lambda one: str(one.root))]
-
-    def folder(self, which: str) -> SyncedFolder:
-        """Return a folder by its id.
-
-        Raises:
-            UnknownMemory: There is none.
-        """
-        found = next((one for one in self.folders() if one.id == which), None)
-        if found is None:
-            raise UnknownMemory("no such folder is synced on this machine")
-        return found
 
     def _remembered(self) -> Iterator[SyncedFolder]:
         for path in sorted(self.setup.state.glob("*/*/baseline.db")):
@@ -128,7 +125,8 @@ class PersonaService:
         Raises:
             UnknownMemory: There is none of that name.
         """
-        found = inspect_document(one.root, one.memory, key)
+        is_new_folder = not one.last and not one.root.exists()
+        found = None if is_new_folder else inspect_document(one.root, one.memory, key)
         if found is None:
             raise UnknownMemory("there is no such document, and there was none")
         return found
@@ -186,11 +184,20 @@ class PersonaService:
         folder.drop_copy(path)
         return key
 
-    def use(self, one: SyncedFolder, copy: str, *, seen: str) -> str:
+    def write(self, one: SyncedFolder, key: str, text: bytes, expected: str) -> WrittenDocument:
+        """Write a document that has the expected version, "" for none; see `put_document`."""
+        folder = DocumentFolder(one.root, one.memory)
+        if not one.last:
+            folder.create()  # one that was synced before may be on a disk that is not mounted
+        allowed = read_baseline(one.memory).allowed
+        gate = PublishGate(self.setup.find_secrets, allowed=allowed, limit=self.setup.limit)
+        return put_document(folder, key, text, expected=expected, gate=gate)
+
+    def use(self, one: SyncedFolder, copy: str, expected: str) -> str:
         """Put a conflict copy in the place of its document; return which that is.
 
-        `seen` is the SHA-256 of the text that it is to replace, "" for none. That text is kept as
-        a snapshot, and the copy is no more. The next sync tells the others.
+        `expected` is the version that it is to replace, "" for none. That text is kept as a
+        snapshot, and the copy is no more. The next sync tells the others.
 
         Raises:
             UnknownMemory: There is no such copy.
@@ -200,8 +207,8 @@ class PersonaService:
         text, now = read_conflict_copy(one.memory, copy), folder.read(key)
         if text is None:
             raise UnknownMemory("there is no such copy any more")
-        if (hashlib.sha256(now).hexdigest() if now is not None else "") != seen:
-            raise ConcurrencyError("was changed since the page was made: look again", key=key)
+        if version_of(now) != expected:
+            raise ConcurrencyError("was changed since it was read: look again", key=key)
         if not write_document(folder, key, text, expected=now):
             raise ConcurrencyError("is being changed: look again", key=key)
         folder.drop_copy(path)

@@ -20,6 +20,7 @@ from typing import (
     Final,
     Generic,
     ParamSpec,
+    Protocol,
     TypeAlias,
     TypedDict,
     TypeVar,
@@ -33,7 +34,7 @@ import msgspec
 
 from memplane.auth.grants import Scope
 from memplane.errors import MemplaneError, UnknownMemory
-from memplane.service.services import Services
+from memplane.service.services import HomeFiles, Services
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,11 +51,25 @@ LARGEST_ID: Final = 2**63 - 1
 _ID: Final = re.compile(r"[\w-]+", re.ASCII)
 
 
+class FileContext(Protocol):
+    """What an operation works with that needs no owner: files that every process may use."""
+
+    @property
+    def files(self) -> HomeFiles:
+        """Documents and ledgers."""
+        ...
+
+
 class Context(msgspec.Struct, frozen=True):
     """What an operation works with: the services of the home, and who asked."""
 
     services: Services
     operator: str = ""
+
+    @property
+    def files(self) -> HomeFiles:
+        """Documents and ledgers."""
+        return self.services.files
 
 
 class Place(Enum):
@@ -139,6 +154,7 @@ class Operation(Generic[P, R]):
         max_body_bytes: How long a request's body may be.
         is_body_optional: Whether a request may have no body.
         is_slow: Whether a client waits for as long as it takes.
+        needs_owner: Whether the process that owns the home has to carry it out.
         has_version: Whether a response carries the version of what it returns, as its ETag.
         is_attributed: Whether who asked is recorded.
         may_conflict: Whether a request that is valid, but not possible now, is a conflict (409).
@@ -158,6 +174,7 @@ class Operation(Generic[P, R]):
     max_body_bytes: int = MAX_BODY_BYTES
     is_body_optional: bool = False
     is_slow: bool = False
+    needs_owner: bool = True
     has_version: bool = False
     is_attributed: bool = False
     may_conflict: bool = False
@@ -256,6 +273,7 @@ class OperationOptions(TypedDict, total=False):
     max_body_bytes: int
     is_body_optional: bool
     is_slow: bool
+    needs_owner: bool
     has_version: bool
     is_attributed: bool
     may_conflict: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from memplane.service.ledger_service import LedgerService
 
 if TYPE_CHECKING:
     from memplane.observations.service import ObservationService
+    from memplane.persona.service import PersonaService
 
 
 class StorageSummary(msgspec.Struct, frozen=True):
@@ -26,6 +28,16 @@ class StorageSummary(msgspec.Struct, frozen=True):
     cache: Path | None
 
 
+class HomeFiles(msgspec.Struct, frozen=True):
+    """Files that are read and written beside the process that owns the home.
+
+    The usual folder of documents is that of `agent`; "" is nobody's.
+    """
+
+    open_documents: Callable[[], PersonaService]
+    agent: str = ""
+
+
 class Services(msgspec.Struct, frozen=True):
     """The parts of a home that are open; memory opens when it is first used."""
 
@@ -34,6 +46,7 @@ class Services(msgspec.Struct, frozen=True):
     issued: TokenStore
     recording: LedgerService
     lazy_memory: LazyMemory
+    files: HomeFiles
     unkept: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     """Why the last entry of an agent was not kept, of each whose last one was not."""
 

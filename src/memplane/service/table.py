@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from memplane.service.operation import Operation
 from memplane.service.operations import (
+    documents,
     home,
     memory,
     observations,
@@ -65,4 +66,12 @@ OPERATIONS: Final[tuple[Operation[..., Any], ...]] = (
     stats.list_services,
     stats.list_acts,
     stats.watch_events,
+    documents.list_folders,
+    documents.list_documents,
+    documents.read_document,
+    documents.write_document,
+    documents.read_snapshot,
+    documents.use_conflict_copy,
+    documents.drop_conflict_copy,
+    documents.start_sync,
 )

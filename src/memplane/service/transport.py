@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
 from memplane.service.operation import Context, Operation
-from memplane.service.services import Services
+from memplane.service.services import HomeFiles, Services
 
 R = TypeVar("R")
 
@@ -28,3 +28,15 @@ class LocalTransport(msgspec.Struct, frozen=True):
 
     async def send(self, operation: Operation[..., R], arguments: dict[str, Any]) -> R:
         return await operation.handler(Context(self.services, self.operator), **arguments)
+
+
+class FileTransport(msgspec.Struct, frozen=True):
+    """Carries out, in this process, the operations that need no owner of the home."""
+
+    files: HomeFiles
+
+    async def send(self, operation: Operation[..., R], arguments: dict[str, Any]) -> R:
+        if operation.needs_owner:
+            raise TypeError(f"{operation.name} is carried out by the owner of the home")
+        # Its handler takes a FileContext, which is all that this is.
+        return await operation.handler(cast("Context", self), **arguments)

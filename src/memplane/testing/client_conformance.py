@@ -1,8 +1,9 @@
 """What a client must do, over every transport.
 
 Subclass `ClientConformance` and provide the fixtures `client` and `home`. Subclass
-`ObservationConformance` and provide `client`, which works for `OPERATOR`, and `agent` with a name
-that has no memories yet.
+`DocumentConformance` and provide `client`, and `folder`, the usual folder of documents, which is
+empty. Subclass `ObservationConformance` and provide `client`, which works for `OPERATOR`, and
+`agent` with a name that has no memories yet.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from memplane.auth.grants import Scope, TokenRequest
 from memplane.episodes.api_types import ForgetRequest, RecallRequest
 from memplane.errors import (
     ConcurrencyError,
+    InvalidKey,
     InvalidRequest,
     UnknownAgent,
     UnknownMemory,
@@ -56,8 +58,23 @@ from memplane.observations.requests import (
     StateName,
     UndoBody,
 )
+from memplane.persona.api_types import (
+    DocumentQuery,
+    DocumentView,
+    DocumentWrite,
+    FolderQuery,
+    SnapshotQuery,
+)
 from memplane.service.client import Client
-from memplane.service.operations import memory, observations, review, sessions, stats, tokens
+from memplane.service.operations import (
+    documents,
+    memory,
+    observations,
+    review,
+    sessions,
+    stats,
+    tokens,
+)
 from memplane.version import VERSION
 
 OPERATOR = "Ada Λ"
@@ -67,6 +84,7 @@ _ENTRY = (
     b'"content":"When is the kestrel rollout?"}]},"response":{"format":"json","json":{"choices":'
     b'[{"message":{"content":"On Thursday."}}]}}}'
 )
+_RANDOM = "0a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R"
 _ASK = RecallRequest(agent="analyst", text="kestrel rollout?")
 _ANALYST = TokenRequest(agent="analyst", scopes=(Scope.WRITE, Scope.READ), name="hers")
 
@@ -562,6 +580,99 @@ class ObservationConformance:
         assert [(one.event.kind, one.event.actor) for one in acts] == [("asserted", OPERATOR)] * 2
         rebuilt = await client.call(observations.rebuild_memories)
         assert (rebuilt.same, rebuilt.memories >= 2, rebuilt.differing) == (True, True, ())
+
+
+class DocumentConformance:
+    """The contract of documents as tests."""
+
+    async def test_a_new_document_is_listed_read_and_in_the_index(
+        self, client: Client, folder: Path
+    ) -> None:
+        text = _document("Tabs, not spaces.\r\n✓\n")
+        written = await client.call(
+            documents.write_document, None, DocumentWrite(key="user_style.md", text=text)
+        )
+        assert (written.created, written.linked) == (True, True)
+        assert (folder / "user_style.md").read_bytes() == text.encode()
+        assert "(user_style.md)" in (folder / "MEMORY.md").read_text()
+        listed = await client.call(documents.list_documents)
+        assert listed.folder.root == str(folder)
+        kinds = {one.key: (one.kind, one.name) for one in listed.contents.documents}
+        assert kinds["user_style.md"] == ("user", "Style")
+        view = await _read(client, "user_style.md")
+        assert (view.text, view.version, view.is_exact) == (text, written.version, True)
+        assert ("type", "user") in view.fields
+
+    async def test_a_document_is_replaced_with_its_version_and_the_old_text_is_kept(
+        self, client: Client, folder: Path
+    ) -> None:
+        first, second = _document("Tabs.\n"), _document("Spaces.\n")
+        put = documents.write_document
+        old = await client.call(put, None, DocumentWrite(key="user_style.md", text=first))
+        write = DocumentWrite(key="user_style.md", text=second, expected_version=old.version)
+        new = await client.call(put, None, write)
+        assert (new.created, (folder / "user_style.md").read_text()) == (False, second)
+        (snapshot,) = (await _read(client, "user_style.md")).snapshots
+        query = SnapshotQuery(key="user_style.md", name=snapshot.name)
+        assert (await client.call(documents.read_snapshot, None, query)).text == first
+
+    async def test_a_document_that_changed_meanwhile_is_not_overwritten(
+        self, client: Client, folder: Path
+    ) -> None:
+        put = documents.write_document
+        old = await client.call(
+            put, None, DocumentWrite(key="user_style.md", text=_document("Tabs.\n"))
+        )
+        typed = _document("Typed meanwhile.\n")
+        (folder / "user_style.md").write_text(typed)
+        for version in ("", old.version, "0" * 64):
+            write = DocumentWrite(
+                key="user_style.md", text=_document("Mine.\n"), expected_version=version
+            )
+            with pytest.raises(ConcurrencyError, match="version"):
+                await client.call(put, None, write)
+        absent = DocumentWrite(key="user_x.md", text=typed, expected_version=old.version)
+        with pytest.raises(ConcurrencyError, match="does not exist"):
+            await client.call(put, None, absent)
+        assert (folder / "user_style.md").read_text() == typed
+
+    async def test_what_sync_would_hold_back_is_not_written(self, client: Client) -> None:
+        secret = f"ghp_{_RANDOM}"
+        refused = {
+            "no frontmatter\n": "frontmatter",
+            _document(f"The token is {secret}\n"): "secret",
+            _document("x" * 300_000): "bytes",
+        }
+        for text, why in refused.items():
+            with pytest.raises(InvalidRequest, match=why):
+                await client.call(
+                    documents.write_document, None, DocumentWrite(key="user_a.md", text=text)
+                )
+        for key in ("../user_a.md", "/etc/x.md", "CLAUDE.md/", ".hidden.md", "a/../b.md"):
+            with pytest.raises(InvalidKey):
+                await client.call(
+                    documents.write_document, None, DocumentWrite(key=key, text=_document("x\n"))
+                )
+        listed = await client.call(documents.list_documents)
+        assert listed.contents.documents == ()
+
+    async def test_a_document_or_a_folder_that_is_not_there_is_said_so(
+        self, client: Client
+    ) -> None:
+        with pytest.raises(UnknownMemory):
+            await _read(client, "user_nobody.md")
+        with pytest.raises(UnknownMemory, match="folder"):
+            await client.call(
+                documents.list_documents, None, FolderQuery(folder="0123456789abcdef")
+            )
+
+
+def _document(body: str) -> str:
+    return f"---\nname: Style\ndescription: How we write\ntype: user\n---\n\n{body}"
+
+
+async def _read(client: Client, key: str) -> DocumentView:
+    return await client.call(documents.read_document, None, DocumentQuery(key=key))
 
 
 def _wanted(

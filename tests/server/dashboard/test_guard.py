@@ -41,7 +41,6 @@ def endpoints(browsers: BrowserSessions) -> list[Endpoint]:
             logs=NOWHERE,
             turns=TurnSources((NOWHERE,), (NOWHERE,)),
             telemetry=(),
-            persona=client,
         )
     )
 

@@ -54,6 +54,6 @@ def _make_skipped_line(count: int) -> Iterator[DiffLine]:
         )
 
 
-def decode_text(data: bytes) -> str:
-    """Return a text for a page, whatever the bytes are."""
-    return data.decode("utf-8", "replace").replace("\r\n", "\n")
+def normalise_lines(text: str) -> str:
+    """Return a text whose lines end alike, for a page."""
+    return text.replace("\r\n", "\n")

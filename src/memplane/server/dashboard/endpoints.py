@@ -21,7 +21,7 @@ from memplane.server.dashboard.live_events import live_event_endpoints
 from memplane.server.dashboard.memories import memories_pages
 from memplane.server.dashboard.memory_detail import memory_detail_pages
 from memplane.server.dashboard.overview import overview_pages
-from memplane.server.dashboard.persona import OpenDesk, persona_pages
+from memplane.server.dashboard.persona import persona_pages
 from memplane.server.dashboard.prompt_preview import prompt_preview_pages
 from memplane.server.dashboard.recall_lab import recall_lab_pages
 from memplane.server.dashboard.sign_in import not_found_endpoint, sign_in_endpoints
@@ -50,7 +50,6 @@ class DashboardParts(msgspec.Struct, frozen=True, kw_only=True):
     turns: TurnSources
     telemetry: Sequence[Path]
     """The logs of what was done to memory."""
-    persona: OpenDesk
 
 
 def dashboard_endpoints(parts: DashboardParts) -> list[Endpoint]:
@@ -69,7 +68,7 @@ def dashboard_endpoints(parts: DashboardParts) -> list[Endpoint]:
         *prompt_preview_pages(client, browsers, clock),
         *recall_lab_pages(client, browsers, clock, ledgers),
         *turns_pages(client, browsers, clock, parts.turns),
-        *persona_pages(parts.persona, browsers, clock),
+        *persona_pages(client, browsers, clock),
         *audit_pages(client, browsers, clock, ledgers=ledgers, logs=parts.telemetry),
         *live_event_endpoints(client, browsers),
         _code_endpoint(browsers),

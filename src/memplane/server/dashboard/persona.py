@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final
 from urllib.parse import urlencode
 
 import msgspec
 from starlette.responses import Response
 
 from memplane.kit.clock import Clock
+from memplane.persona.api_types import (
+    ConflictCopyChoice,
+    ConflictCopyText,
+    ConflictCopyView,
+    DocumentQuery,
+    FolderInspection,
+    FolderQuery,
+    InspectedDocument,
+    SnapshotQuery,
+    SyncRequest,
+)
+from memplane.persona.document_kinds import DOCUMENT_KINDS, find_kind
 from memplane.server.dashboard.browser_sessions import BrowserSessions
-from memplane.server.dashboard.diff import MAX_SHOWN_CHARS, DiffLine, decode_text, diff_lines
+from memplane.server.dashboard.diff import MAX_SHOWN_CHARS, DiffLine, diff_lines, normalise_lines
 from memplane.server.dashboard.forms import Form
 from memplane.server.dashboard.renderer import PageRequest, redirect_to
 from memplane.server.dashboard.sign_in import page_endpoint, require_form_session, require_session
 from memplane.server.dashboard.toasts import add_toast
 from memplane.server.endpoints import Endpoint
-
-if TYPE_CHECKING:
-    # What documents are made of is loaded for the first who looks at them.
-    from memplane.persona.inspection import ConflictCopyView, InspectedDocument
-    from memplane.persona.service import PersonaService, SyncedFolder
-
-OpenDesk: TypeAlias = "Callable[[], PersonaService]"
-"""Gives the folders of this machine, always the same."""
+from memplane.service.client import Client
+from memplane.service.operations import documents
 
 _CHANGED_CONDITIONS: Final = ("new here", "changed here", "deleted here", "unfinished")
 _PROBLEM_CONDITIONS: Final = ("waiting", "held", "unreadable")
@@ -42,122 +47,120 @@ class RivalText(msgspec.Struct, frozen=True):
 class PersonaPage(msgspec.Struct, frozen=True):
     """Answers for the folders of documents."""
 
-    open_desk: OpenDesk
+    client: Client
     clock: Clock
-
-    @property
-    def desk(self) -> PersonaService:
-        """The folders of this machine."""
-        return self.open_desk()
 
     async def persona(self, visit: PageRequest) -> Response:
         """Show a folder: where it is synced to, how its documents are, what is to be done."""
-        from memplane.persona.inspection import FolderInspection  # noqa: PLC0415
-
-        folders = await asyncio.to_thread(self.desk.folders)
+        listed = await self.client.call(documents.list_folders)
         asked = visit.query.get("folder", "")
-        chosen = next((one for one in folders if one.id == asked), next(iter(folders), None))
-        look = FolderInspection(missing=True)
+        known = {folder.id: folder for folder in listed.folders}
+        chosen = known.get(asked) or next(iter(listed.folders), None)
+        contents = FolderInspection(missing=True)
         if chosen is not None:
-            look = await asyncio.to_thread(self.desk.look, chosen)
+            query = FolderQuery(folder=chosen.id)
+            found = await self.client.call(documents.list_documents, None, query)
+            contents = found.contents
         return visit.page(
             "persona.html",
-            folders=folders,
+            folders=listed.folders,
             folder=chosen,
-            look=look,
-            groups=_group_by_kind(look.documents),
-            troubled=[one for one in look.documents if one.condition in _PROBLEM_CONDITIONS],
-            changed=look.count(*_CHANGED_CONDITIONS),
-            setup=self.desk.setup,
-            objection=self.desk.objection_to(chosen) if chosen else "",
-            ran=self.desk.ran(chosen) if chosen else None,
+            look=contents,
+            groups=_group_by_kind(contents.documents),
+            troubled=[
+                document
+                for document in contents.documents
+                if document.condition in _PROBLEM_CONDITIONS
+            ],
+            changed=contents.count(*_CHANGED_CONDITIONS),
+            no_sync=listed.objection,
             now=self.clock(),
         )
 
     async def document(self, visit: PageRequest) -> Response:
         """Show a document, its conflict copies and what it was before."""
-        from memplane.persona.document_kinds import find_kind  # noqa: PLC0415
-
         key, name = visit.query.get("key", ""), visit.query.get("snapshot", "")
-        folder = await self._folder(visit.query.get("folder", ""))
-        whole = await asyncio.to_thread(self.desk.inspect_document, folder, key)
-        text = decode_text(whole.text or b"")
+        folder = visit.query.get("folder", "")
+        whole = await self.client.call(
+            documents.read_document, None, DocumentQuery(key=key, folder=folder)
+        )
+        text = normalise_lines(whole.text or "")
+        snapshot = next((one for one in whole.snapshots if one.name == name), None)
         earlier = None
-        if name:
-            earlier = await asyncio.to_thread(self.desk.snapshot, folder, key, name)
+        if snapshot is not None:
+            query = SnapshotQuery(key=key, name=name, folder=folder)
+            found = await self.client.call(documents.read_snapshot, None, query)
+            earlier = tuple(diff_lines(text, normalise_lines(found.text)))
         return visit.page(
             "persona_document.html",
-            folder=folder,
+            folder=whole.folder,
             whole=whole,
-            kind=find_kind(whole.seen.kind),
+            kind=find_kind(whole.document.kind),
             text=text[:MAX_SHOWN_CHARS],
             is_cut=len(text) > MAX_SHOWN_CHARS,
-            rivals=[_make_rival(copy, data, text) for copy, data in whole.copies],
-            snapshot=next((one for one in whole.snapshots if one.name == name), None),
-            earlier=None if earlier is None else tuple(diff_lines(text, decode_text(earlier))),
+            rivals=[_make_rival(rival, text) for rival in whole.copies],
+            snapshot=snapshot,
+            earlier=earlier,
             now=self.clock(),
         )
 
     async def sync(self, _visit: PageRequest, form: Form) -> Response:
         """Begin a sync."""
-        folder = await self._folder(form.one("folder"))
-        self.desk.start(folder)
-        return redirect_to(_folder_link(folder))
+        request = SyncRequest(folder=form.one("folder"))
+        folder = await self.client.call(documents.start_sync, None, request)
+        return redirect_to(_folder_link(folder.id))
 
     async def drop(self, _visit: PageRequest, form: Form) -> Response:
         """Let go of a conflict copy."""
-        folder = await self._folder(form.one("folder"))
-        key = await asyncio.to_thread(self.desk.drop, folder, form.one("copy"))
-        return redirect_to(add_toast(_return_link(folder, key, form), 1, "drop_copy", ""))
+        choice = ConflictCopyChoice(copy=form.one("copy"), folder=form.one("folder"))
+        dropped = await self.client.call(documents.drop_conflict_copy, None, choice)
+        link = _return_link(choice.folder, dropped.key, form)
+        return redirect_to(add_toast(link, 1, "drop_copy", ""))
 
     async def use(self, _visit: PageRequest, form: Form) -> Response:
         """Put a conflict copy in its document's place."""
-        folder, seen = await self._folder(form.one("folder")), form.one("seen")
-        copy = form.one("copy")
-        key = await asyncio.to_thread(lambda: self.desk.use(folder, copy, seen=seen))
-        return redirect_to(add_toast(document_link(folder, key), 1, "use_copy", ""))
-
-    async def _folder(self, which: str) -> SyncedFolder:
-        return await asyncio.to_thread(self.desk.folder, which)
+        choice = ConflictCopyChoice(
+            copy=form.one("copy"), expected_version=form.one("seen"), folder=form.one("folder")
+        )
+        used = await self.client.call(documents.use_conflict_copy, None, choice)
+        return redirect_to(add_toast(document_link(choice.folder, used.key), 1, "use_copy", ""))
 
 
 def _group_by_kind(
-    documents: Sequence[InspectedDocument],
+    listed: Sequence[InspectedDocument],
 ) -> list[tuple[str, list[InspectedDocument]]]:
     """Put documents of a kind together, in the order of the table of kinds."""
-    from memplane.persona.document_kinds import DOCUMENT_KINDS  # noqa: PLC0415
-
     places = {kind.name: place for place, kind in enumerate(DOCUMENT_KINDS)}
     groups: dict[str, list[InspectedDocument]] = {}
-    for one in documents:
-        groups.setdefault(one.kind, []).append(one)
+    for document in listed:
+        groups.setdefault(document.kind, []).append(document)
     last = len(places)
     return sorted(groups.items(), key=lambda group: (places.get(group[0], last), group[0]))
 
 
-def _make_rival(copy: ConflictCopyView, data: bytes, text: str) -> RivalText:
-    other = decode_text(data)
-    return RivalText(copy, other[:MAX_SHOWN_CHARS], tuple(diff_lines(text, other)))
+def _make_rival(rival: ConflictCopyText, text: str) -> RivalText:
+    other = normalise_lines(rival.text)
+    return RivalText(rival.copy, other[:MAX_SHOWN_CHARS], tuple(diff_lines(text, other)))
 
 
-def _folder_link(folder: SyncedFolder) -> str:
-    return f"/persona?{urlencode({'folder': folder.id})}"
+def _folder_link(folder: str) -> str:
+    return f"/persona?{urlencode({'folder': folder})}"
 
 
-def document_link(folder: SyncedFolder, key: str, **more: str) -> str:
+def document_link(folder: str, key: str, **more: str) -> str:
     """Return the address of a document's page."""
-    return f"/persona/document?{urlencode({'folder': folder.id, 'key': key, **more})}"
+    return f"/persona/document?{urlencode({'folder': folder, 'key': key, **more})}"
 
 
-def _return_link(folder: SyncedFolder, key: str, form: Form) -> str:
+def _return_link(folder: str, key: str, form: Form) -> str:
     """Return where a form came from: the page of the folder, or of the document."""
-    is_there = form.one("from") == "folder"
-    return _folder_link(folder) if is_there else document_link(folder, key)
+    is_folder_page = form.one("from") == "folder"
+    return _folder_link(folder) if is_folder_page else document_link(folder, key)
 
 
-def persona_pages(desk: OpenDesk, browsers: BrowserSessions, clock: Clock) -> list[Endpoint]:
+def persona_pages(client: Client, browsers: BrowserSessions, clock: Clock) -> list[Endpoint]:
     """Make the endpoints of the documents."""
-    page = PersonaPage(desk, clock)
+    page = PersonaPage(client, clock)
     return [
         page_endpoint(
             "GET", "/persona", require_session(browsers, page.persona), "The documents that follow"

@@ -19,6 +19,7 @@ from memplane.errors import HomeError, OwnerUnavailable
 from memplane.home import Claim, Home
 from memplane.kit.clock import system_clock
 from memplane.secret import Secret
+from memplane.service.composition.files import open_home_files
 from memplane.service.composition.ledger import open_ledger_service
 from memplane.service.composition.storage import (
     BlobStorage,
@@ -66,7 +67,8 @@ async def open_services(
     async with open_ledger_service(settings) as recording:
         remembering = LazyMemory(lambda: _open_remembered(settings, recording, serving=serving))
         try:
-            yield Services(home, _summary(choice), tokens, recording, remembering)
+            files = open_home_files(settings)
+            yield Services(home, _summary(choice), tokens, recording, remembering, files)
         finally:
             await remembering.close()
 

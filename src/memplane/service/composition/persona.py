@@ -124,11 +124,14 @@ def persona_desk(settings: Settings, root: Path | None) -> PersonaService:
         async with open_persona(chosen, folder, Project("")) as engine:
             return await engine.sync()
 
-    return PersonaService(
-        PersonaSetup(sync_folder(settings), here, objection_to_syncing(settings)),
-        sync,
-        system_clock,
+    setup = PersonaSetup(
+        sync_folder(settings),
+        here,
+        _find_secrets(settings),
+        objection_to_syncing(settings),
+        settings.persona.max_bytes,
     )
+    return PersonaService(setup, sync, system_clock)
 
 
 def objection_to_syncing(settings: Settings) -> str:
