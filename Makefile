@@ -86,6 +86,7 @@ $(NODE): package-lock.json
 
 browser:
 	@tools/install-browser
+	@tools/install-systemd
 
 $(PAGES): assets/package-lock.json
 	@tools/fetch-assets $@

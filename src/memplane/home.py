@@ -86,6 +86,11 @@ class Home(msgspec.Struct, frozen=True):
         return self.path / "logs" / "telemetry.jsonl"
 
     @property
+    def log_file(self) -> Path:
+        """What a server in the background says; older files stand beside it."""
+        return self.path / "logs" / "memplane.log"
+
+    @property
     def commands_file(self) -> Path:
         """What memory operations of commands told, beside those of whoever serves."""
         return self.path / "commands.jsonl"

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = {
     "up": "start memplane on this machine",
+    "stop": "stop what memplane up started",
+    "logs": "show the log of a memplane in the background",
+    "service": "keep memplane running from login to login",
     "dashboard": "open the dashboard in a browser",
     "status": "show what is configured, where state lives and what is pending",
     "doctor": "check this machine and say what to do about each finding",
@@ -159,8 +162,9 @@ def _run(given: argparse.Namespace, parser: _Parser) -> int:
     command.configure(own)
     expand = getattr(command, "expand_arguments", list)
     arguments = own.parse_args(expand(given.rest))
+    arguments.global_flags = _flags(given, parser)
     try:
-        settings = _settings(given, parser, arguments)
+        settings = _settings(arguments)
         if _is_read_only(given.command, arguments):
             Home(settings.home).expect()
         set_up_logs(settings)
@@ -178,16 +182,14 @@ def _run(given: argparse.Namespace, parser: _Parser) -> int:
         return EXIT_FAILED
 
 
-def _settings(
-    given: argparse.Namespace, parser: _Parser, arguments: argparse.Namespace
-) -> Settings:
+def _settings(arguments: argparse.Namespace) -> Settings:
     """Read the settings; a flag of the command's own is blamed by its own name."""
     from memplane.errors import SettingsError
     from memplane.settings import load_settings_from_environment
 
     own = _own_flags(arguments)
     try:
-        return load_settings_from_environment({**_flags(given, parser), **own})
+        return load_settings_from_environment(list_flags(arguments))
     except SettingsError as error:
         said = str(error)
         for name in own:
@@ -210,6 +212,11 @@ def _flags(given: argparse.Namespace, parser: _Parser) -> dict[str, str]:
     if given.home:
         flags["home"] = given.home
     return flags
+
+
+def list_flags(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the settings that a command was given, on either side of its name."""
+    return {**arguments.global_flags, **_own_flags(arguments)}
 
 
 def _own_flags(arguments: argparse.Namespace) -> dict[str, str]:

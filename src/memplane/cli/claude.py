@@ -108,7 +108,7 @@ def _find_proxy(settings: Settings, agent: str) -> ProxyState:
     ports = frozenset({settings.http.port} | ({_get_port(server.address)} if server else set()))
     upstream = settings.proxy.upstream_anthropic.rstrip("/").removesuffix("/v1")
     if server is None:
-        start = f"{get_program_name(settings.home)} up"
+        start = f"{get_program_name(settings.home)} up --detach"
         trouble = f"memplane is not running ({start} starts it)."
         return ProxyState(ports=ports, upstream=upstream, trouble=trouble)
     if not _is_healthy(server.address):

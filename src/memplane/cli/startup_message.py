@@ -36,6 +36,8 @@ class StartupMessage:
     settings: Settings
     public: str = ""
     """The address that others use, where it is not the same."""
+    is_logged: bool = False
+    """Whether it goes into a log, and not to a terminal."""
 
     @property
     def shown(self) -> str:
@@ -44,8 +46,9 @@ class StartupMessage:
 
     @property
     def is_short(self) -> bool:
-        """Whether it goes into a log that is read as events."""
-        return self.settings.telemetry.stdout and not sys.stdout.isatty()
+        """Whether it goes into a log: a file, or one that is read as events."""
+        is_event_log = self.settings.telemetry.stdout and not sys.stdout.isatty()
+        return self.is_logged or is_event_log
 
     @property
     def is_of_pod(self) -> bool:

@@ -1,4 +1,4 @@
-"""`memplane up`: own the home and listen, in the foreground."""
+"""`memplane up`: own the home and listen, in the foreground or in the background."""
 
 from __future__ import annotations
 
@@ -32,6 +32,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with a scripted provider, and a conversation to see: no key is needed",
     )
+    parser.add_argument(
+        "--detach",
+        action="store_true",
+        help="start it in the background: memplane stop ends it, memplane logs shows its log",
+    )
+    parser.add_argument(
+        "--log",
+        action="store_true",
+        help="write to the home's log, which is rotated, instead of the terminal",
+    )
     for family in ("openai", "anthropic"):
         parser.add_argument(
             f"--upstream-{family}",
@@ -49,16 +59,69 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Serve until told to stop."""
+    """Serve until told to stop, or let a process in the background do so."""
+    if arguments.detach:
+        return await _detach(arguments, settings)
+    if arguments.log:
+        return await _serve_with_log(arguments, settings)
+    return await _serve(arguments, settings)
+
+
+async def _detach(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Start a server in the background, and say where it is."""
+    from memplane.cli import EXIT_OK, list_flags
+    from memplane.cli.output import colour_text, get_program_name, print_rows
+    from memplane.home import Home
+    from memplane.service.server_process import build_server_command, start_server
+
+    home = Home(settings.home)
+    options = ["--demo"] if arguments.demo else []
+    flags = {name: value for name, value in list_flags(arguments).items() if name != "home"}
+    server = await start_server(home, build_server_command(home.path, flags, *options))
+    name = get_program_name(home.path)
+    print(colour_text(f"memplane is up at {server.address}, in the background", "bold"))
+    print_rows(
+        [
+            (f"{name} logs -f", "what it says"),
+            (f"{name} stop", "ends it"),
+            (f"{name} dashboard", "lets a browser in"),
+            (f"{name} claude -- …", "starts Claude Code with memory"),
+        ]
+    )
+    return EXIT_OK
+
+
+async def _serve_with_log(arguments: argparse.Namespace, settings: Settings) -> int:
+    import logging
+    from dataclasses import replace
+
+    from memplane.cli.log_setup import redirect_to_log
+    from memplane.errors import MemplaneError
+    from memplane.home import Home
+
+    # Nobody reads standard output; the events are in logs/telemetry.jsonl as well.
+    settings = replace(settings, telemetry=replace(settings.telemetry, stdout=False))
+    home = Home(settings.home)
+    home.create()
+    with redirect_to_log(home.log_file):
+        try:
+            return await _serve(arguments, settings)
+        except MemplaneError as error:
+            logging.getLogger("memplane").error("%s", error)  # noqa: TRY400 - no traceback
+            raise
+
+
+async def _serve(arguments: argparse.Namespace, settings: Settings) -> int:
     if not arguments.demo:
-        return await _serve(settings)
+        return await _own_and_serve(settings, brief=arguments.log)
     from memplane.server.demo_server import serve_demo_provider
 
     async with serve_demo_provider() as address:
-        return await _serve(_with_upstreams(settings, address), demo=True)
+        upstreams = _with_upstreams(settings, address)
+        return await _own_and_serve(upstreams, demo=True, brief=arguments.log)
 
 
-async def _serve(settings: Settings, *, demo: bool = False) -> int:
+async def _own_and_serve(settings: Settings, *, demo: bool = False, brief: bool = False) -> int:
     from memplane.cli import EXIT_OK
     from memplane.cli.persona_watcher import watch_in_background
     from memplane.cli.startup_message import redirect_output_from_events
@@ -83,7 +146,7 @@ async def _serve(settings: Settings, *, demo: bool = False) -> int:
             ):
                 _freeze_garbage()
                 parts = _ServerParts(services, proxy, telemetry, BrowserSessions(system_clock))
-                await _listen(settings, claim, parts, demo=demo)
+                await _listen(settings, claim, parts, demo=demo, brief=brief)
         print("memplane stopped")
     return EXIT_OK
 
@@ -98,7 +161,9 @@ class _ServerParts:
     browsers: BrowserSessions
 
 
-async def _listen(settings: Settings, claim: Claim, parts: _ServerParts, *, demo: bool) -> None:
+async def _listen(
+    settings: Settings, claim: Claim, parts: _ServerParts, *, demo: bool, brief: bool
+) -> None:
     """Answer until told to stop, and say so at the start."""
     import asyncio
 
@@ -121,7 +186,7 @@ async def _listen(settings: Settings, claim: Claim, parts: _ServerParts, *, demo
         address = addresses.here
         claim.announce(address)
         public = get_public_address(addresses, settings)
-        greeting = StartupMessage(address, name, home, status, settings, public)
+        greeting = StartupMessage(address, name, home, status, settings, public, brief)
         greeting.print_ready(lambda: parts.browsers.new_code(FIRST_CODE_LIFETIME))
         if demo:
             playing.append(asyncio.create_task(play_demo(address, services, parts.proxy, name)))

@@ -7,7 +7,6 @@ import fcntl
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Final
 from memplane.errors import AuthError, BackendUnavailable, MemplaneError
 from memplane.home import Home
 from memplane.kit.clock import system_clock
+from memplane.kit.own_program import get_own_program
 from memplane.kit.retry_clock import RetryClock
 from memplane.persona.folder_watcher import summarise_report
 from memplane.persona.project_match import Project
@@ -91,7 +91,7 @@ def enqueue_and_wake(settings: Settings, kind: str, details: Mapping[str, str]) 
             return
     with _log_file(home).open("ab") as output:
         subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-m", "memplane", "--home", str(home.path), "worker"],
+            [*get_own_program(), "--home", str(home.path), "worker"],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
