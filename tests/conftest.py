@@ -40,6 +40,7 @@ def no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     user = tmp_path / "user"
     user.mkdir()
     monkeypatch.setenv("HOME", str(user))
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
     monkeypatch.chdir(user)
 
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from memplane.service.backends import BlobBackend as BlobBackend
     from memplane.service.backends import CachedBlobBackend as CachedBlobBackend
     from memplane.service.backends import LocalBackend as LocalBackend
+    from memplane.service.backends import (
+        acquire_agent_user_storage_token as acquire_agent_user_storage_token,
+    )
     from memplane.service.backends import get_backend as get_backend
     from memplane.service.backends import migrate_local_to_backend as migrate_local_to_backend
     from memplane.service.client import Client as Client
@@ -41,6 +44,7 @@ _HOME_OF: Final = {
     "LocalBackend": "memplane.service.backends",
     "PersonaBackend": "memplane.service.persona_backend",
     "claude_code_memory_dir": "memplane.service.persona_backend",
+    "acquire_agent_user_storage_token": "memplane.service.backends",
     "get_backend": "memplane.service.backends",
     "MemplaneError": "memplane.errors",
     "KeyInfo": "memplane.storage.backend",
@@ -81,6 +85,7 @@ __all__ = [
     "Versioned",
     "VersionedBackend",
     "__version__",
+    "acquire_agent_user_storage_token",
     "claude_code_memory_dir",
     "get_backend",
     "load_settings",

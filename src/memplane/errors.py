@@ -38,6 +38,7 @@ MemplaneError
 │   ├── ContainerMissing       the container does not exist
 │   └── BackendMisconfigured   the settings name a store that cannot be opened
 └── AuthError                  no token could be had
+    ├── HopError               one of the three steps to an Agent User's token failed
     ├── TokenExpiredError      the store refused the token, also after a fresh one
     └── SignatureRefused       the store refused the account key, or the signature in an address
 
@@ -229,6 +230,16 @@ class BackendMisconfigured(StorageError):
 
 class AuthError(MemplaneError):
     """No token could be had."""
+
+
+class HopError(AuthError):
+    """One of the three steps to an Agent User's token failed; `hop` says which, `code` why."""
+
+    def __init__(self, hop: str, code: str = "", description: str = "") -> None:
+        super().__init__(f"{hop}: {code}: {description}")
+        self.hop = hop
+        self.code = code
+        self.description = description
 
 
 class TokenExpiredError(AuthError):

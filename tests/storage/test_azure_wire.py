@@ -53,6 +53,8 @@ def found(body: str = "hello") -> web.Response:
 class Tokens:
     """Counts what it hands out."""
 
+    max_refreshes = 1
+
     def __init__(self) -> None:
         self.number = 1
         self.handed_out: list[str] = []

@@ -32,6 +32,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "PATH": os.environ["PATH"],
         "HOME": str(home.parent),
         "MEMPLANE_HOME": str(home),
+        "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
         **more,
     }
 

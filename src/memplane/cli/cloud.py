@@ -70,7 +70,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
         refuse = upload_refusal(
             settings, prefix=persona_prefix, allowed=arguments.allow_secrets or ()
         )
-        with BlobBackend(storage.blob, cache=storage.cache) as backend:
+        with BlobBackend(storage.blob, cache=storage.cache, identity=storage.identity) as backend:
             return copy_tree(
                 folders,
                 backend,

@@ -57,6 +57,7 @@ STATUS_OF: Final[Mapping[type[errors.MemplaneError], int]] = {
     errors.ContainerMissing: 502,
     errors.BackendMisconfigured: 500,
     errors.AuthError: 502,
+    errors.HopError: 502,
     errors.TokenExpiredError: 502,
     errors.SignatureRefused: 502,
 }

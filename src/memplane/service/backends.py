@@ -1,4 +1,4 @@
-"""The synchronous door for programs that keep text: MemoryBackend, and how to get one."""
+"""Text behind keys for synchronous programs: MemoryBackend, and how to get one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from pathlib import Path
 
+from memplane.errors import BackendMisconfigured
 from memplane.kit.ids import new_id
+from memplane.service.composition.identity import find_identity, open_tokens
 from memplane.service.composition.storage import (
     BlobStorage,
     LocalStorage,
@@ -18,6 +20,7 @@ from memplane.service.composition.storage import (
 )
 from memplane.settings import BlobSettings, Settings, load_settings_from_environment
 from memplane.storage.backend import StoreBackend
+from memplane.storage.identity.agent_user import AgentUser, Resource
 from memplane.storage.migration import (
     PERSONA_PREFIX,
     LocalRoot,
@@ -38,23 +41,37 @@ class LocalBackend(StoreBackend):
 class BlobBackend(StoreBackend):
     """Text in a container; every call is a request. `cache` keeps what overwrites replaced."""
 
-    def __init__(self, blob: BlobSettings, *, cache: Path | None = None) -> None:
-        self.storage = storage = _blob_storage(blob, cache)
+    def __init__(
+        self,
+        blob: BlobSettings,
+        *,
+        cache: Path | None = None,
+        identity: AgentUser | None = None,
+    ) -> None:
+        self.storage = storage = _blob_storage(blob, cache, identity)
         super().__init__(lambda: open_store(storage, cached=False), new_writer=new_id)
 
 
 class CachedBlobBackend(StoreBackend):
     """Text in a container with a mirror on this machine; the default in cloud mode."""
 
-    def __init__(self, blob: BlobSettings, *, cache: Path | None = None) -> None:
-        self.storage = storage = _blob_storage(blob, cache)
+    def __init__(
+        self,
+        blob: BlobSettings,
+        *,
+        cache: Path | None = None,
+        identity: AgentUser | None = None,
+    ) -> None:
+        self.storage = storage = _blob_storage(blob, cache, identity)
         super().__init__(lambda: open_store(storage), new_writer=new_id)
 
 
-def _blob_storage(blob: BlobSettings, cache: Path | None) -> BlobStorage:
+def _blob_storage(
+    blob: BlobSettings, cache: Path | None, identity: AgentUser | None
+) -> BlobStorage:
     if cache is None:
         cache = load_settings_from_environment().cache_dir / "blob" / fingerprint(blob)
-    return BlobStorage(blob, cache)
+    return BlobStorage(blob, cache, identity)
 
 
 def get_backend(settings: Settings | None = None) -> StoreBackend:
@@ -75,8 +92,24 @@ def _backend_of(storage: Storage) -> StoreBackend:
     match storage:
         case LocalStorage(root):
             return LocalBackend(root)
-        case BlobStorage(blob, cache):
-            return CachedBlobBackend(blob, cache=cache)
+        case BlobStorage(blob, cache, identity):
+            return CachedBlobBackend(blob, cache=cache, identity=identity)
+
+
+def acquire_agent_user_storage_token(settings: Settings | None = None) -> str:
+    """Return a token of the Agent User for the storage service, by default by the environment.
+
+    It is kept in memory until five minutes before it ends. It is a secret.
+
+    Raises:
+        BackendMisconfigured: The settings name no identity, or a part of one.
+        HopError: One of the three hops was refused; `hop` says which, and the text what to do.
+        BackendUnavailable: The token endpoint did not answer.
+    """
+    identity = find_identity(settings or load_settings_from_environment())
+    if identity is None:
+        raise BackendMisconfigured("no Agent User is configured. `memplane cloud setup` does that")
+    return open_tokens(identity).token(Resource.STORAGE)
 
 
 def migrate_local_to_backend(

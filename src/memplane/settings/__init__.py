@@ -16,9 +16,16 @@ from memplane.settings.sources import (
     load_settings,
     load_settings_from_environment,
 )
-from memplane.settings.table import BlobSettings, NamedSetting, Settings, list_settings
+from memplane.settings.table import (
+    AzureSettings,
+    BlobSettings,
+    NamedSetting,
+    Settings,
+    list_settings,
+)
 
 __all__ = [
+    "AzureSettings",
     "BlobSettings",
     "NamedSetting",
     "Settings",

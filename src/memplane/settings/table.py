@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from memplane.secret import Secret
 from memplane.settings.value_parsers import (
+    parse_assertion_algorithm,
     parse_boolean,
     parse_contested,
     parse_count,
@@ -25,7 +26,9 @@ from memplane.settings.value_parsers import (
     parse_port,
     parse_positive,
     parse_segment_size,
+    parse_service_url,
     parse_sync_policy,
+    parse_thumbprint,
     parse_vector_source,
     parse_zone,
 )
@@ -95,6 +98,54 @@ class BlobSettings:
     )
     token: Secret = _option(
         Secret(""), Secret, "A bearer token for the endpoint. For emulators and tests."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AzureSettings:
+    """The agent's own identity in Azure, and the services that give it tokens."""
+
+    tenant_id: str = _option(
+        "", str, "Id of the tenant that the agent belongs to.", aliases=("MEMPLANE_TENANT_ID",)
+    )
+    blueprint_app_id: str = _option(
+        "",
+        str,
+        "Application id of the Blueprint, which holds the certificates of all machines.",
+        aliases=("MEMPLANE_BLUEPRINT_APP_ID",),
+    )
+    blueprint_cert_thumbprint: str = _option(
+        "",
+        parse_thumbprint,
+        "SHA-256 of this machine's certificate, in hexadecimal or base64url. Needed only where "
+        "the key store has a private key without its certificate.",
+        aliases=("MEMPLANE_BLUEPRINT_CERT_THUMBPRINT",),
+    )
+    agent_id: str = _option(
+        "", str, "Application id of the Agent Identity.", aliases=("MEMPLANE_AGENT_ID",)
+    )
+    agent_user_id: str = _option(
+        "", str, "Object id of the Agent User.", aliases=("MEMPLANE_AGENT_USER_ID",)
+    )
+    agent_user_upn: str = _option(
+        "",
+        str,
+        "Name of the Agent User, when its object id is not known.",
+        aliases=("MEMPLANE_AGENT_USER_UPN",),
+    )
+    assertion_algorithm: str = _option(
+        "PS256", parse_assertion_algorithm, "How this machine signs: `PS256` or `RS256`."
+    )
+    authority: str = _option(
+        "https://login.microsoftonline.com",
+        parse_service_url,
+        "Where tokens come from. Other clouds have addresses of their own.",
+    )
+    graph: str = _option(
+        "https://graph.microsoft.com", parse_service_url, "Address of Microsoft Graph."
+    )
+    management: str = _option(
+        "https://management.azure.com", parse_service_url, "Address of Azure Resource Manager."
     )
 
 
@@ -480,6 +531,7 @@ class Settings:
         "every agent, and nothing else.",
     )
     blob: BlobSettings = field(default_factory=BlobSettings)
+    azure: AzureSettings = field(default_factory=AzureSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)

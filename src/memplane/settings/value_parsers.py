@@ -169,3 +169,40 @@ def parse_zone(text: str) -> str:
         except (KeyError, ValueError, OSError):
             raise ValueError("expected an IANA time zone such as Europe/Berlin") from None
     return text
+
+
+def parse_service_url(text: str) -> str:
+    """Read the address of a service that tokens are sent to: https only, without a path."""
+    from urllib.parse import urlsplit  # noqa: PLC0415 - rarely needed, and not free
+
+    parts = urlsplit(text.strip().rstrip("/"))
+    if parts.scheme != "https" or not parts.hostname or parts.path or parts.query:
+        raise ValueError("expected an address such as https://login.microsoftonline.com")
+    return f"https://{parts.netloc}"
+
+
+def parse_assertion_algorithm(text: str) -> str:
+    """Read how assertions are signed."""
+    word = text.strip().upper()
+    if word not in {"PS256", "RS256"}:
+        raise ValueError("expected PS256 or RS256")
+    return word
+
+
+def parse_thumbprint(text: str) -> str:
+    """Read a SHA-256 digest in hexadecimal or base64url; the result is unpadded base64url."""
+    from base64 import urlsafe_b64decode, urlsafe_b64encode  # noqa: PLC0415 - rarely needed
+
+    value = text.strip().replace(":", "")
+    if not value:
+        return ""
+    try:
+        if len(value) == 64:  # noqa: PLR2004 - hexadecimal digits of a SHA-256
+            digest = bytes.fromhex(value)
+        else:
+            digest = urlsafe_b64decode(value.rstrip("=") + "=")
+    except ValueError:
+        digest = b""
+    if len(digest) != 32:  # noqa: PLR2004 - bytes of a SHA-256
+        raise ValueError("expected a SHA-256 in hexadecimal (64) or base64url (43 characters)")
+    return urlsafe_b64encode(digest).decode().rstrip("=")

@@ -39,7 +39,12 @@ _EMULATOR_ACCOUNT: Final = {
 
 
 class TokenSource(Protocol):
-    """Hands out bearer tokens for the storage service."""
+    """Hands out bearer tokens for the storage service.
+
+    `max_refreshes` says how often a request is worth repeating with a fresh token.
+    """
+
+    max_refreshes: int
 
     async def token(self) -> str:
         """Return a token that should be accepted now.

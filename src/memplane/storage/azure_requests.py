@@ -56,7 +56,7 @@ class AzureResponse(msgspec.Struct, frozen=True):
 async def send_request(
     container: AzureContainer, request: AzureRequest, *, hoped: int
 ) -> AzureResponse:
-    """Send a request once; twice when a token was refused, with a fresh one.
+    """Send a request, and again with a fresh token when a token was refused.
 
     Raises:
         MemplaneError: The answer has another status than the one hoped for, and this says why.
@@ -65,9 +65,12 @@ async def send_request(
     token = await tokens.token() if tokens else None
     try:
         answer = await _sent(container, request, token)
-        if tokens and token and is_token_refused(answer.status, answer.headers):
+        for _ in range(tokens.max_refreshes if tokens else 0):
+            if not (tokens and token and is_token_refused(answer.status, answer.headers)):
+                break
             tokens.refused(token)
-            answer = await _sent(container, request, await tokens.token())
+            token = await tokens.token()
+            answer = await _sent(container, request, token)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         # Not the error itself, nor as the cause: its text may hold the signed address.
         reason = f"no usable answer ({describe_error_type(error)})"

@@ -9,6 +9,8 @@ from typing import Final
 from memplane.errors import AuthError, BackendMisconfigured
 from memplane.kit.clock import Clock
 from memplane.secret import Secret
+from memplane.storage.identity.agent_user import Resource
+from memplane.storage.identity.token_chain import AgentUserTokens
 
 _STORAGE_SCOPE: Final = "https://storage.azure.com/.default"
 _EXPIRY_MARGIN_S: Final = 300
@@ -16,6 +18,8 @@ _EXPIRY_MARGIN_S: Final = 300
 
 class FixedTokenSource:
     """A token that was given; for emulators and tests."""
+
+    max_refreshes = 1
 
     def __init__(self, given: Secret) -> None:
         self._given = given
@@ -27,8 +31,31 @@ class FixedTokenSource:
         """Nothing can be done: there is no other token."""
 
 
+class AgentUserTokenSource:
+    """The agent's own tokens for the storage service."""
+
+    max_refreshes = 2
+    """The last hop is replaced first, then the earlier ones."""
+
+    def __init__(self, tokens: AgentUserTokens) -> None:
+        self._tokens = tokens
+        self._refreshing = asyncio.Lock()
+
+    async def token(self) -> str:
+        async with self._refreshing:  # or all who wait would occupy a thread each
+            known = self._tokens.known(Resource.STORAGE)
+            if known is not None:
+                return known
+            return await asyncio.to_thread(self._tokens.token, Resource.STORAGE)
+
+    def refused(self, token: str) -> None:
+        self._tokens.refused(Resource.STORAGE, token)
+
+
 class AmbientTokenSource:
     """Whatever this machine is logged in as: environment, managed identity, `az login`."""
+
+    max_refreshes = 1
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock

@@ -16,9 +16,11 @@ from memplane.errors import BackendMisconfigured
 from memplane.kit.clock import system_clock
 from memplane.kit.ids import new_id
 from memplane.kit.retry_clock import RetryClock
+from memplane.service.composition.identity import find_identity, open_tokens
 from memplane.settings import BlobSettings, Settings
 from memplane.storage.cached_store import CachedStore
 from memplane.storage.conflict_copies import ConflictCopyStore
+from memplane.storage.identity.agent_user import AgentUser
 from memplane.storage.local import LocalStore
 from memplane.storage.manifest import ManifestStore
 from memplane.storage.mirror import ObjectMirror
@@ -26,7 +28,7 @@ from memplane.storage.outbox import Outbox
 from memplane.storage.retry import RetryStore
 
 if TYPE_CHECKING:
-    from memplane.storage.azure_access import ContainerAccess
+    from memplane.storage.azure_access import ContainerAccess, TokenSource
     from memplane.storage.store import ObjectStore
 
 _log = logging.getLogger(__name__)
@@ -41,10 +43,14 @@ class LocalStorage:
 
 @dataclass(frozen=True, slots=True)
 class BlobStorage:
-    """Objects in one container, with its cache on this machine."""
+    """Objects in one container, with its cache on this machine.
+
+    `identity` is the agent's own; None for whatever this machine is logged in as.
+    """
 
     blob: BlobSettings
     cache: Path
+    identity: AgentUser | None = None
 
 
 Storage: TypeAlias = LocalStorage | BlobStorage
@@ -86,7 +92,12 @@ def choose_storage(settings: Settings) -> Choice:
 
 def _cloud(settings: Settings, reason: str) -> Choice:
     name = fingerprint(settings.blob)
-    return Choice(BlobStorage(settings.blob, settings.cache_dir / "blob" / name), reason)
+    blob = settings.blob
+    by_token = not (blob.sas_url or blob.connection_string or blob.token)
+    identity = find_identity(settings) if by_token else None
+    if identity is not None:
+        reason += "; as the Agent User of MEMPLANE_AGENT_ID"
+    return Choice(BlobStorage(blob, settings.cache_dir / "blob" / name, identity), reason)
 
 
 def configured_container(settings: Settings) -> BlobStorage:
@@ -157,7 +168,7 @@ async def open_container(storage: BlobStorage) -> AsyncGenerator[ManifestStore]:
     # Only where a container is opened: it takes a while to import.
     from memplane.storage.azure import open_azure_store  # noqa: PLC0415
 
-    access = _access(storage.blob)
+    access = _access(storage.blob, storage.identity)
     pacing = RetryClock()
     async with AsyncExitStack() as stack:
         azure = await stack.enter_async_context(open_azure_store(access, pacing=pacing))
@@ -169,21 +180,34 @@ async def open_container(storage: BlobStorage) -> AsyncGenerator[ManifestStore]:
         yield store
 
 
-def _access(blob: BlobSettings) -> ContainerAccess:
+def _access(blob: BlobSettings, identity: AgentUser | None = None) -> ContainerAccess:
     """Choose the credentials: this is the seam through which every identity comes."""
     from memplane.storage.azure_access import (  # noqa: PLC0415
         WithConnectionString,
         WithSas,
         WithTokens,
     )
-    from memplane.storage.token_sources import AmbientTokenSource, FixedTokenSource  # noqa: PLC0415
 
     if blob.sas_url:
         return WithSas(blob.sas_url, blob.ca_file)
     if blob.connection_string:
         return WithConnectionString(blob.connection_string, blob.container, blob.ca_file)
-    tokens = FixedTokenSource(blob.token) if blob.token else AmbientTokenSource(clock=system_clock)
-    return WithTokens(blob.endpoint, blob.container, tokens, blob.ca_file)
+    return WithTokens(blob.endpoint, blob.container, _token_source(blob, identity), blob.ca_file)
+
+
+def _token_source(blob: BlobSettings, identity: AgentUser | None) -> TokenSource:
+    """Choose where bearer tokens come from."""
+    from memplane.storage.token_sources import (  # noqa: PLC0415
+        AgentUserTokenSource,
+        AmbientTokenSource,
+        FixedTokenSource,
+    )
+
+    if blob.token:
+        return FixedTokenSource(blob.token)
+    if identity is not None:
+        return AgentUserTokenSource(open_tokens(identity))
+    return AmbientTokenSource(clock=system_clock)
 
 
 def announce_choice(choice: Choice) -> None:
