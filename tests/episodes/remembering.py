@@ -14,6 +14,7 @@ from memplane.database.sqlite import open_sqlite
 from memplane.episodes.api_types import MemoryBlock, RecallRequest
 from memplane.episodes.ledger_follower import MemorySources
 from memplane.episodes.recall_worker_pool import RecallWorkerPool
+from memplane.episodes.retain_queue import EntryOrigin
 from memplane.episodes.service import EpisodeService, open_episode_service
 from memplane.kit.clock import system_clock
 from memplane.ledger.turn_redaction import redact_entry_line
@@ -97,7 +98,7 @@ async def give(
     memory: EpisodeService, *entries: dict[str, Any], agent: str = "analyst"
 ) -> list[str]:
     """Retain entries one after the other; says what became of each."""
-    return [(await memory.retain(agent, raw(one))).status for one in entries]
+    return [(await memory.retain(EntryOrigin(agent), raw(one))).status for one in entries]
 
 
 async def recall(

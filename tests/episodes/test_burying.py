@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.episodes.injection_store import Injection
 from memplane.errors import LedgerError
 from memplane.ledger.tombstones import TOMBSTONES_FILE_NAME, Tombstone, append_tombstones
@@ -54,16 +55,16 @@ async def test_tombstones_that_cannot_be_read_stop_nobody_else(tmp_path: Path) -
 async def test_what_stands_in_conversations_goes_with_it(tmp_path: Path) -> None:
     def text(place: str, cited: str) -> Injection:
         blocks = (InjectedBlock(entry_ids=(cited,)),)
-        return Injection("analyst", place, "", 1, "memplane", "words", blocks)
+        return Injection(MemoryScope("analyst"), place, "", 1, "memplane", "words", blocks)
 
     async with memory_in(tmp_path) as memory:
         await memory.save_injections([text("here", KESTREL["id"]), text("there", HERON["id"])])
         bury(tmp_path, KESTREL["id"])
-        left = await memory.injected("analyst", ["here", "there"])
+        left = await memory.injected(MemoryScope("analyst"), ["here", "there"])
         assert [one.place for one in left] == ["there"]
         bury(tmp_path, HERON["id"])
         await memory.save_injections([text("again", HERON["id"])])
-        assert await memory.injected("analyst", ["again"]) == []
+        assert await memory.injected(MemoryScope("analyst"), ["again"]) == []
 
 
 async def test_whoever_asked_is_told_what_was_buried(tmp_path: Path) -> None:

@@ -9,15 +9,18 @@ from pathlib import Path
 import apsw
 import msgspec
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.database.migrations import load_migrations, migrate
 from memplane.database.sqlite import SqliteConnection
 from memplane.episodes.api_types import ForgetRequest, RecallRequest
 from memplane.episodes.injection_store import MAX_INJECTION_AGE_US, Injection, TurnPlace
+from memplane.episodes.retain_queue import EntryOrigin
 from memplane.ledger.tombstones import Tombstone, append_tombstones
 from memplane.ledger.turn_note import InjectedBlock, TurnNote, encode_note
 from tests.episodes.remembering import entry, memory_in, raw, recall
 from tests.support.turns import record, turn
 
+ANALYST = MemoryScope("analyst")
 NOW = 1_900_000_000_000_000
 
 
@@ -33,7 +36,7 @@ def injection(
     assert isinstance(entries, tuple)
     blocks = (InjectedBlock(id="b", entry_ids=entries, kind="turn"),)
     text = f"what stands at {place} of {session}"
-    return Injection(agent, place, session, at, "memplane", text, blocks)
+    return Injection(MemoryScope(agent), place, session, at, "memplane", text, blocks)
 
 
 async def test_what_was_kept_is_found_whole_the_newest_first(tmp_path: Path) -> None:
@@ -41,17 +44,17 @@ async def test_what_was_kept_is_found_whole_the_newest_first(tmp_path: Path) -> 
     other = injection("p2")
     async with memory_in(tmp_path) as memory:
         await memory.save_injections([older, newer, other])
-        assert await memory.injected("analyst", ["p1"]) == [newer, older]
-        assert (await memory.injected("analyst", ["p1", "p2", "p3"]))[0] == newer
-        assert await memory.injected("analyst", []) == []
+        assert await memory.injected(ANALYST, ["p1"]) == [newer, older]
+        assert (await memory.injected(ANALYST, ["p1", "p2", "p3"]))[0] == newer
+        assert await memory.injected(ANALYST, []) == []
     async with memory_in(tmp_path) as memory:
-        assert await memory.injected("analyst", ["p2"]) == [other]
+        assert await memory.injected(ANALYST, ["p2"]) == [other]
 
 
 async def test_an_agent_never_finds_what_was_put_into_anothers_prompt(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
         await memory.save_injections([injection(agent="one")])
-        assert await memory.injected("two", ["p1"]) == []
+        assert await memory.injected(MemoryScope("two"), ["p1"]) == []
 
 
 async def test_the_same_place_of_a_session_has_one_text(tmp_path: Path) -> None:
@@ -59,7 +62,7 @@ async def test_the_same_place_of_a_session_has_one_text(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
         await memory.save_injections([injection()])
         await memory.save_injections([again])
-        assert await memory.injected("analyst", ["p1"]) == [again]
+        assert await memory.injected(ANALYST, ["p1"]) == [again]
 
 
 async def test_forgetting_an_entry_takes_the_texts_that_cite_it(tmp_path: Path) -> None:
@@ -67,11 +70,11 @@ async def test_forgetting_an_entry_takes_the_texts_that_cite_it(tmp_path: Path) 
     async with memory_in(tmp_path) as memory:
         await memory.save_injections([cited, other, injection(agent="two")])
         await memory.forget("analyst", ["hist1_a"])
-        assert await memory.injected("analyst", ["p1", "p2"]) == [other]
-        assert len(await memory.injected("two", ["p1"])) == 1
+        assert await memory.injected(ANALYST, ["p1", "p2"]) == [other]
+        assert len(await memory.injected(MemoryScope("two"), ["p1"])) == 1
         # What was recalled before and is kept only now does not bring it back.
         await memory.save_injections([cited])
-        assert await memory.injected("analyst", ["p1"]) == []
+        assert await memory.injected(ANALYST, ["p1"]) == []
 
 
 async def test_forgetting_takes_texts_that_say_nothing_of_where_they_come_from(
@@ -82,11 +85,13 @@ async def test_forgetting_takes_texts_that_say_nothing_of_where_they_come_from(
     nothing = replace(unnamed, place="p3", text="")
     other = injection("p2", entries=("hist1_b",))
     async with memory_in(tmp_path) as memory:
-        await memory.save_injections([unnamed, nothing, other, replace(unnamed, agent="two")])
+        await memory.save_injections(
+            [unnamed, nothing, other, replace(unnamed, scope=MemoryScope("two"))]
+        )
         await memory.forget("analyst", ["hist1_a"])
-        left = await memory.injected("analyst", ["p1", "p2", "p3"])
+        left = await memory.injected(ANALYST, ["p1", "p2", "p3"])
         assert {one.place for one in left} == {"p2", "p3"}
-        assert len(await memory.injected("two", ["p1"])) == 1
+        assert len(await memory.injected(MemoryScope("two"), ["p1"])) == 1
 
 
 async def test_a_conversation_may_be_as_long_as_it_likes(tmp_path: Path) -> None:
@@ -94,10 +99,10 @@ async def test_a_conversation_may_be_as_long_as_it_likes(tmp_path: Path) -> None
     places = [f"p{number}" for number in range(5_000)]
     async with memory_in(tmp_path) as memory:
         told = entry("I like green tea")
-        await memory.retain("analyst", raw(told))
+        await memory.retain(EntryOrigin("analyst"), raw(told))
         await memory.save_injections([first])
-        await memory.save_turn_places([TurnPlace("analyst", "p0", told["id"], NOW)])
-        assert await memory.injected("analyst", places) == [first]
+        await memory.save_turn_places([TurnPlace(ANALYST, "p0", told["id"], NOW)])
+        assert await memory.injected(ANALYST, places) == [first]
         ask = RecallRequest(agent="analyst", text="green tea", here=tuple(places))
         assert (await memory.recall(ask)).memories == ()
 
@@ -111,15 +116,15 @@ async def test_forgetting_takes_a_text_that_does_not_name_all_it_was_made_of(
     other = injection("p2", entries=("short",))
     async with memory_in(tmp_path) as memory:
         for one in many:
-            await memory.retain("analyst", raw(one))
+            await memory.retain(EntryOrigin("analyst"), raw(one))
         await memory.save_injections([summary, other])
         asked = ForgetRequest(agent="analyst", ids=(many[17]["id"],), verify=True)
         assert (await memory.run_forget(asked)).clean
-        assert await memory.injected("analyst", ["p1", "p2"]) == [other]
+        assert await memory.injected(ANALYST, ["p1", "p2"]) == [other]
         await memory.save_injections([summary])
-        assert await memory.injected("analyst", ["p1"]) == []
+        assert await memory.injected(ANALYST, ["p1"]) == []
         await memory.forget("analyst", ["short"])
-        assert await memory.injected("analyst", ["p2"]) == []
+        assert await memory.injected(ANALYST, ["p2"]) == []
 
 
 async def test_texts_that_were_kept_by_an_earlier_version_go_with_what_they_cite(
@@ -137,9 +142,9 @@ async def test_texts_that_were_kept_by_an_earlier_version_go_with_what_they_cite
             "INSERT INTO injected_entries VALUES ('analyst', ?, ?)", [(one, 1), (two, 1), (one, 2)]
         )
     async with memory_in(tmp_path) as memory:
-        assert len(await memory.injected("analyst", ["p1", "p2"])) == 2
+        assert len(await memory.injected(ANALYST, ["p1", "p2"])) == 2
         await memory.forget("analyst", [two])
-        assert [found.text for found in await memory.injected("analyst", ["p1", "p2"])] == ["y"]
+        assert [found.text for found in await memory.injected(ANALYST, ["p1", "p2"])] == ["y"]
 
 
 async def test_a_tombstone_of_another_process_counts_at_the_next_start(tmp_path: Path) -> None:
@@ -148,7 +153,7 @@ async def test_a_tombstone_of_another_process_counts_at_the_next_start(tmp_path:
     stone = Tombstone("2026-11-16T00:00:00Z", "analyst", "", "hist1_a", "")
     append_tombstones(tmp_path / "tombstones", "analyst", [stone])
     async with memory_in(tmp_path) as memory:
-        assert await memory.injected("analyst", ["p1"]) == []
+        assert await memory.injected(ANALYST, ["p1"]) == []
 
 
 async def test_what_nobody_goes_on_with_is_dropped(tmp_path: Path) -> None:
@@ -157,16 +162,16 @@ async def test_what_nobody_goes_on_with_is_dropped(tmp_path: Path) -> None:
             [injection("p1", at=1), injection("p2", at=NOW + MAX_INJECTION_AGE_US)]
         )
     async with memory_in(tmp_path) as memory:
-        found = await memory.injected("analyst", ["p1", "p2"])
+        found = await memory.injected(ANALYST, ["p1", "p2"])
         assert [one.place for one in found] == ["p2"]
 
 
 async def test_a_rebuild_keeps_them(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
-        await memory.retain("analyst", raw(entry("I like green tea")))
+        await memory.retain(EntryOrigin("analyst"), raw(entry("I like green tea")))
         await memory.save_injections([injection()])
         await memory.rebuild()
-        assert len(await memory.injected("analyst", ["p1"])) == 1
+        assert len(await memory.injected(ANALYST, ["p1"])) == 1
 
 
 async def test_a_turn_that_was_said_here_is_not_told_until_it_is_said_elsewhere(
@@ -175,8 +180,8 @@ async def test_a_turn_that_was_said_here_is_not_told_until_it_is_said_elsewhere(
     async with memory_in(tmp_path) as memory:
         first, second = entry("I like green tea"), entry("Green tea wants soft water")
         for one in (first, second):
-            await memory.retain("analyst", raw(one))
-        await memory.save_turn_places([TurnPlace("analyst", "p1", first["id"], NOW)])
+            await memory.retain(EntryOrigin("analyst"), raw(one))
+        await memory.save_turn_places([TurnPlace(ANALYST, "p1", first["id"], NOW)])
         ask = RecallRequest(agent="analyst", text="green tea")
         assert {one.id for one in (await memory.recall(ask)).memories} >= {first["id"]}
         here = msgspec.structs.replace(ask, here=("p1",))
@@ -191,11 +196,11 @@ async def test_what_was_said_before_stands_under_a_new_name_too(tmp_path: Path) 
     async with memory_in(tmp_path) as memory:
         told = [entry(f"Green tea number {number}") for number in range(4)]
         for number, one in enumerate(told[:3]):
-            await memory.retain("analyst", raw(one))
+            await memory.retain(EntryOrigin("analyst"), raw(one))
             after = (f"response {number - 1}",) if number else ()
-            said = TurnPlace("analyst", f"response {number}", one["id"], NOW, after)
+            said = TurnPlace(ANALYST, f"response {number}", one["id"], NOW, after)
             await memory.save_turn_places([said])
-        await memory.retain("analyst", raw(told[3]))
+        await memory.retain(EntryOrigin("analyst"), raw(told[3]))
         ask = RecallRequest(agent="analyst", text="green tea", limit=9, here=("response 2",))
         cited = [one.id for one in (await memory.recall(ask)).memories]
         assert cited == [told[3]["id"]]
@@ -210,13 +215,13 @@ async def test_what_was_said_before_stands_under_a_new_name_too(tmp_path: Path) 
 async def test_where_a_forgotten_turn_was_said_is_forgotten_too(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
         said = entry("I like green tea")
-        await memory.retain("analyst", raw(said))
-        await memory.save_turn_places([TurnPlace("analyst", "p1", said["id"], NOW)])
+        await memory.retain(EntryOrigin("analyst"), raw(said))
+        await memory.save_turn_places([TurnPlace(ANALYST, "p1", said["id"], NOW)])
         asked = ForgetRequest(agent="analyst", ids=(said["id"],), verify=True)
         first = await memory.run_forget(asked)
         assert "database: said" in {one.place for one in first.checked}
         assert first.clean
-        await memory.save_turn_places([TurnPlace("analyst", "p1", said["id"], NOW)])
+        await memory.save_turn_places([TurnPlace(ANALYST, "p1", said["id"], NOW)])
         assert (await memory.run_forget(asked)).clean
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from memplane.episodes.api_types import ForgetRequest, RecallRequest
 from memplane.episodes.episode import build_episode
 from memplane.episodes.forget_verification import ForgottenTexts, extract_unique_phrases
 from memplane.episodes.full_rebuild import digest_tables
+from memplane.episodes.retain_queue import EntryOrigin
 from memplane.episodes.service import EpisodeService
 from memplane.errors import (
     EntryTooLarge,
@@ -45,15 +46,17 @@ from memplane.ledger.reader import MAX_PAGE_ENTRIES
 from memplane.ledger.tombstones import Tombstone, append_tombstones
 from memplane.search.index import TextIndex
 from tests.episodes.remembering import entry, give, memory_in, raw, recall, texts
+from tests.support.old_schema import take_back_schema
 from tests.support.turns import record, turn
 
+ANALYST = EntryOrigin("analyst")
 KESTREL = entry("When is the kestrel rollout?", "The kestrel rollout is on Thursday.")
 HERON = entry("Who owns the heron service?", "Priya owns the heron service.", minutes=90)
 
 
 async def test_what_was_retained_is_recalled_at_once(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
-        receipt = await memory.retain("analyst", raw(KESTREL))
+        receipt = await memory.retain(ANALYST, raw(KESTREL))
         blocks = await recall(memory, "kestrel rollout?")
     assert (receipt.status, receipt.durable, receipt.searchable) == ("retained", True, True)
     assert receipt.id == KESTREL["id"]
@@ -74,9 +77,7 @@ async def test_nothing_is_answered_when_nothing_matches(tmp_path: Path) -> None:
 
 async def test_an_entry_is_kept_once_however_often_and_whenever_it_comes(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
-        outcomes = await asyncio.gather(
-            *(memory.retain("analyst", raw(KESTREL)) for _ in range(40))
-        )
+        outcomes = await asyncio.gather(*(memory.retain(ANALYST, raw(KESTREL)) for _ in range(40)))
         assert sorted(one.status for one in outcomes).count("retained") == 1
         assert await give(memory, KESTREL) == ["known"]
         blocks = await recall(memory, "kestrel rollout", limit=50)
@@ -90,19 +91,19 @@ async def test_opaque_ids_are_taken_and_none_is_not(tmp_path: Path) -> None:
         assert (await recall(memory, "kestrel"))[0].entry_ids == ("any/thing at all:1",)
         for wrong in ({**KESTREL, "id": ""}, {**KESTREL, "id": 7}, {"id": " "}, {}):
             with pytest.raises(InvalidRequest, match="id"):
-                await memory.retain("analyst", raw(wrong))
+                await memory.retain(ANALYST, raw(wrong))
         for other in (b"[1]", b"3", b'"id"'):
             with pytest.raises(InvalidRequest, match="JSON object"):
-                await memory.retain("analyst", other)
+                await memory.retain(ANALYST, other)
         with pytest.raises(UnknownAgent):
-            await memory.retain("../analyst", raw(KESTREL))
+            await memory.retain(EntryOrigin("../analyst"), raw(KESTREL))
 
 
 async def test_what_is_wrong_with_an_entry_is_said(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
         for wrong in (b"1" * 5000, b'{"id":"q","n":[' + b"7" * 5000 + b"]}"):
             with pytest.raises(InvalidRequest, match="a number of more than 4300 digits"):
-                await memory.retain("analyst", wrong)
+                await memory.retain(ANALYST, wrong)
 
 
 ODD = [
@@ -132,7 +133,7 @@ async def test_what_is_acknowledged_is_there_after_a_rebuild_however_odd_it_is(
 async def test_what_could_not_be_read_again_is_not_acknowledged(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
         with pytest.raises(InvalidRequest, match="read again"):
-            await memory.retain("analyst", b'{"version":1,"id":"q","status":"erased"}')
+            await memory.retain(ANALYST, b'{"version":1,"id":"q","status":"erased"}')
 
 
 async def test_an_id_stays_what_it_is(tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ async def test_an_id_stays_what_it_is(tmp_path: Path) -> None:
         for number, identifier in enumerate(ids):
             said = {**entry(f"Fact about bird{number}", id=identifier)}
             del said["response"]
-            assert (await memory.retain("analyst", raw(said))).id == identifier
+            assert (await memory.retain(ANALYST, raw(said))).id == identifier
         for number, identifier in enumerate(ids):
             (found,) = await recall(memory, f"bird{number}", limit=1)
             assert found.entry_ids == (identifier,)
@@ -153,7 +154,7 @@ async def test_an_id_stays_what_it_is(tmp_path: Path) -> None:
 async def test_ledgers_with_long_ids_are_followed_to_their_end(tmp_path: Path) -> None:
     many = [entry(f"Fact about bird{n}", id=f"{n:04}" + "ä" * 400) for n in range(1001)]
     async with memory_in(tmp_path) as memory:
-        await asyncio.gather(*(memory.retain("analyst", raw(one)) for one in many))
+        await asyncio.gather(*(memory.retain(ANALYST, raw(one)) for one in many))
     (tmp_path / "memplane.db").unlink()
     async with memory_in(tmp_path) as memory:
         assert (await memory.status()).episodes == 1001
@@ -165,7 +166,8 @@ async def test_one_entry_that_cannot_be_kept_fails_alone(tmp_path: Path) -> None
     async with memory_in(tmp_path) as memory:
         given = [("broken", raw(KESTREL)), ("fine", raw(KESTREL)), ("fine", b"{no json")]
         outcomes = await asyncio.gather(
-            *(memory.retain(*one) for one in given), return_exceptions=True
+            *(memory.retain(EntryOrigin(agent), line) for agent, line in given),
+            return_exceptions=True,
         )
         assert isinstance(outcomes[0], NotRecorded)
         assert isinstance(outcomes[2], InvalidRequest)
@@ -180,7 +182,8 @@ async def test_the_same_entry_again_fails_with_the_first(
         with monkeypatch.context() as patched:
             patched.setattr(writer, "MAX_LINE_BYTES", 100)
             outcomes = await asyncio.gather(
-                *(memory.retain("analyst", raw(KESTREL)) for _ in range(3)), return_exceptions=True
+                *(memory.retain(ANALYST, raw(KESTREL)) for _ in range(3)),
+                return_exceptions=True,
             )
         assert all(isinstance(one, EntryTooLarge) for one in outcomes)
         assert await give(memory, KESTREL) == ["retained"]
@@ -208,8 +211,8 @@ async def test_the_same_entry_again_fails_also_when_nobody_waits_for_the_first(
 
 async def _again_after_one_given_up(memory: EpisodeService) -> str:
     """Give an entry twice, and give the first up before its batch is taken in."""
-    first = asyncio.create_task(memory.retain("analyst", raw(KESTREL)))
-    again = asyncio.create_task(memory.retain("analyst", raw(KESTREL)))
+    first = asyncio.create_task(memory.retain(ANALYST, raw(KESTREL)))
+    again = asyncio.create_task(memory.retain(ANALYST, raw(KESTREL)))
     await asyncio.sleep(0)
     first.cancel()
     with suppress(asyncio.CancelledError):
@@ -339,7 +342,7 @@ async def test_secrets_are_taken_out_before_anything_is_kept(tmp_path: Path) -> 
     secret = "ghp_" + "a1B2c3D4e5F6" * 3
     async with memory_in(tmp_path) as memory:
         said = entry(f"The kestrel token is {secret}", f"I will use {secret}.")
-        receipt = await memory.retain("analyst", raw(said))
+        receipt = await memory.retain(ANALYST, raw(said))
         assert receipt.redacted == 2
         assert "[redacted:" in texts(await recall(memory, "kestrel token"))
     kept = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -349,7 +352,7 @@ async def test_secrets_are_taken_out_before_anything_is_kept(tmp_path: Path) -> 
 
 async def test_a_turn_that_failed_is_known_but_never_recalled(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
-        receipt = await memory.retain("analyst", raw({**KESTREL, "status": "error"}))
+        receipt = await memory.retain(ANALYST, raw({**KESTREL, "status": "error"}))
         assert (receipt.status, receipt.durable, receipt.searchable) == ("retained", True, False)
         assert await recall(memory, "kestrel rollout") == ()
 
@@ -620,7 +623,7 @@ async def test_without_its_database_memory_is_what_it_was(tmp_path: Path) -> Non
 async def test_an_index_that_is_damaged_is_made_anew(tmp_path: Path) -> None:
     many = [entry(f"Fact {n} about bird{n}", minutes=n) for n in range(300)]
     async with memory_in(tmp_path) as memory:
-        await asyncio.gather(*(memory.retain("analyst", raw(one)) for one in many))
+        await asyncio.gather(*(memory.retain(ANALYST, raw(one)) for one in many))
         await memory.settle()
         before = await recall(memory, "bird7", limit=3)
     assert [one.id for one in before] == [many[7]["id"]]
@@ -639,7 +642,7 @@ async def test_an_index_that_fails_meanwhile_is_done_without_and_made_anew(
 
     many = [entry(f"Fact {n} about bird{n}", minutes=n) for n in range(300)]
     async with memory_in(tmp_path) as memory:
-        await asyncio.gather(*(memory.retain("analyst", raw(one)) for one in many))
+        await asyncio.gather(*(memory.retain(ANALYST, raw(one)) for one in many))
         await memory.settle()
         (first,) = (tmp_path / "index").iterdir()
         before = await recall(memory, "bird7", limit=3)
@@ -692,7 +695,7 @@ async def test_any_order_of_arrival_gives_the_same_memory(tmp_path: Path, seed: 
     for name, order in (("sorted", entries), ("shuffled", shuffled)):
         async with memory_in(tmp_path / name) as memory:
             for one in order:
-                await memory.retain("analyst", raw(one))
+                await memory.retain(ANALYST, raw(one))
                 if some.random() < 0.1:
                     await memory.settle()
             gone = [one["id"] for one in entries[::7]]
@@ -794,7 +797,7 @@ async def test_a_history_without_a_pause_is_derived_in_parts_and_the_same(tmp_pa
     async with memory_in(tmp_path) as memory:
         for first in range(0, len(order), 100):
             some = order[first : first + 100]
-            await asyncio.gather(*(memory.retain("analyst", raw(one)) for one in some))
+            await asyncio.gather(*(memory.retain(ANALYST, raw(one)) for one in some))
             await memory.settle()
         assert (await memory.rebuild()).same
         await memory.forget("analyst", [turns[3]["id"], turns[300]["id"]])
@@ -875,11 +878,7 @@ async def test_what_was_derived_with_marked_words_is_derived_anew_without_them(
             await give(memory, plex, other)
             await memory.settle()
             assert "obey" in texts(await recall(memory, "Who owns the heron?"))
-    with closing(apsw.Connection(str(tmp_path / "memplane.db"))) as database:
-        # As it was before that step and the one after it.
-        database.execute("DELETE FROM migrations WHERE number >= 6")
-        database.execute("DROP TABLE injected_from")
-        database.execute("CREATE TABLE injected_entries (agent, entry, injection)")
+    take_back_schema(tmp_path / "memplane.db", 5)
     async with memory_in(tmp_path) as memory:
         await memory.settle()
         assert "obey" not in texts(await recall(memory, "Who owns the heron?"))
@@ -903,7 +902,7 @@ async def test_a_prompt_is_told_one_step_of_a_tool_loop_and_what_came_of_it(
         answer = entry(asked, "The media server listens on port 8096.", minutes=20)
         steps = [step(number) for number in range(1, 13)]
         for one in (*told, *steps, answer):
-            await memory.retain("analyst", raw(one))
+            await memory.retain(ANALYST, raw(one))
         question = "On which port does the media server listen?"
         found = (await memory.recall(RecallRequest(agent="analyst", text=question))).memories
         cited = {one for block in found for one in block.entry_ids if block.kind != "timeline"}

@@ -9,13 +9,15 @@ from pathlib import Path
 import apsw
 import pytest
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.database.interface import Connection
 from memplane.database.migrations import load_migrations, migrate
 from memplane.database.sqlite import SqliteConnection
 from memplane.episodes import pending_turns
 from memplane.episodes import store as table
 from memplane.episodes.episode import Episode
-from memplane.episodes.pending_turns import PendingTurns
+from memplane.episodes.pending_turns import PendingIndexWork, PendingTurns
+from memplane.episodes.scope_store import ScopeNumber, ScopeStats, VisibleScopes
 from memplane.episodes.store import EpisodeState, StoredEpisode
 from memplane.search.turn_terms import SearchTurn, extract_turn_terms
 
@@ -40,14 +42,25 @@ def keep(rows: Connection, *told: str, agent: str = "analyst", first: int = 0) -
         )
         for place, (one, text) in enumerate(zip(ids, told, strict=True), first)
     ]
-    table.insert_episodes(rows, [(agent, one) for one in stored])
+    table.insert_episodes(rows, [(MemoryScope(agent), one) for one in stored])
     return ids
 
 
+def look(kept: PendingTurns, rows: Connection, number: int = 1) -> PendingIndexWork:
+    """Return what waits in a scope."""
+    return kept.of(rows, VisibleScopes((ScopeStats(ScopeNumber(number), 0, 0, 0),)))
+
+
 def said(kept: PendingTurns, rows: Connection, number: int = 1) -> dict[str, SearchTurn]:
-    """Return what a question about any of the words sees of an agent."""
-    found = kept.of(rows, number)
-    return {one.id: one for one in (*found.tail.having(WORDS)[0], *found.uncounted)}
+    """Return what a question about any of the words sees of a scope."""
+    found = look(kept, rows, number)
+    return {one.id: one for one in (*found.having(WORDS)[0], *found.uncounted)}
+
+
+def fold(rows: Connection, entry_id: str) -> None:
+    """Make an episode noise; its id ends with when it was."""
+    key = int(entry_id.rpartition("-")[2]), entry_id
+    table.change_state(rows, ScopeNumber(1), key, EpisodeState.NOISE)
 
 
 def test_what_is_written_is_seen_by_the_next_question(rows: Connection) -> None:
@@ -63,9 +76,9 @@ def test_what_is_forgotten_or_folded_is_gone_at_once(rows: Connection) -> None:
     ids = keep(rows, "kestrel", "heron", "tower")
     said(kept, rows)
     table.delete_entries(rows, "analyst", [ids[0]])
-    table.change_state(rows, 1, ids[1], EpisodeState.NOISE)
+    fold(rows, ids[1])
     assert set(said(kept, rows)) == {ids[2]}
-    assert kept.of(rows, 1).changed == []
+    assert look(kept, rows).changed == []
 
 
 def test_what_the_index_took_in_is_let_go(rows: Connection) -> None:
@@ -104,8 +117,8 @@ def test_a_very_long_tail_is_read_and_not_kept(
     monkeypatch.setattr(pending_turns, "_MAX_TURNS", 2)
     kept = PendingTurns()
     keep(rows, "kestrel", "heron", "tower")
-    found = kept.of(rows, 1)
-    assert (len(found.tail), len(found.uncounted)) == (0, 3)
+    found = look(kept, rows)
+    assert (len(found.tails), len(found.uncounted)) == (0, 3)
     assert len(kept._tails) == 0
 
 
@@ -120,12 +133,10 @@ def test_whatever_happens_it_is_what_a_first_question_sees(rows: Connection, see
             case 2 if there:
                 table.delete_entries(rows, "analyst", [there.pop(some.randrange(len(there)))])
             case 3 if there:
-                table.change_state(
-                    rows, 1, there.pop(some.randrange(len(there))), EpisodeState.NOISE
-                )
+                fold(rows, there.pop(some.randrange(len(there))))
             case _:
                 table.mark_indexed(
                     rows, table.list_unindexed(rows, some.randrange(60), 3, 1 << 20)
                 )
         assert said(kept, rows) == said(PendingTurns(), rows)
-        assert kept.of(rows, 1).changed == PendingTurns().of(rows, 1).changed
+        assert look(kept, rows).changed == look(PendingTurns(), rows).changed

@@ -15,6 +15,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.episodes.api_types import MemoryBlock, RecallRequest, RecallResponse
 from memplane.errors import IndexUnusable, UnknownAgent
 from memplane.integrations.clawdapus.memory_service.client import open_service_client
@@ -55,7 +56,8 @@ class Bench:
         context = AgentContext(
             self.agent, "desk", "analyst-service", "claude", "Europe/Paris", self.manifest
         )
-        return RecallQuery(**{"context": context, "messages": MESSAGES, **more})
+        named = {"context": context, "scope": MemoryScope("analyst"), "messages": MESSAGES}
+        return RecallQuery(**{**named, **more})
 
     async def recall(self, **more: Any) -> RecallResult:
         return await self.recall_client.recall(self.ask(**more))
@@ -112,7 +114,7 @@ async def test_what_a_service_is_asked(bench: Bench) -> None:
 
 async def test_what_is_not_known_is_left_out(bench: Bench) -> None:
     context = AgentContext("analyst", memory=bench.manifest)
-    await bench.recall_client.recall(RecallQuery(context=context))
+    await bench.recall_client.recall(RecallQuery(context=context, scope=MemoryScope("analyst")))
     assert bench.service.posts[0].body == {
         "agent_id": "analyst",
         "metadata": {"path": "openai", "service": "", "type": ""},
@@ -322,7 +324,8 @@ async def recaller_of() -> AsyncIterator[Callable[..., RecallClient]]:
 
 
 def at_home(**more: Any) -> RecallQuery:
-    return RecallQuery(**{"context": AgentContext("analyst"), "messages": MESSAGES, **more})
+    named = {"context": AgentContext("analyst"), "scope": MemoryScope("analyst")}
+    return RecallQuery(**{**named, "messages": MESSAGES, **more})
 
 
 async def test_a_memory_here_that_is_late_is_not_waited_for(

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.episodes.injection_store import Injection, TurnPlace
 from memplane.errors import RecordsError
 from memplane.exchange.dialect import Conversation
@@ -22,15 +23,23 @@ from memplane.proxy.sticky_injections import AnsweredTurn, StickyInjections
 MINUTE = 60_000_000
 
 
+ADA, BOB = MemoryScope("ada"), MemoryScope("bob")
+
+
 def text(place: str, session: str = "s", at: int = 0, said: str = "memory") -> Injection:
-    return Injection("ada", place, session, at, "memplane", said)
+    return Injection(ADA, place, session, at, "memplane", said)
 
 
 def answered(
     session: str = "s", prompt: str = "p", *, agent: str = "ada", entry: str = "hist1_1", at: int
 ) -> AnsweredTurn:
     return AnsweredTurn(
-        agent, session, prompt, entry, at, lambda: ConversationPosition(f"after {prompt}")
+        MemoryScope(agent),
+        session,
+        prompt,
+        entry,
+        at,
+        lambda: ConversationPosition(f"after {prompt}"),
     )
 
 
@@ -46,9 +55,9 @@ class Slow:
         self.fails: Exception | None = None
         self.forgotten: set[str] = set()
 
-    async def injected(self, agent: str, places: Sequence[str]) -> list[Injection]:
+    async def injected(self, scope: MemoryScope, places: Sequence[str]) -> list[Injection]:
         await asyncio.sleep(0)
-        return [one for one in self.kept[::-1] if one.agent == agent and one.place in places]
+        return [one for one in self.kept[::-1] if one.scope == scope and one.place in places]
 
     async def any_forgotten(self, agent: str, entries: Collection[str]) -> bool:
         await asyncio.sleep(0)
@@ -75,7 +84,7 @@ async def test_where_turns_were_said_is_written_before_the_end() -> None:
         sticky.answered(answered(entry=f"hist1_{number}", at=0))
     sticky.end()
     await running
-    assert kept.told == [TurnPlace("ada", "after p", f"hist1_{number}", 0) for number in range(3)]
+    assert kept.told == [TurnPlace(ADA, "after p", f"hist1_{number}", 0) for number in range(3)]
 
 
 async def test_a_text_is_found_before_it_is_written_and_after() -> None:
@@ -83,13 +92,13 @@ async def test_a_text_is_found_before_it_is_written_and_after() -> None:
     sticky = StickyInjections(kept)
     running = asyncio.create_task(sticky.run())
     sticky.keep(text("p"))
-    assert await sticky.find("ada", ["p"], "s") == {"p": text("p")}
-    assert await sticky.find("bob", ["p"], "s") == {}
+    assert await sticky.find(ADA, ["p"], "s") == {"p": text("p")}
+    assert await sticky.find(BOB, ["p"], "s") == {}
     kept.go_on.set()
     sticky.end()
     await running
     assert kept.kept == [text("p")]
-    assert await sticky.find("ada", ["p", "q"], "s") == {"p": text("p")}
+    assert await sticky.find(ADA, ["p", "q"], "s") == {"p": text("p")}
 
 
 async def test_a_text_that_is_not_written_yet_is_gone_once_its_memory_is_forgotten() -> None:
@@ -97,9 +106,9 @@ async def test_a_text_that_is_not_written_yet_is_gone_once_its_memory_is_forgott
     sticky = StickyInjections(kept)
     sticky.keep(replace(text("p"), made_of=frozenset({"hist1_1", "hist1_2"})))
     kept.forgotten = {"hist1_3"}
-    assert await sticky.find("ada", ["p"], "s")
+    assert await sticky.find(ADA, ["p"], "s")
     kept.forgotten = {"hist1_2"}
-    assert await sticky.find("ada", ["p"], "s") == {}
+    assert await sticky.find(ADA, ["p"], "s") == {}
 
 
 async def test_what_is_kept_within_a_moment_is_written_together() -> None:
@@ -120,16 +129,16 @@ async def test_this_sessions_text_goes_before_a_newer_one() -> None:
     kept = Slow()
     kept.kept = [text("p", "mine", 1, "mine"), text("p", "other", 2, "other")]
     sticky = StickyInjections(kept)
-    assert (await sticky.find("ada", ["p"], "mine"))["p"].text == "mine"
-    assert (await sticky.find("ada", ["p"], "third"))["p"].text == "other"
+    assert (await sticky.find(ADA, ["p"], "mine"))["p"].text == "mine"
+    assert (await sticky.find(ADA, ["p"], "third"))["p"].text == "other"
 
 
 async def test_that_nothing_stands_there_counts_for_its_own_session_only() -> None:
     kept = Slow()
     kept.kept = [text("p", "other", 1, "other"), text("p", "mine", 2, "")]
     sticky = StickyInjections(kept)
-    assert (await sticky.find("ada", ["p"], "mine"))["p"].text == ""
-    assert (await sticky.find("ada", ["p"], "third"))["p"].text == "other"
+    assert (await sticky.find(ADA, ["p"], "mine"))["p"].text == ""
+    assert (await sticky.find(ADA, ["p"], "third"))["p"].text == "other"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +156,7 @@ async def test_what_cannot_be_written_is_given_up_and_others_go_on(
     sticky.keep(text("p"))
     await kept.tried.wait()
     await asyncio.sleep(0)
-    assert await sticky.find("ada", ["p"], "s") == {}
+    assert await sticky.find(ADA, ["p"], "s") == {}
     assert "the disk is full" in caplog.text
     kept.fails = None
     sticky.keep(text("q"))
@@ -226,7 +235,9 @@ def chat(*messages: object) -> Conversation:
 def turn(entry: str = "hist1_1", agent: str = "ada") -> AnsweredTurn:
     asked = parse_body(json.dumps({"messages": [ASKED]}).encode())
     prompt = CHAT.conversation(asked).prompts[-1].place
-    return AnsweredTurn(agent, "", prompt, entry, 1, lambda: find_position(CHAT, asked, FINE))
+    return AnsweredTurn(
+        MemoryScope(agent), "", prompt, entry, 1, lambda: find_position(CHAT, asked, FINE)
+    )
 
 
 def test_a_turn_stands_in_its_conversation_before_that_is_written() -> None:
@@ -234,12 +245,12 @@ def test_a_turn_stands_in_its_conversation_before_that_is_written() -> None:
     sticky = StickyInjections(Slow())
     sticky.answered(turn())
     sticky.answered(turn("hist1_2", agent="bob"))
-    entries, places = sticky.standing(chat(ASKED, ANSWER, NEXT), "ada")
+    entries, places = sticky.standing(chat(ASKED, ANSWER, NEXT), ADA)
     assert entries == ["hist1_1"]
     assert len(places) == 1
     other = {"role": "assistant", "content": "By the door."}
-    assert sticky.standing(chat(ASKED, other, NEXT), "ada")[0] == []
-    assert sticky.standing(chat(ASKED), "ada")[0] == []
+    assert sticky.standing(chat(ASKED, other, NEXT), ADA)[0] == []
+    assert sticky.standing(chat(ASKED), ADA)[0] == []
 
 
 def test_where_other_turns_stand_is_not_worked_out() -> None:
@@ -248,9 +259,9 @@ def test_where_other_turns_stand_is_not_worked_out() -> None:
     def stood() -> ConversationPosition:
         raise AssertionError("that takes a while, and a turn waits for it")
 
-    sticky.answered(AnsweredTurn("ada", "", "elsewhere", "hist1_1", 1, stood))
-    sticky.answered(AnsweredTurn("bob", "", chat(ASKED).prompts[-1].place, "hist1_2", 1, stood))
-    assert sticky.standing(chat(ASKED, ANSWER, NEXT), "ada")[0] == []
+    sticky.answered(AnsweredTurn(ADA, "", "elsewhere", "hist1_1", 1, stood))
+    sticky.answered(AnsweredTurn(BOB, "", chat(ASKED).prompts[-1].place, "hist1_2", 1, stood))
+    assert sticky.standing(chat(ASKED, ANSWER, NEXT), ADA)[0] == []
 
 
 def test_what_a_provider_keeps_stands_before_that_is_written() -> None:
@@ -259,11 +270,11 @@ def test_what_a_provider_keeps_stands_before_that_is_written() -> None:
         ConversationPosition("a", ("response 1",)),
         ConversationPosition("b", ("response 2",), ("response 1",)),
     )
-    sticky.answered(AnsweredTurn("ada", "", "p", "hist1_1", 1, lambda: first))
-    sticky.answered(AnsweredTurn("ada", "", "q", "hist1_2", 2, lambda: second))
+    sticky.answered(AnsweredTurn(ADA, "", "p", "hist1_1", 1, lambda: first))
+    sticky.answered(AnsweredTurn(ADA, "", "q", "hist1_2", 2, lambda: second))
     asked = {"input": "And now?", "previous_response_id": "2"}
     conversation = RESPONSES.conversation(parse_body(json.dumps(asked).encode()))
-    entries, places = sticky.standing(conversation, "ada")
+    entries, places = sticky.standing(conversation, ADA)
     assert entries == ["hist1_2", "hist1_1"]
     assert places == ["response 2", "response 1"]
 
@@ -273,10 +284,10 @@ async def test_the_names_of_what_a_provider_keeps_are_written() -> None:
     sticky = StickyInjections(kept, later=0)
     running = asyncio.create_task(sticky.run())
     stood = ConversationPosition("b", ("response 2",), ("response 1",))
-    sticky.answered(AnsweredTurn("ada", "", "q", "hist1_2", 2, lambda: stood))
+    sticky.answered(AnsweredTurn(ADA, "", "q", "hist1_2", 2, lambda: stood))
     sticky.end()
     await running
     assert kept.told == [
-        TurnPlace("ada", "b", "hist1_2", 2),
-        TurnPlace("ada", "response 2", "hist1_2", 2, ("response 1",)),
+        TurnPlace(ADA, "b", "hist1_2", 2),
+        TurnPlace(ADA, "response 2", "hist1_2", 2, ("response 1",)),
     ]

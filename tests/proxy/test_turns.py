@@ -17,6 +17,7 @@ import pytest
 from yarl import URL
 
 from memplane.episodes.api_types import ForgetRequest, RecallRequest, RecallResponse
+from memplane.episodes.retain_queue import EntryOrigin
 from memplane.exchange.request_body import MAX_BODY_BYTES
 from memplane.home import Home
 from memplane.ledger.entry import recompute_entry_id
@@ -353,7 +354,7 @@ async def test_a_line_about_several_turns_leaves_with_any_of_them(tmp_path: Path
     async with proxied(tmp_path) as door:
         memory = await door.services.lazy_memory.memory()
         for one in turns:
-            await memory.retain("ada", json.dumps(one).encode())
+            await memory.retain(EntryOrigin("ada"), json.dumps(one).encode())
         await memory.settle()
         door.upstream.at(CHAT, chat_json(Said("On Friday.")))
         await door.chat(asked)

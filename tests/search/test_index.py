@@ -55,12 +55,12 @@ def test_documents_are_found_by_their_terms(index: TextIndex) -> None:
             CountedChange(3, 7, {"host": 1}),
         ]
     )
-    assert index.candidates(7, ["kestrel"], ALL) == [1]
-    assert set(index.candidates(7, ["nest", "unheard"], ALL)) == {1, 2}
-    assert index.candidates(7, ["kestrel", "nest"], ALL) == [1, 2]
-    assert index.candidates(7, ["unheard"], ALL) == []
-    assert index.candidates(7, [], ALL) == []
-    assert index.frequencies(7, ["nest", "host", "unheard"]) == {
+    assert index.candidates([7], ["kestrel"], ALL) == [1]
+    assert set(index.candidates([7], ["nest", "unheard"], ALL)) == {1, 2}
+    assert index.candidates([7], ["kestrel", "nest"], ALL) == [1, 2]
+    assert index.candidates([7], ["unheard"], ALL) == []
+    assert index.candidates([7], [], ALL) == []
+    assert index.frequencies([7], ["nest", "host", "unheard"]) == {
         "nest": 2,
         "host": 1,
         "unheard": 0,
@@ -69,32 +69,32 @@ def test_documents_are_found_by_their_terms(index: TextIndex) -> None:
 
 def test_the_last_change_to_a_key_counts(index: TextIndex) -> None:
     index.apply([CountedChange(1, 7, {"old": 1}), CountedChange(1, 7, {"new": 1})])
-    assert index.candidates(7, ["old"], ALL) == []
-    assert index.candidates(7, ["new"], ALL) == [1]
+    assert index.candidates([7], ["old"], ALL) == []
+    assert index.candidates([7], ["new"], ALL) == [1]
     index.apply([CountedChange(1, 7, {"newer": 1}), CountedChange(2, 7, {"newer": 1})])
-    assert index.frequencies(7, ["old", "new", "newer"]) == {"old": 0, "new": 0, "newer": 2}
+    assert index.frequencies([7], ["old", "new", "newer"]) == {"old": 0, "new": 0, "newer": 2}
     index.apply(
         [CountedChange(1, 7, {"newest": 1}), CountedChange(1, 7, None), CountedChange(3, 7, None)]
     )
-    assert index.candidates(7, ["newest", "newer"], ALL) == [2]
+    assert index.candidates([7], ["newest", "newer"], ALL) == [2]
 
 
 def test_nothing_to_change_changes_nothing(index: TextIndex) -> None:
     index.apply([])
     index.apply([CountedChange(1, 7, {})])
-    assert index.candidates(7, [""], ALL) == []
+    assert index.candidates([7], [""], ALL) == []
 
 
 def test_half_as_many_again_are_found_as_are_asked_for(index: TextIndex) -> None:
     index.apply([CountedChange(key, 7, {"nest": key}) for key in range(1, 9)])
     for limit, found in ((-1, 0), (0, 0), (1, 2), (2, 3), (3, 5), (4, 6), (8, 8), (2**63, 8)):
-        assert len(index.candidates(7, ["nest"], limit)) == found
+        assert len(index.candidates([7], ["nest"], limit)) == found
 
 
 def test_of_those_that_are_equally_likely_none_is_left_out(index: TextIndex) -> None:
     index.apply([CountedChange(key, 7, {"nest": 1}) for key in range(1, 300)])
     index.apply([CountedChange(key, 7, {"tower": 1}) for key in range(300, 400)])
-    assert len(index.candidates(7, ["nest"], 8)) == 299
+    assert len(index.candidates([7], ["nest"], 8)) == 299
 
 
 def test_of_very_many_terms_the_rarest_are_looked_for(index: TextIndex) -> None:
@@ -105,7 +105,7 @@ def test_of_very_many_terms_the_rarest_are_looked_for(index: TextIndex) -> None:
             *(CountedChange(key, 7, {**common, "filler": key}) for key in range(2, 12)),
         ]
     )
-    assert 1 in index.candidates(7, [*common, "rare"], ALL)
+    assert 1 in index.candidates([7], [*common, "rare"], ALL)
 
 
 def test_the_likely_ones_come_first_after_many_deletions_too(index: TextIndex) -> None:
@@ -114,7 +114,7 @@ def test_the_likely_ones_come_first_after_many_deletions_too(index: TextIndex) -
         [CountedChange(100, 7, {"nest": 9, "filler": 1}), CountedChange(101, 7, {"filler": 1})]
     )
     index.apply([CountedChange(key, 7, None) for key in range(3, 100)])
-    assert index.candidates(7, ["nest"], ALL) == [100, 1, 2]
+    assert index.candidates([7], ["nest"], ALL) == [100, 1, 2]
 
 
 def test_keys_may_be_as_large_as_those_of_the_database(index: TextIndex) -> None:
@@ -122,7 +122,7 @@ def test_keys_may_be_as_large_as_those_of_the_database(index: TextIndex) -> None
         [CountedChange(2**63 - 1, 7, {"nest": 1}), CountedChange(2**63 - 2, 7, {"nest": 1})]
     )
     index.apply([CountedChange(2**63 - 2, 7, None)])
-    assert index.candidates(7, ["nest"], ALL) == [2**63 - 1]
+    assert index.candidates([7], ["nest"], ALL) == [2**63 - 1]
 
 
 def test_a_change_that_cannot_be_made_leaves_nothing_behind(index: TextIndex) -> None:
@@ -131,7 +131,7 @@ def test_a_change_that_cannot_be_made_leaves_nothing_behind(index: TextIndex) ->
     with pytest.raises(IndexUnusable, match="negative"):
         index.apply([CountedChange(1, 7, {"nest": 1}), CountedChange(2, -7, {"nest": 1})])
     index.apply([CountedChange(3, 7, {"host": 1})])
-    assert index.candidates(7, ["nest", "host"], ALL) == [3]
+    assert index.candidates([7], ["nest", "host"], ALL) == [3]
 
 
 # Each agent by itself
@@ -142,9 +142,9 @@ def test_an_agent_finds_its_own_documents_only(index: TextIndex) -> None:
         [CountedChange(agent, agent, {"nest": 1}) for agent in (0, 1, 9, 35, 36, 37, 1295, 1296)]
     )
     for agent in (0, 1, 9, 35, 36, 37, 1295, 1296):
-        assert index.candidates(agent, ["nest"], ALL) == [agent]
-        assert index.frequencies(agent, ["nest"]) == {"nest": 1}
-    assert index.candidates(2, ["nest"], ALL) == []
+        assert index.candidates([agent], ["nest"], ALL) == [agent]
+        assert index.frequencies([agent], ["nest"]) == {"nest": 1}
+    assert index.candidates([2], ["nest"], ALL) == []
 
 
 @pytest.mark.parametrize(
@@ -153,17 +153,17 @@ def test_an_agent_finds_its_own_documents_only(index: TextIndex) -> None:
 )
 def test_no_term_reaches_another_agent(index: TextIndex, hostile: str) -> None:
     index.apply([CountedChange(1, 1, {hostile: 1, "own": 1}), CountedChange(2, 2, {"nest": 1})])
-    assert index.candidates(2, ["nest", "own"], ALL) == [2]
-    assert index.frequencies(2, ["nest", hostile]) == {"nest": 1, hostile: 0}
-    assert index.candidates(1, [hostile], ALL) == [1]
-    assert index.candidates(1, ["nest"], ALL) == []
-    assert index.candidates(3, [hostile, "nest"], ALL) == []
+    assert index.candidates([2], ["nest", "own"], ALL) == [2]
+    assert index.frequencies([2], ["nest", hostile]) == {"nest": 1, hostile: 0}
+    assert index.candidates([1], [hostile], ALL) == [1]
+    assert index.candidates([1], ["nest"], ALL) == []
+    assert index.candidates([3], [hostile, "nest"], ALL) == []
 
 
 def test_a_broken_character_in_a_term_does_no_harm(index: TextIndex) -> None:
     index.apply([CountedChange(1, 1, {"\ud800": 1, "nest": 1})])
-    assert index.candidates(1, ["nest"], ALL) == [1]
-    assert index.candidates(1, ["\ud800"], ALL) == [1]
+    assert index.candidates([1], ["nest"], ALL) == [1]
+    assert index.candidates([1], ["\ud800"], ALL) == [1]
 
 
 def test_other_agents_do_not_change_who_is_likely(index: TextIndex) -> None:
@@ -172,10 +172,10 @@ def test_other_agents_do_not_change_who_is_likely(index: TextIndex) -> None:
         *(CountedChange(key, 1, {"common": 1, "usual": 1}) for key in range(2, 60)),
     ]
     index.apply(own)
-    before = index.candidates(1, ["rare", "common", "usual"], 1)
+    before = index.candidates([1], ["rare", "common", "usual"], 1)
     index.apply([CountedChange(key, 2, {"other": 1}) for key in range(100, 5000)])
     assert before[0] == 1
-    assert index.candidates(1, ["rare", "common", "usual"], 1) == before
+    assert index.candidates([1], ["rare", "common", "usual"], 1) == before
 
 
 TERMS: Final = st.one_of(
@@ -184,7 +184,7 @@ TERMS: Final = st.one_of(
 CHANGES: Final = st.builds(
     CountedChange,
     key=st.integers(1, 12),
-    agent=st.sampled_from([0, 1, 36]),
+    scope=st.sampled_from([0, 1, 36]),
     counts=st.one_of(st.none(), st.dictionaries(TERMS, st.integers(1, 3), max_size=5)),
 )
 
@@ -203,13 +203,13 @@ def test_it_finds_what_a_look_at_every_document_finds(
         for change in batch:
             live.pop(change.key, None)
             if change.counts is not None:
-                live[change.key] = change.agent, change.counts
+                live[change.key] = change.scope, change.counts
         for agent in (0, 1, 36, 37):
             own = {key: counts for key, (whose, counts) in live.items() if whose == agent}
-            found = index.candidates(agent, terms, ALL)
+            found = index.candidates([agent], terms, ALL)
             assert len(found) == len(set(found))
             assert set(found) == {key for key, counts in own.items() if counts.keys() & set(terms)}
-            assert index.frequencies(agent, terms) == {
+            assert index.frequencies([agent], terms) == {
                 term: sum(term in counts for counts in own.values()) for term in terms
             }
     index.close()
@@ -224,7 +224,7 @@ def test_many_small_changes_do_not_make_many_pieces(folder: Path, index: TextInd
     assert len(list(folder.glob("*.term"))) < 30
     index.close()
     again = opened(folder)
-    assert again.frequencies(7, ["nest"]) == {"nest": 60}
+    assert again.frequencies([7], ["nest"]) == {"nest": 60}
     assert len(list(folder.glob("*.term"))) < 30
 
 
@@ -237,8 +237,8 @@ def test_others_search_while_one_changes(index: TextIndex) -> None:
         try:
             while not done.is_set():
                 # Each batch replaces all ten, so that none of them is ever missing.
-                assert set(index.candidates(7, ["nest"], ALL)) == set(range(1, 11))
-                assert index.frequencies(7, ["nest"]) == {"nest": 10}
+                assert set(index.candidates([7], ["nest"], ALL)) == set(range(1, 11))
+                assert index.frequencies([7], ["nest"]) == {"nest": 10}
         except BaseException as error:  # noqa: BLE001 - it is raised again below
             failures.append(error)
 
@@ -262,10 +262,10 @@ def test_two_cannot_change_one_index(folder: Path, index: TextIndex) -> None:
     second = opened(folder)
     with pytest.raises(IndexUnusable, match="LockBusy"):
         second.apply([CountedChange(2, 7, {"nest": 1})])
-    assert second.candidates(7, ["nest"], ALL) == [1]
+    assert second.candidates([7], ["nest"], ALL) == [1]
     index.close()
     second.apply([CountedChange(2, 7, {"nest": 1})])
-    assert set(second.candidates(7, ["nest"], ALL)) == {1, 2}
+    assert set(second.candidates([7], ["nest"], ALL)) == {1, 2}
     second.close()
 
 
@@ -273,7 +273,7 @@ def test_a_closed_index_is_still_searched_but_not_changed(index: TextIndex) -> N
     index.apply([CountedChange(1, 7, {"nest": 1})])
     index.close()
     index.close()
-    assert index.candidates(7, ["nest"], ALL) == [1]
+    assert index.candidates([7], ["nest"], ALL) == [1]
     with pytest.raises(IndexUnusable, match="closed"):
         index.apply([CountedChange(2, 7, {"nest": 1})])
 
@@ -303,10 +303,10 @@ def test_what_was_applied_is_there_when_it_is_opened_again(folder: Path, index: 
     index.close()
     again = opened(folder)
     assert again.generation == "first"
-    assert again.candidates(7, ["nest"], ALL) == [1]
+    assert again.candidates([7], ["nest"], ALL) == [1]
     again.apply([CountedChange(3, 7, {"nest": 1})])
     again.close()
-    assert opened(folder).frequencies(7, ["nest"]) == {"nest": 2}
+    assert opened(folder).frequencies([7], ["nest"]) == {"nest": 2}
 
 
 def test_a_new_index_takes_the_place_of_an_old_one(folder: Path, index: TextIndex) -> None:
@@ -316,7 +316,7 @@ def test_a_new_index_takes_the_place_of_an_old_one(folder: Path, index: TextInde
     TextIndex.create(folder, "second").close()
     again = opened(folder)
     assert again.generation == "second"
-    assert again.candidates(7, ["nest"], ALL) == []
+    assert again.candidates([7], ["nest"], ALL) == []
     assert not (folder / "stray").exists()
 
 
@@ -435,13 +435,13 @@ def test_a_killed_process_leaves_the_last_commit(folder: Path, after: int) -> No
     told = max([told, *rest])
     index = opened(folder)
     batches = [f"batch{number}" for number in range(1, told + 2)]
-    counts = list(index.frequencies(7, batches).values())
+    counts = list(index.frequencies([7], batches).values())
     # The one that was being applied is there as a whole, with its deletion, or not at all.
     applied = told + 1 if counts[-1] else told
     assert counts[:applied] == [49] * (applied - 1) + [50]
-    assert index.frequencies(7, ["all"]) == {"all": 50 * applied - (applied - 1)}
+    assert index.frequencies([7], ["all"]) == {"all": 50 * applied - (applied - 1)}
     index.apply([CountedChange(1, 7, {"all": 1})])
-    assert 1 in index.candidates(7, ["all"], ALL)
+    assert 1 in index.candidates([7], ["all"], ALL)
     index.close()
 
 
@@ -463,13 +463,13 @@ for largest in (100, 2_000, 20_000):
         index.apply(many)
     except IndexUnusable as error:
         errors.append(error)
-    seen.append(index.candidates(7, ["first", "t2x0"], 10))
+    seen.append(index.candidates([7], ["first", "t2x0"], 10))
     resource.setrlimit(resource.RLIMIT_FSIZE, free)
 index.apply([CountedChange(1000, 7, {"second": 1})])
-after = sorted(index.candidates(7, ["first", "second", "t2x0"], 10))
+after = sorted(index.candidates([7], ["first", "second", "t2x0"], 10))
 index.apply(many)
 index.close()
-print(json.dumps([len(errors), seen, after, index.candidates(7, ["t2x0"], 10)]))
+print(json.dumps([len(errors), seen, after, index.candidates([7], ["t2x0"], 10)]))
 """
 
 
@@ -482,7 +482,7 @@ def test_a_full_disk_is_our_error_and_passes(folder: Path) -> None:
     assert seen == [[1], [1], [1]]
     assert after == [1, 1000]
     assert at_last == [2]
-    assert opened(folder).candidates(7, ["t2x0"], ALL) == [2]
+    assert opened(folder).candidates([7], ["t2x0"], ALL) == [2]
 
 
 # After damage
@@ -505,7 +505,7 @@ for line in sys.stdin:
     index = open_index(copy)
     found = None
     if index is not None:
-        found = [sorted(index.candidates(1, terms, 1000)), index.frequencies(1, terms)]
+        found = [sorted(index.candidates([1], terms, 1000)), index.frequencies([1], terms)]
         for number in range(9):  # enough for a merge of all there is
             index.apply([CountedChange(5000 + number, 1, {"t0": 1}), CountedChange(2, 1, None)])
         index.close()
@@ -598,5 +598,5 @@ def test_the_pieces_that_a_killed_process_left_are_no_damage(whole: Path, tmp_pa
     (copy / ".tmpA1b2C3").write_bytes(b"half")
     index = opened(copy)
     index.apply([CountedChange(1, 1, {"nest": 1})])
-    assert index.candidates(1, ["nest"], ALL) == [1]
+    assert index.candidates([1], ["nest"], ALL) == [1]
     index.close()

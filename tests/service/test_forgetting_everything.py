@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.episodes.api_types import ForgetReceipt, ForgetRequest
 from memplane.episodes.injection_store import Injection
 from memplane.errors import UnknownMemory
@@ -244,7 +245,9 @@ async def keep_everywhere(home: Path) -> None:
         memory = await plane.lazy_memory.memory()
         text = f"--- BEGIN MEMORY ---\n{TOLD}\n--- END MEMORY ---"
         block = InjectedBlock(id="b", kind="fact", entry_ids=("t1",))
-        stood = Injection("ops", "p", "s", 1, "memplane", text, (block,), frozenset({"t1"}))
+        stood = Injection(
+            MemoryScope("ops"), "p", "s", 1, "memplane", text, (block,), frozenset({"t1"})
+        )
         await memory.save_injections([stood])
         await memory.settle()
 

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from memplane.auth.memory_scope import MemoryScope, ReadScope, WholeAgent, make_scope
+
 MAX_BLOCKS = 8
 DEFAULT_RECALL_BYTES = 8192
 MAX_RECALL_LIMIT = 50
@@ -26,10 +28,24 @@ class RetainReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetainRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry that an agent is to remember."""
+    """An entry that an agent is to remember, of one of its users or for all of them.
+
+    Without a `user` it is that of the user that the entry's own request names, if any.
+    """
 
     agent: str
     entry: msgspec.Raw
+    user: str | None = None
+    view: str | None = None
+
+    @property
+    def scope(self) -> MemoryScope:
+        """The scope that is named.
+
+        Raises:
+            InvalidRequest: The user or the view cannot be one.
+        """
+        return make_scope(self.agent, self.user, self.view)
 
 
 class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,9 +54,15 @@ class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
     With `limit` only what matches is answered, one block for each turn. `here` are the places of
     answers in the conversation that asks; the turns that stand there are not told again, and
     neither are the entries that the answer is to be `without`.
+
+    A `user` is answered with what is theirs and what is shared, and a `view` with what is its own
+    and shared; without them the answer is of what is shared. An operator may ask `all_users`.
     """
 
     agent: str
+    user: str | None = None
+    view: str | None = None
+    all_users: bool = False
     text: str = ""
     messages: Any = None
     here: tuple[str, ...] = ()
@@ -48,6 +70,17 @@ class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_RECALL_LIMIT)] | None = None
     max_bytes: Annotated[int, msgspec.Meta(ge=1, le=MAX_RECALL_BYTES)] = DEFAULT_RECALL_BYTES
     explain: bool = False
+
+    @property
+    def scope(self) -> ReadScope:
+        """What the answer may have.
+
+        Raises:
+            InvalidRequest: The user or the view cannot be one.
+        """
+        if self.all_users:
+            return WholeAgent(self.agent)
+        return make_scope(self.agent, self.user, self.view)
 
 
 class SignalContribution(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from memplane.episodes.entry_input import check_json
 from memplane.episodes.episode import Episode, build_episode, is_error
 from memplane.episodes.store import EpisodeState, StoredEpisode
 from memplane.errors import InvalidRequest
+from memplane.exchange.end_user import NO_USER, EndUser, find_entry_user
 from memplane.ledger.entry import Entry
 from memplane.ledger.entry_head import is_erased_line, read_entry_head
 from memplane.redaction.redactor import RedactionResult
@@ -23,11 +24,15 @@ ScrubLine = Callable[[bytes], RedactionResult[bytes]]
 
 
 class ParsedEntry(msgspec.Struct, frozen=True):
-    """An entry as it will be kept, and how many secrets were taken out of it."""
+    """An entry as it will be kept, and how many secrets were taken out of it.
+
+    `named` is the user that its own request names.
+    """
 
     entry: Entry
     stored: StoredEpisode
     redacted: int
+    named: EndUser = NO_USER
 
 
 def parse_entry(raw: bytes, scrub: ScrubLine) -> ParsedEntry:
@@ -55,7 +60,8 @@ def parse_entry(raw: bytes, scrub: ScrubLine) -> ParsedEntry:
         # What no reader would read again must not be acknowledged.
         raise InvalidRequest("the entry could not be read again; send it as the format says")
     entry = Entry(identifier, line)
-    return ParsedEntry(entry, build_stored_episode(members), sum(scrubbed.counts.values()))
+    redacted = sum(scrubbed.counts.values())
+    return ParsedEntry(entry, build_stored_episode(members), redacted, find_entry_user(members))
 
 
 def _drop_mistyped_members(members: Mapping[str, Any]) -> dict[str, Any]:

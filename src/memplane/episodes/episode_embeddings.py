@@ -13,6 +13,7 @@ from typing import Final
 
 from memplane.database.interface import Connection, RecordStore
 from memplane.episodes import store as table
+from memplane.episodes.scope_store import VisibleScopes
 from memplane.errors import TextRefused
 from memplane.search.embeddings.embedder import Embedder
 from memplane.search.embeddings.vectors import compute_similarities
@@ -103,8 +104,8 @@ class EmbeddedQuery:
         self.model = model
         self.vector = vector
 
-    def likeness(self, rows: Connection, number: int, keys: list[int]) -> dict[int, float]:
+    def likeness(self, rows: Connection, seen: VisibleScopes, keys: list[int]) -> dict[int, float]:
         """Return how alike turns are to the question, from 0 to 1; those with vectors only."""
-        found = table.get_vectors(rows, number, self.model, keys)
+        found = table.get_vectors(rows, seen, self.model, keys)
         alike = compute_similarities(self.vector, list(found.values()))
         return dict(zip(found, alike, strict=True))

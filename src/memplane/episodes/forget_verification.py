@@ -13,6 +13,7 @@ from memplane.episodes.api_types import ForgetCheck
 from memplane.episodes.entry_parser import decode_entry
 from memplane.episodes.episode import Episode, build_episode
 from memplane.episodes.ledger_follower import OWN_LEDGER, RECEIVED_LEDGER, MemorySources
+from memplane.episodes.scope_store import get_agent_number
 from memplane.episodes.store import RetainOutcome
 from memplane.ledger.purge import list_erased_ids
 from memplane.ledger.reader import open_entries_by_id
@@ -24,8 +25,8 @@ _ROWS_THAT_NAME_IT: Final[Mapping[str, str]] = {
     "episodes": "SELECT COUNT(*) FROM episodes WHERE agent = ? AND id = ?",
     "markers": "SELECT COUNT(*) FROM markers WHERE agent = ? AND entry = ?",
     "artefacts": (
-        "SELECT COUNT(*) FROM artefacts "
-        "WHERE agent = ? AND instr(char(10) || sources || char(10), char(10) || ? || char(10))"
+        "SELECT COUNT(*) FROM artefacts f JOIN scopes s ON s.number = f.scope WHERE s.agent = ? "
+        "AND instr(char(10) || f.sources || char(10), char(10) || ? || char(10))"
     ),
     "injections": (
         "SELECT COUNT(*) FROM injected_from i JOIN agents a ON a.agent = i.agent WHERE "
@@ -89,18 +90,16 @@ def check_tombstones(places: MemorySources, agent: str, ids: Sequence[str]) -> F
 
 def check_rows(rows: Connection, agent: str, ids: Sequence[str]) -> list[ForgetCheck]:
     """Check that no row names an entry, and that none would be taken in again."""
-    known = table.get_agent_stats(rows, agent)
-    if known is None:
+    number = get_agent_number(rows, agent)
+    if number is None:
         return [ForgetCheck(place="database", clean=False, note="the agent is unknown to it")]
     checked: list[ForgetCheck] = []
     for name, sql in _ROWS_THAT_NAME_IT.items():
-        named = sum(count for one in ids for (count,) in rows.rows(sql, (known.number, one)))
+        named = sum(count for one in ids for (count,) in rows.rows(sql, (number, one)))
         note = f"{named} rows name it" if named else ""
         checked.append(ForgetCheck(place=f"database: {name}", clean=not named, note=note))
     alive = [
-        one
-        for one in ids
-        if table.predict_outcome(rows, known.number, one) != RetainOutcome.FORGOTTEN
+        one for one in ids if table.predict_outcome(rows, number, one) != RetainOutcome.FORGOTTEN
     ]
     note = f"{', '.join(alive)} would be taken in again" if alive else ""
     return [*checked, ForgetCheck(place="replay and rebuild", clean=not alive, note=note)]
@@ -123,11 +122,10 @@ def extract_unique_phrases(episodes: Iterable[Episode]) -> list[str]:
 
 def occurs_elsewhere(rows: Connection, agent: str, telling: str, ids: Collection[str]) -> bool:
     """Say whether a turn that was not forgotten has the same words."""
-    known = table.get_agent_stats(rows, agent)
+    number = get_agent_number(rows, agent)
     sql = (
         "SELECT id FROM episodes WHERE agent = ? AND (instr(question, ?) OR instr(answer, ?)) "
         "LIMIT ?"
     )
-    number = known.number if known else -1
     found = rows.rows(sql, (number, telling, telling, len(ids) + 1))
     return any(entry_id not in ids for (entry_id,) in found)

@@ -22,8 +22,9 @@ from memplane.episodes.ledger_follower import (
 _TABLE_QUERIES: Final[Mapping[str, str]] = {
     "episodes": """
         SELECT a.agent, e.id, e.at, e.state, e.question, e.answer, e.calls, e.length,
-            e.speaker, e.signs, e.asked, e.told
-        FROM episodes e JOIN agents a ON a.number = e.agent ORDER BY a.agent, e.id
+            e.speaker, e.signs, e.asked, e.told, s.end_user, s.view
+        FROM episodes e JOIN scopes s ON s.number = e.scope JOIN agents a ON a.number = s.agent
+        ORDER BY a.agent, e.id
     """,
     "markers": """
         SELECT a.agent, m.entry, m.position, m.category, m.service, m.text
@@ -31,22 +32,24 @@ _TABLE_QUERIES: Final[Mapping[str, str]] = {
         ORDER BY a.agent, m.entry, m.position
     """,
     "stretches": """
-        SELECT a.agent, s.at, s.id, s.last_at, s.last_id, s.turns
-        FROM stretches s JOIN agents a ON a.number = s.agent ORDER BY a.agent, s.at, s.id
+        SELECT a.agent, s.end_user, s.view, t.at, t.id, t.last_at, t.last_id, t.turns
+        FROM stretches t JOIN scopes s ON s.number = t.scope JOIN agents a ON a.number = s.agent
+        ORDER BY a.agent, s.end_user, s.view, t.at, t.id
     """,
     "artefacts": """
-        SELECT a.agent, f.stretch_at, f.stretch_id, f.position, f.kind, f.text, f.at, f.sources,
-            f.salience, f.valence, f.arousal, f.feeling
-        FROM artefacts f JOIN agents a ON a.number = f.agent
-        ORDER BY a.agent, f.stretch_at, f.stretch_id, f.position
+        SELECT a.agent, s.end_user, s.view, f.stretch_at, f.stretch_id, f.position, f.kind, f.text,
+            f.at, f.sources, f.salience, f.valence, f.arousal, f.feeling
+        FROM artefacts f JOIN scopes s ON s.number = f.scope JOIN agents a ON a.number = s.agent
+        ORDER BY a.agent, s.end_user, s.view, f.stretch_at, f.stretch_id, f.position
     """,
     "tombstones": """
         SELECT a.agent, t.id FROM tombstones t JOIN agents a ON a.number = t.agent
         ORDER BY a.agent, t.id
     """,
     "statistics": """
-        SELECT agent, episodes, terms, noise FROM agents
-        WHERE episodes > 0 OR noise > 0 ORDER BY agent
+        SELECT a.agent, s.end_user, s.view, s.episodes, s.terms, s.noise
+        FROM scopes s JOIN agents a ON a.number = s.agent
+        WHERE s.episodes > 0 OR s.noise > 0 ORDER BY a.agent, s.end_user, s.view
     """,
 }
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from memplane.auth.memory_scope import MemoryScope, ReadScope
 from memplane.database.interface import Connection
 from memplane.ledger.turn_note import InjectedBlock
 
@@ -20,6 +21,8 @@ MAX_INJECTION_AGE_US: Final = 90 * 24 * 3600 * 1_000_000
 
 _IN_JSON_LIST: Final = "IN (SELECT value FROM json_each(?))"
 """A conversation may have thousands of places."""
+_WHERE_SCOPE: Final = "agent = ? AND end_user = ? AND view = ?"
+_WHERE_PLACE: Final = f"{_WHERE_SCOPE} AND place = ? AND session = ?"
 _ID_SUFFIX_CHARS: Final = 16
 """By so much of its end an id is told from others; who shares it only loses a text too soon."""
 _blocks: Final = msgspec.json.Decoder(tuple[InjectedBlock, ...])
@@ -33,7 +36,7 @@ class Injection:
     the entries that it was `made_of`; all of them count when one is forgotten.
     """
 
-    agent: str
+    scope: MemoryScope
     place: str
     session: str
     at: int
@@ -55,7 +58,7 @@ class TurnPlace(msgspec.Struct, frozen=True):
     does what stands at the places `after` which it was said.
     """
 
-    agent: str
+    scope: MemoryScope
     place: str
     entry: str
     at: int
@@ -65,61 +68,74 @@ class TurnPlace(msgspec.Struct, frozen=True):
 def save_turn_places(rows: Connection, turns: Iterable[TurnPlace]) -> None:
     """Keep where turns were said; nothing is kept of one that was forgotten meanwhile."""
     for one in turns:
-        if not any_forgotten(rows, one.agent, (one.entry,)):
+        whose = _whose(one.scope)
+        if not any_forgotten(rows, one.scope.agent, (one.entry,)):
             rows.run(
-                "INSERT INTO said (agent, place, entry, at) VALUES (?, ?, ?, ?) "
-                "ON CONFLICT DO NOTHING",
-                (one.agent, one.place, one.entry, one.at),
+                "INSERT INTO said (agent, end_user, view, place, entry, at) "
+                "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (*whose, one.place, one.entry, one.at),
             )
         for before in one.after:
             rows.run(
-                "INSERT INTO said (agent, place, entry, at) SELECT agent, ?, entry, ? FROM said "
-                "WHERE agent = ? AND place = ? ON CONFLICT DO NOTHING",
-                (one.place, one.at, one.agent, before),
+                "INSERT INTO said (agent, end_user, view, place, entry, at) "
+                "SELECT agent, end_user, view, ?, entry, ? FROM said WHERE agent = ? "
+                "AND end_user = ? AND view = ? AND place = ? ON CONFLICT DO NOTHING",
+                (one.place, one.at, *whose, before),
             )
 
 
-def find_turns_at(rows: Connection, agent: str, places: Sequence[str]) -> frozenset[str]:
-    """Return the turns whose answers stand at places of an agent's conversations."""
-    sql = f"SELECT entry FROM said WHERE agent = ? AND place {_IN_JSON_LIST}"  # noqa: S608 - ours
-    return frozenset(entry for (entry,) in rows.rows(sql, (agent, _listed(places))))
+def find_turns_at(rows: Connection, scope: ReadScope, places: Sequence[str]) -> frozenset[str]:
+    """Return the turns whose answers stand at places of an agent's conversations.
+
+    A conversation of a user or a view has turns of that user and view only.
+    """
+    where = _WHERE_SCOPE if isinstance(scope, MemoryScope) else "agent = ?"
+    whose = _whose(scope) if isinstance(scope, MemoryScope) else (scope.agent,)
+    sql = f"SELECT entry FROM said WHERE {where} AND place {_IN_JSON_LIST}"  # noqa: S608 - ours
+    return frozenset(entry for (entry,) in rows.rows(sql, (*whose, _listed(places))))
 
 
 def insert_injections(rows: Connection, injections: Iterable[Injection]) -> None:
     """Keep texts; what cites an entry that was forgotten meanwhile is not kept."""
     for one in injections:
+        whose = _whose(one.scope)
         rows.run(
-            "DELETE FROM injections WHERE agent = ? AND place = ? AND session = ?",
-            (one.agent, one.place, one.session),
+            f"DELETE FROM injections WHERE {_WHERE_PLACE}",  # noqa: S608 - ours
+            (*whose, one.place, one.session),
         )
         cited = one.cited
-        if any_forgotten(rows, one.agent, cited):
+        if any_forgotten(rows, one.scope.agent, cited):
             continue
         rows.run(
-            "INSERT INTO injections (agent, place, session, at, service, text, blocks) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO injections (agent, end_user, view, place, session, at, service, "
+            "text, blocks) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                *(one.agent, one.place, one.session, one.at, one.service, one.text),
+                *(*whose, one.place, one.session, one.at, one.service, one.text),
                 msgspec.json.encode(one.blocks),
             ),
         )
         if cited:
             rows.run(
-                "INSERT INTO injected_from (injection, agent, entries) SELECT key, agent, ? "
-                "FROM injections WHERE agent = ? AND place = ? AND session = ?",
-                ("\n".join(_ends(cited)), one.agent, one.place, one.session),
+                "INSERT INTO injected_from (injection, agent, entries) "  # noqa: S608 - ours
+                f"SELECT key, agent, ? FROM injections WHERE {_WHERE_PLACE}",
+                ("\n".join(_ends(cited)), *whose, one.place, one.session),
             )
 
 
-def find_injections(rows: Connection, agent: str, places: Sequence[str]) -> list[Injection]:
-    """Return what stands at places of an agent's conversations, the newest first."""
+def find_injections(
+    rows: Connection, scope: MemoryScope, places: Sequence[str]
+) -> list[Injection]:
+    """Return what stands at places of the conversations of a scope, the newest first.
+
+    Users may begin alike: what one was told at a place is nothing that stands there for another.
+    """
     sql = (
         "SELECT place, session, at, service, text, blocks FROM injections "  # noqa: S608 - ours
-        f"WHERE agent = ? AND place {_IN_JSON_LIST} ORDER BY at DESC, key DESC"
+        f"WHERE {_WHERE_SCOPE} AND place {_IN_JSON_LIST} ORDER BY at DESC, key DESC"
     )
-    held = rows.rows(sql, (agent, _listed(places)))
+    held = rows.rows(sql, (*_whose(scope), _listed(places)))
     return [
-        Injection(agent, place, session, at, service, text, _blocks.decode(blocks))
+        Injection(scope, place, session, at, service, text, _blocks.decode(blocks))
         for place, session, at, service, text, blocks in held
     ]
 
@@ -164,6 +180,10 @@ def _citing(rows: Connection, agent: str, entries: Iterable[str]) -> list[int]:
     wanted = _ends(entries)
     held = rows.rows("SELECT injection, entries FROM injected_from WHERE agent = ?", (agent,))
     return [injection for injection, cited in held if not wanted.isdisjoint(cited.split("\n"))]
+
+
+def _whose(scope: MemoryScope) -> tuple[str, str, str]:
+    return scope.agent, scope.user, scope.view
 
 
 def _listed(places: Iterable[str]) -> str:

@@ -11,10 +11,12 @@ from typing import Final
 
 import msgspec
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.database.interface import Connection, RecordStore
 from memplane.episodes import injection_store
 from memplane.episodes import store as table
 from memplane.episodes.entry_parser import ScrubLine, build_stored_episode, decode_entry
+from memplane.episodes.scope_store import get_agent_number
 from memplane.episodes.store import EpisodeState, RetainOutcome, StoredEpisode
 from memplane.errors import InvalidCursor
 from memplane.ledger.cursor import BEGINNING, Cursor, decode_cursor, encode_cursor
@@ -54,6 +56,8 @@ class MemorySources(msgspec.Struct, frozen=True, kw_only=True):
     apart: tuple[Path, ...] = ()
     notes: dict[str, NoteReader] = msgspec.field(default_factory=dict[str, NoteReader])
     """What the recorder says about each agent's turns, as far as it was read."""
+    received_notes: dict[str, NoteReader] = msgspec.field(default_factory=dict[str, NoteReader])
+    """What is said about each agent's received entries, as far as it was read."""
 
     @property
     def tombstone_roots(self) -> tuple[Path, ...]:
@@ -66,6 +70,13 @@ class MemorySources(msgspec.Struct, frozen=True, kw_only=True):
         if folder.root != self.ledger:
             return False
         return self.notes.setdefault(folder.agent, NoteReader(folder)).leaves_out(entry_id)
+
+    def scope_of(self, folder: AgentFolder, entry_id: str) -> MemoryScope:
+        """Say whose memory a turn of one of the two ledgers is."""
+        if folder.root == self.ledger:
+            return self.notes.setdefault(folder.agent, NoteReader(folder)).scope_of(entry_id)
+        notes = self.received_notes.setdefault(folder.agent, NoteReader(folder))
+        return notes.scope_of(entry_id)
 
     def folder(self, ledger: str, agent: str) -> AgentFolder:
         """Return where an agent's part of one of the two ledgers lies."""
@@ -138,7 +149,7 @@ async def restore_tombstones(records: RecordStore, places: MemorySources, now: s
 
 def filter_unforgotten(rows: Connection, agent: str, ids: list[str]) -> list[str]:
     """Return those entries that are not forgotten yet."""
-    number = table.get_agent_numbers(rows, [agent]).get(agent)
+    number = get_agent_number(rows, agent)
     outcomes = table.predict_outcomes(rows, number, ids)
     return [one for one in ids if outcomes.get(one) is not RetainOutcome.FORGOTTEN]
 
@@ -166,7 +177,9 @@ async def follow_ledger(
 
 
 class _LedgerPage(msgspec.Struct):
-    new: list[StoredEpisode] = msgspec.field(default_factory=list[StoredEpisode])
+    new: list[tuple[MemoryScope, StoredEpisode]] = msgspec.field(
+        default_factory=list[tuple[MemoryScope, StoredEpisode]]
+    )
     begin: str = ""
     end: str = ""
     has_more: bool = False
@@ -191,8 +204,7 @@ def _read_from(
 ) -> _LedgerPage:
     scrub = places.scrub if folder.root == places.ledger else None
     read = _LedgerPage(begin=encode_cursor(cursor) if cursor.id else "")
-    known = table.get_agent_stats(rows, folder.agent)
-    number = known.number if known else None
+    number = get_agent_number(rows, folder.agent)
     with open_page(folder, cursor=cursor, limit=limit) as page:
         for identifier, line in page.identified():
             known_before = (
@@ -202,7 +214,8 @@ def _read_from(
                 continue
             members = decode_entry(scrub(line).value if scrub else line)
             if members is not None:
-                read.new.append(build_stored_episode({**members, "id": identifier}))
+                stored = build_stored_episode({**members, "id": identifier})
+                read.new.append((places.scope_of(folder, identifier), stored))
     read.end = encode_cursor(page.next) if page.next.id else ""
     read.has_more, read.unreadable = page.has_more, page.skipped
     return read
@@ -213,8 +226,8 @@ def _insert_page(
 ) -> list[EpisodeState]:
     """Take a page in; returns the state of each entry that is new."""
     if page.end and page.end != table.get_cursor(rows, ledger, agent):
-        outcomes = table.insert_episodes(rows, [(agent, one) for one in page.new])
+        outcomes = table.insert_episodes(rows, page.new)
         table.set_cursor(rows, ledger, agent, page.end)
         taken = zip(page.new, outcomes, strict=True)
-        return [one.state for one, outcome in taken if outcome is RetainOutcome.RETAINED]
+        return [one.state for (_, one), outcome in taken if outcome is RetainOutcome.RETAINED]
     return []

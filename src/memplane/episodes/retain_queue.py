@@ -8,15 +8,20 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
+from memplane.auth.memory_scope import SHARED, MemoryScope
 from memplane.database.interface import Connection, RecordStore
 from memplane.episodes import store as table
 from memplane.episodes.api_types import RetainReceipt
 from memplane.episodes.entry_parser import ParsedEntry, ScrubLine, parse_entry
+from memplane.episodes.scope_store import get_agent_numbers
 from memplane.episodes.store import EpisodeState, RetainOutcome
 from memplane.episodes.tombstone_watcher import TombstoneWatcher
 from memplane.errors import MemplaneError
+from memplane.exchange.end_user import TurnOwner, UserPolicy
 from memplane.ledger.entry import Entry, ReceivedEntry
+from memplane.ledger.turn_note import TurnNote, encode_note
 from memplane.ledger.writer import Ledger
 
 _log = logging.getLogger(__name__)
@@ -39,10 +44,24 @@ class RetainListener(Protocol):
         ...
 
 
+class EntryOrigin(msgspec.Struct, frozen=True):
+    """Whose entry it is, as whoever gives it says.
+
+    Without a `user` it is that of the user that the entry's own request names. The `note` is what
+    else is to be kept beside it.
+    """
+
+    agent: str
+    user: str | None = None
+    view: str = SHARED
+    note: TurnNote = TurnNote()
+    holds_token: bool = False
+
+
 class _SubmittedEntry(msgspec.Struct, frozen=True):
     """An entry as it came, or as it was read already."""
 
-    agent: str
+    origin: EntryOrigin
     entry: bytes | ParsedEntry
     future: asyncio.Future[RetainReceipt]
 
@@ -53,11 +72,16 @@ class _SubmittedEntry(msgspec.Struct, frozen=True):
 
 
 class _DecodedEntry(msgspec.Struct, frozen=True):
-    """An entry that was read."""
+    """An entry that was read, whose it is, and what is to be noted of it."""
 
-    agent: str
+    scope: MemoryScope
     given: ParsedEntry
     future: asyncio.Future[RetainReceipt]
+    note: TurnNote
+
+    @property
+    def agent(self) -> str:
+        return self.scope.agent
 
 
 class _PreparedEntry(msgspec.Struct, frozen=True):
@@ -91,7 +115,9 @@ class RetainQueue:
         burying: TombstoneWatcher,
         *,
         scrub: ScrubLine,
+        users: UserPolicy,
     ) -> None:
+        self._users = users
         self._records = records
         self._received = received
         self._watching = watching
@@ -104,13 +130,15 @@ class RetainQueue:
         """Whether nobody waits for the next batch."""
         return self._waiting.empty()
 
-    def give(self, agent: str, entry: bytes | ParsedEntry) -> asyncio.Future[RetainReceipt]:
+    def give(
+        self, origin: EntryOrigin, entry: bytes | ParsedEntry
+    ) -> asyncio.Future[RetainReceipt]:
         """Let an entry be taken in; the future is its receipt.
 
         It is read with others of its batch, one right after the other, which takes less time than
         between the steps of their requests.
         """
-        sent = _SubmittedEntry(agent, entry, asyncio.get_running_loop().create_future())
+        sent = _SubmittedEntry(origin, entry, asyncio.get_running_loop().create_future())
         self._waiting.put_nowait(sent)
         return sent.future
 
@@ -174,10 +202,24 @@ class RetainQueue:
             try:
                 entry = one.entry
                 given = parse_entry(entry, self._scrub) if isinstance(entry, bytes) else entry
-                read.append(_DecodedEntry(one.agent, given, one.future))
+                read.append(self._decoded(one, given))
             except Exception as error:  # noqa: BLE001 - told to the one who waits; others go on
                 _reject_entry(one, error)
         return read
+
+    def _decoded(self, sent: _SubmittedEntry, given: ParsedEntry) -> _DecodedEntry:
+        """Decide whose entry it is."""
+        origin = sent.origin
+        if origin.user is not None:
+            owner = TurnOwner(user=origin.user)
+        else:
+            owner = self._users.find_owner(
+                origin.agent, given.named, holds_token=origin.holds_token
+            )
+        scope = MemoryScope(origin.agent, owner.user, origin.view)
+        account = owner.account or origin.note.account
+        note = replace(origin.note, user=scope.user, view=scope.view, account=account)
+        return _DecodedEntry(scope, given, sent.future, note)
 
     async def _unburied(self, batch: Sequence[_DecodedEntry]) -> list[_DecodedEntry]:
         """Return those whose agents' tombstones could be looked at; the others are told why."""
@@ -218,7 +260,8 @@ class RetainQueue:
         submitted: list[tuple[_PreparedEntry, asyncio.Future[Entry]]] = []
         for one in new:
             try:
-                received = ReceivedEntry(one.waiting.agent, one.given.entry)
+                note = encode_note(one.waiting.note)
+                received = ReceivedEntry(one.waiting.agent, one.given.entry, note)
                 submitted.append((one, self._received.submit(received)))
             except MemplaneError as error:
                 failed[id(one.waiting)] = error
@@ -237,7 +280,7 @@ def _prepare_batch(rows: Connection, batch: Sequence[_DecodedEntry]) -> list[_Pr
     ids: dict[str, list[str]] = {}
     for waiting in batch:
         ids.setdefault(waiting.agent, []).append(waiting.given.entry.id)
-    numbers = table.get_agent_numbers(rows, ids)
+    numbers = get_agent_numbers(rows, ids)
     known = {
         agent: table.predict_outcomes(rows, numbers.get(agent), ours)
         for agent, ours in ids.items()
@@ -257,7 +300,7 @@ def _prepare_batch(rows: Connection, batch: Sequence[_DecodedEntry]) -> list[_Pr
 
 def _insert_prepared(rows: Connection, new: Sequence[_PreparedEntry]) -> dict[int, RetainOutcome]:
     """Take in what is new; says what became of each."""
-    given = [(one.waiting.agent, one.given.stored) for one in new]
+    given = [(one.waiting.scope, one.given.stored) for one in new]
     numbers = (id(one.waiting) for one in new)
     return dict(zip(numbers, table.insert_episodes(rows, given), strict=True))
 

@@ -16,7 +16,7 @@ from memplane.episodes.api_types import RecallRequest, RecallResponse
 from memplane.episodes.artefacts import Artefact, ArtefactKind
 from memplane.episodes.episode import Episode
 from memplane.episodes.injection_store import find_turns_at
-from memplane.episodes.pending_turns import PendingTurns
+from memplane.episodes.pending_turns import NO_PENDING_WORK, PendingTurns
 from memplane.episodes.question import Question, extract_question
 from memplane.episodes.response_builder import (
     EpisodeMatch,
@@ -26,7 +26,7 @@ from memplane.episodes.response_builder import (
     build_match_response,
     build_mixed_response,
 )
-from memplane.episodes.store import AgentStats
+from memplane.episodes.scope_store import VisibleScopes, get_visible_scopes
 from memplane.search.bm25 import (
     CorpusStatistics,
     ScoredDocument,
@@ -41,7 +41,6 @@ from memplane.search.bm25 import (
     weigh_terms,
 )
 from memplane.search.index import TextIndex
-from memplane.search.inverted_index import InvertedIndex
 from memplane.search.time_expressions import asks_for_time, parse_periods
 from memplane.search.tokenizer import count_query_terms
 from memplane.search.turn_ranker import (
@@ -61,6 +60,7 @@ from memplane.search.turn_terms import (
 )
 
 EXACT_SCORING_MAX_EPISODES: Final = 24
+_MAX_INDEXED_SCOPES: Final = 16
 _MAX_MATCHES: Final = 8
 _MAX_EXPLORED_MATCHES: Final = 2
 _MIN_QUERY_TERMS: Final = 2
@@ -93,15 +93,15 @@ def recall_episodes(
     tails: PendingTurns,
 ) -> RecallResponse:
     """Answer a question from the rows and the index; without an index it takes longer."""
-    known = table.get_agent_stats(rows, ask.agent)
+    known = get_visible_scopes(rows, ask.scope)
     terms = _terms(question)
-    if known is None or not known.episodes or not terms:
+    if not known.episodes or not terms:
         return RecallResponse()
     reach = _PROMPT_LIMITS if ask.limit is None else _SEARCH_LIMITS
     likely = max(reach.turns, ask.limit or 0)
     here = frozenset(ask.without)
     if ask.here:
-        here |= find_turns_at(rows, ask.agent, ask.here)
+        here |= find_turns_at(rows, ask.scope, ask.here)
     sought = _find_candidates(_SearchScope(rows, index, tails, known, likely, here), terms)
     asked = _build_query(question, sought, now.at)
     ranking = _RankingInput(rows, known, sought, reach.with_neighbours, now.meant, here)
@@ -117,9 +117,9 @@ def recall_episodes(
     if not matches and not weighty:
         return RecallResponse()
     steps: set[str] = set()
-    newest_turns = table.list_newest(rows, known.number, _MAX_RECENT_TURNS)
+    newest_turns = table.list_newest(rows, known, _MAX_RECENT_TURNS)
     recent = [one for one in newest_turns if not _is_another_step(one, steps)]
-    newest = table.list_timeline(rows, known.number, _MAX_TIMELINE_LINES)
+    newest = table.list_timeline(rows, known, _MAX_TIMELINE_LINES)
     lines = dict.fromkeys((*newest, *(line for one in matched for line in one.lines)))
     said = {question.text, *question.context}
     found = SearchResult(
@@ -148,7 +148,7 @@ class QueryContext(msgspec.Struct, frozen=True):
 class SemanticQuery(Protocol):
     """A question that can be compared with turns by meaning."""
 
-    def likeness(self, rows: Connection, number: int, keys: list[int]) -> dict[int, float]:
+    def likeness(self, rows: Connection, seen: VisibleScopes, keys: list[int]) -> dict[int, float]:
         """Return how alike turns are to it, from 0 to 1; those that can be compared only."""
         ...
 
@@ -216,7 +216,7 @@ def _terms_in(text: str) -> Mapping[str, int]:
 
 
 class _SearchScope(msgspec.Struct, frozen=True):
-    """Where an agent's episodes are looked for, and how many of them are scored.
+    """Where visible episodes are looked for, and how many of them are scored.
 
     Those that were said `here` stand in the conversation that asks.
     """
@@ -224,7 +224,7 @@ class _SearchScope(msgspec.Struct, frozen=True):
     rows: Connection
     index: TextIndex | None
     tails: PendingTurns
-    known: AgentStats
+    known: VisibleScopes
     likely: int
     here: frozenset[str]
 
@@ -232,33 +232,39 @@ class _SearchScope(msgspec.Struct, frozen=True):
 def _find_candidates(where: _SearchScope, terms: Mapping[str, int]) -> _Candidates:
     """Find the turns that have words of the question: the likely ones of all that there are."""
     rows, index, known = where.rows, where.index, where.known
-    tail = InvertedIndex()
-    if index is None or known.episodes <= EXACT_SCORING_MAX_EPISODES:
-        found = table.list_searchable(rows, known.number)
+    pending = NO_PENDING_WORK
+    if index is None or known.episodes <= EXACT_SCORING_MAX_EPISODES or _are_many(known):
+        found = table.list_searchable(rows, known)
         statistics = _statistics(known, dict.fromkeys(terms, 0), found)
         weights = select_informative(weigh_terms(terms, statistics), statistics)
     else:
-        tail, uncounted, changed = where.tails.of(rows, known.number)
-        counted = index.frequencies(known.number, list(terms))
-        if tail:
-            counted = {term: count + tail.count(term) for term, count in counted.items()}
+        pending = where.tails.of(rows, known)
+        uncounted, changed = pending.uncounted, pending.changed
+        counted = index.frequencies(known.numbers, list(terms))
+        if pending.tails:
+            counted = {term: count + pending.count(term) for term, count in counted.items()}
         statistics = _statistics(known, counted, uncounted)
         weights = select_informative(weigh_terms(terms, statistics), statistics)
         wanted = where.likely + min(len(where.here), where.likely)
-        keys = index.candidates(known.number, [one.term for one in weights], wanted)
+        keys = index.candidates(known.numbers, [one.term for one in weights], wanted)
         new = {turn.key for turn in (*uncounted, *changed)}
-        indexed = [key for key in keys if key not in new and key not in tail]
-        found = [*table.get_searchable(rows, known.number, indexed), *uncounted, *changed]
+        indexed = [key for key in keys if key not in new and not pending.has(key)]
+        found = [*table.get_searchable(rows, known, indexed), *uncounted, *changed]
     telling = {one.term: terms[one.term] for one in weights}
     finder = TermFinder(telling)
     held = finder.count_in_turns(found)
-    waiting, held_waiting = tail.having(telling)
+    waiting, held_waiting = pending.having(telling)
     held.update(held_waiting)
     turns = {turn.key: turn for turn in (*found, *waiting) if turn.id not in where.here}
     documents = [(key, merge_counts(held[key]), turn.length) for key, turn in turns.items()]
     scored = score_documents(weights, documents, statistics)
     likely = _best(scored, turns, statistics)[: where.likely]
     return _Candidates(telling, weights, statistics, likely, turns, finder, held)
+
+
+def _are_many(known: VisibleScopes) -> bool:
+    """Say whether a read sees more scopes than the text index should be asked about."""
+    return len(known.scopes) > _MAX_INDEXED_SCOPES
 
 
 def _best(
@@ -271,7 +277,7 @@ def _best(
 
 
 def _statistics(
-    known: AgentStats, counted: dict[str, int], uncounted: Sequence[SearchTurn]
+    known: VisibleScopes, counted: dict[str, int], uncounted: Sequence[SearchTurn]
 ) -> CorpusStatistics:
     """Count who has which term: what was counted already, and the turns that were not."""
     if uncounted:
@@ -285,7 +291,7 @@ class _RankingInput(msgspec.Struct, frozen=True):
     """The turns that were found, and what the question means, where that is known."""
 
     rows: Connection
-    known: AgentStats
+    known: VisibleScopes
     sought: _Candidates
     with_neighbours: int
     meant: SemanticQuery | None
@@ -298,10 +304,10 @@ def _matches(where: _RankingInput, asked: Query, ask: RecallRequest) -> list[_Ma
     if not sought.matching:
         return []
     having = [sought.turns[one.key] for one in sought.matching]
-    runs = table.get_neighbours(rows, known.number, having, where.with_neighbours)
+    runs = table.get_neighbours(rows, known, having, where.with_neighbours)
     if where.meant is not None:
         keys = [turn.key for run in runs for turn in run]
-        asked = replace(asked, likeness=where.meant.likeness(rows, known.number, keys))
+        asked = replace(asked, likeness=where.meant.likeness(rows, known, keys))
     sought.look_into(turn for run in runs for turn in run)
     ranked = rank_turns(asked, runs, sought.statistics, sought.held)
     if where.here:
@@ -315,7 +321,7 @@ def _matches(where: _RankingInput, asked: Query, ask: RecallRequest) -> list[_Ma
     for place, (one, episode) in enumerate(_shown(where, ranked, ask.limit)):
         derived: list[Artefact] = []
         if place < _MAX_EXPLORED_MATCHES and ask.limit is None:
-            derived = table.list_derived_artefacts(rows, known.number, (episode.at, episode.id))
+            derived = table.list_derived_artefacts(rows, known, one.turn.key)
         match = EpisodeMatch(
             episode,
             best * one.score / ranked[0].score,
@@ -342,7 +348,7 @@ def _shown(
     while at < len(ranked) and (missing := wanted - len(shown)):
         batch = ranked[at : at + missing]
         keys = [one.turn.key for one in batch]
-        episodes = table.get_episodes(where.rows, where.known.number, keys)
+        episodes = table.get_episodes(where.rows, where.known, keys)
         for one, episode in zip(batch, episodes, strict=True):
             if limit is not None or not _is_another_step(episode, steps):
                 shown.append((one, episode))
@@ -370,13 +376,13 @@ def _salience(derived: Iterable[Artefact], turn: Episode) -> int:
 
 
 def _find_salient(
-    rows: Connection, known: AgentStats, sought: _Candidates, *, matched: bool
+    rows: Connection, known: VisibleScopes, sought: _Candidates, *, matched: bool
 ) -> list[SalientMatch]:
     """Return what was said with weight, nearest to the question first.
 
     Beside a match a weak overlap is not asked for; alone there must be one.
     """
-    looked_at = table.list_salient_artefacts(rows, known.number, _MAX_SALIENT_ARTEFACTS)
+    looked_at = table.list_salient_artefacts(rows, known, _MAX_SALIENT_ARTEFACTS)
     found = [SalientMatch(one, sought.coverage(one.text)) for one in looked_at]
     found.sort(key=lambda one: -(one.coverage * 100 + one.artefact.salience))
     return [one for one in found if matched or one.coverage > 0]

@@ -14,6 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
+from memplane.auth.memory_scope import SHARED, MemoryScope
 from memplane.database.interface import Database
 from memplane.episodes import forget_verification, injection_store, ledger_purge
 from memplane.episodes import store as table
@@ -50,10 +53,11 @@ from memplane.episodes.pending_turns import PendingTurns
 from memplane.episodes.question import Question
 from memplane.episodes.recall_worker_pool import RecallWorkerPool
 from memplane.episodes.response_builder import ResponseBudget
-from memplane.episodes.retain_queue import RetainQueue
+from memplane.episodes.retain_queue import EntryOrigin, RetainQueue
 from memplane.episodes.search import QueryContext, question_from_request, recall_episodes
 from memplane.episodes.tombstone_watcher import TombstoneCallback, TombstoneWatcher
 from memplane.errors import IndexUnusable, InvalidRequest, NotRecorded
+from memplane.exchange.end_user import UserPolicy
 from memplane.kit.clock import Clock, format_timestamp
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.segments import FileModes
@@ -80,12 +84,14 @@ class EpisodeService:
         clock: Clock,
         shares: ResponseBudget | None = None,
         modes: FileModes | None = None,
+        users: UserPolicy | None = None,
         embedder: Embedder | None = None,
         readers: RecallWorkerPool | None = None,
     ) -> None:
         self.places = places
         self._records = records
         self._scrub = scrub
+        self._users = users or UserPolicy()
         self._clock = clock
         self._shares = shares or ResponseBudget()
         self._modes = modes or FileModes()
@@ -96,7 +102,9 @@ class EpisodeService:
         self._upkeep = BackgroundIndexer(records, places, self._indexing)
         self._burying = TombstoneWatcher(records, places)
         self._burying.told.append(self._buried)
-        self._applying = RetainQueue(records, received, self._upkeep, self._burying, scrub=scrub)
+        self._applying = RetainQueue(
+            records, received, self._upkeep, self._burying, scrub=scrub, users=self._users
+        )
         self._closing = False
         self._tasks: list[asyncio.Task[None]] = []
         self._embedding: asyncio.Task[None] | None = None
@@ -135,7 +143,7 @@ class EpisodeService:
         await self._upkeep.follow_received()
         await self._indexing.close()
 
-    async def retain(self, agent: str, raw: bytes) -> RetainReceipt:
+    async def retain(self, origin: EntryOrigin, raw: bytes) -> RetainReceipt:
         """Keep an entry that somebody recorded; it is durable and searchable when this returns.
 
         Raises:
@@ -143,13 +151,17 @@ class EpisodeService:
             NotRecorded: It could not be written.
             RecordsError: It could not be made searchable; it will be, once the database works.
         """
-        folder = AgentFolder(self.places.received, agent)
+        agent = AgentFolder(self.places.received, origin.agent).agent
+        if self._users.ignores(agent):
+            account = origin.user or ""
+            note = replace(origin.note, account=account)
+            origin = replace(origin, user=SHARED, view=SHARED, note=note)
         entry: bytes | ParsedEntry = raw
         if len(raw) > _THREAD_PARSE_BYTES:
             entry = await asyncio.to_thread(parse_entry, raw, self._scrub)
         if self._closing:
             raise NotRecorded(f"an entry of {agent} came after memory was closed")
-        return await self._applying.give(folder.agent, entry)
+        return await self._applying.give(origin, entry)
 
     async def recall(self, ask: RecallRequest) -> RecallResponse:
         """Answer a question with what the agent remembers.
@@ -159,7 +171,10 @@ class EpisodeService:
             RecordsError: The database cannot be read.
         """
         AgentFolder(self.places.ledger, ask.agent)
-        await self._burying.look(ask.agent)
+        if self._users.ignores(ask.agent) and not ask.all_users:
+            ask = replace(ask, user=None, view=None)
+        scope = ask.scope  # refused before anything is looked up
+        await self._burying.look(scope.agent)
         question, at = question_from_request(ask), epoch_us(self._clock())
         meant = await self._meant(question.text)
         recall = partial(
@@ -276,11 +291,11 @@ class EpisodeService:
         await self._wipe()
         return purged
 
-    async def injected(self, agent: str, places: Sequence[str]) -> list[Injection]:
-        """Return what stands at places of an agent's conversations, the newest first."""
-        await self._burying.look(agent)
+    async def injected(self, scope: MemoryScope, places: Sequence[str]) -> list[Injection]:
+        """Return what stands at places of the conversations of a scope, the newest first."""
+        await self._burying.look(scope.agent)
         return await self._records.read(
-            partial(injection_store.find_injections, agent=agent, places=places), quick=True
+            partial(injection_store.find_injections, scope=scope, places=places), quick=True
         )
 
     async def any_forgotten(self, agent: str, entries: Collection[str]) -> bool:
@@ -290,7 +305,7 @@ class EpisodeService:
 
     async def save_injections(self, texts: Sequence[Injection]) -> None:
         """Keep what was put into conversations; forgetting what it cites takes it away again."""
-        for agent in {one.agent for one in texts}:
+        for agent in {one.scope.agent for one in texts}:
             await self._burying.look(agent)
         await self._records.write(partial(injection_store.insert_injections, injections=texts))
 
@@ -342,7 +357,9 @@ class EpisodeService:
         bytes_held = ForgetCheck(place="database: the file's bytes", clean=not held, note=note)
         checked.append(before.judged(bytes_held))
         answers = [
-            await self.recall(RecallRequest(agent=agent, text=one, limit=MAX_RECALL_LIMIT))
+            await self.recall(
+                RecallRequest(agent=agent, all_users=True, text=one, limit=MAX_RECALL_LIMIT)
+            )
             for one in tellings
         ]
         found = {one for answer in answers for block in answer.memories for one in block.entry_ids}

@@ -89,6 +89,8 @@ class ReceivedEntry(msgspec.Struct, frozen=True):
 
     agent: str
     entry: Entry
+    note: bytes = b""
+    """What is said about it beside the ledger; see `memplane.ledger.turn_note`."""
 
 
 def make_entry(turn: Turn) -> Entry:

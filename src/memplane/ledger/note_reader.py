@@ -12,6 +12,7 @@ from threading import Lock
 
 import msgspec
 
+from memplane.auth.memory_scope import SHARED, MemoryScope
 from memplane.ledger.folder import AgentFolder
 from memplane.ledger.turn_note import TurnNote
 
@@ -21,8 +22,15 @@ def find_note(folder: AgentFolder, entry_id: str) -> TurnNote | None:
     found = None
     for line in NoteReader(folder).new_lines():
         if line.id == entry_id:
-            found = line
+            found = _add_line(found, line)
     return found
+
+
+def _add_line(known: TurnNote | None, line: TurnNote) -> TurnNote:
+    """Return what is said about a turn with one more line: a turn's own, or that it is shared."""
+    if not line.shared:
+        return line
+    return msgspec.structs.replace(known or line, user="", view="", shared=True)
 
 
 class NoteReader:
@@ -34,6 +42,10 @@ class NoteReader:
         self._reading = Lock()
         self._left_out: set[str] = set()
         self._removed: dict[str, int] = {}
+        self._scopes: dict[str, tuple[str, str]] = {}
+        """The user and the view of each turn that is not shared."""
+        self._names: dict[tuple[str, str], tuple[str, str]] = {}
+        """Each such pair once: a user has many turns."""
 
     def leaves_out(self, entry_id: str) -> bool:
         """Say whether nothing is to be remembered of a turn."""
@@ -45,6 +57,11 @@ class NoteReader:
         self._read_on()
         return self._removed.get(entry_id, 0)
 
+    def scope_of(self, entry_id: str) -> MemoryScope:
+        """Say whose memory a turn is."""
+        self._read_on()
+        return MemoryScope(self._folder.agent, *self._scopes.get(entry_id, (SHARED, SHARED)))
+
     def _read_on(self) -> None:
         with self._reading:
             for line in self.new_lines():
@@ -52,6 +69,11 @@ class NoteReader:
                     self._left_out.add(line.id)
                 if line.removed:
                     self._removed[line.id] = line.removed
+                if line.shared:
+                    self._scopes.pop(line.id, None)
+                elif line.user or line.view:
+                    key = line.user, line.view
+                    self._scopes[line.id] = self._names.setdefault(key, key)
 
     def new_lines(self) -> Iterator[TurnNote]:
         """Yield the lines that came since the last time; one that is no note is passed over."""

@@ -1,4 +1,4 @@
-"""What the recorder says about a turn, beside the ledger: which memories its prompt had (pure).
+"""What is said about a turn beside the ledger: whose it is, which memories its prompt had (pure).
 
 A note names memories and holds none of their words.
 """
@@ -42,10 +42,22 @@ class TurnNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     asked for; `removed` secrets were taken out of it before it was written. An `attested` turn
     came with a token of its agent's, so its session is no invention of somebody else. The turn's
     id is known once it is.
+
+    `user` and `view` say whose memory it is; without them it is shared. An `account` was named by
+    the client and is no scope. `subject`, `role`, `purpose` and `invocation` are what a pod said
+    of who asked. A later line of a turn that is `shared` says that an operator shared it.
     """
 
     id: str = ""
     session: str = ""
+    user: str = ""
+    view: str = ""
+    account: str = ""
+    subject: str = ""
+    role: str = ""
+    purpose: str = ""
+    invocation: str = ""
+    shared: bool = False
     left_out: str = ""
     recall: str = ""
     injected: tuple[MessageInjection, ...] = ()

@@ -318,8 +318,8 @@ class Ledger:
             case Turn():
                 scrubbed = self._scrub(waiting.turn)
                 waiting.entry, waiting.note = log.recent.entry_for(scrubbed), scrubbed.note
-            case ReceivedEntry(_, entry):
-                waiting.entry = entry
+            case ReceivedEntry(_, entry, note):
+                waiting.entry, waiting.note = entry, note
 
     def _write(self, log: AgentWriter, ready: list[_PendingTurn]) -> list[_PendingTurn]:
         """Write turns, sealing segments that are full; returns those still to be made durable."""

@@ -102,7 +102,9 @@ def _receive(rows: Connection, event: ObservationEvent) -> None:
 def _reject(rows: Connection, event: ObservationEvent) -> None:
     view = reject_view(event)
     rows.run(
-        "INSERT INTO memory_rejects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL) "
+        "INSERT INTO memory_rejects (id, agent, at, reason, category, service, observation, hint, "
+        "corrected_category, corrected_service, session_id, tier, source_class) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
         "ON CONFLICT DO NOTHING",
         (
             *(view.id, view.agent, view.at, view.reason, view.category, view.service),

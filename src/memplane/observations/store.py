@@ -406,7 +406,8 @@ def _fold_conflicts(rows: Connection, keys: Iterable[str]) -> None:
         rows.run("DELETE FROM conflicts WHERE id = ?", (key,))
         if found is not None:
             rows.run(
-                "INSERT INTO conflicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO conflicts (id, agent, kind, memory_a, memory_b, signals, sessions, "
+                "opened_at, is_open, resolution) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(found.key, found.agent, found.kind, found.a, found.b or None),
                     msgspec.json.encode(found.signals).decode(),

@@ -18,12 +18,15 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 import msgspec
+from msgspec.structs import replace as replace_note
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.episodes.api_types import MemoryBlock
 from memplane.episodes.episode import epoch_us
 from memplane.episodes.injection_store import Injection
 from memplane.errors import MemplaneError
 from memplane.exchange.dialect import Conversation, ConversationPrompt, Dialect
+from memplane.exchange.end_user import TurnOwner
 from memplane.exchange.request_body import RequestBody
 from memplane.integrations.clawdapus.pod.agent_contexts import AgentContext
 from memplane.kit.clock import Clock
@@ -50,6 +53,8 @@ class InjectionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     context: AgentContext
+    scope: MemoryScope
+    owner: TurnOwner
     broken: str
     dialect: Dialect
     body: RequestBody
@@ -100,17 +105,17 @@ class MemoryInjector:
     async def give(self, wanted: InjectionRequest) -> InjectionResult:
         """Give a request its memories; whatever fails, it goes on without."""
         if wanted.left_out:
-            note = TurnNote(session=wanted.session, left_out=wanted.left_out)
+            note = replace_note(_owned_note(wanted), left_out=wanted.left_out)
             skipped = self._recaller.skipped(self._asked(wanted, Conversation()), wanted.left_out)
             return InjectionResult(wanted.body.raw, note, skipped)
         if wanted.forgetful:
-            return InjectionResult(wanted.body.raw, TurnNote(session=wanted.session))
+            return InjectionResult(wanted.body.raw, _owned_note(wanted))
         conversation = await _read_conversation(wanted)
         if not wanted.beside:
             given = await self._sticking(wanted, conversation)
         elif conversation.injected:
             # The client's own hook was first, and two blocks would say the same.
-            given = InjectionResult(wanted.body.raw, TurnNote(session=wanted.session))
+            given = InjectionResult(wanted.body.raw, _owned_note(wanted))
         else:
             given = await self._beside(wanted, conversation)
         prompts = conversation.prompts
@@ -173,7 +178,7 @@ class MemoryInjector:
         try:
             # Not longer than a recall. In place, because a busy loop would let a task wait.
             async with asyncio.timeout(self._seconds):
-                held = await self._sticky.find(wanted.context.agent, places, wanted.session)
+                held = await self._sticky.find(wanted.scope, places, wanted.session)
         except TimeoutError:
             self._breakers.failed(_LOOKUP_BREAKER_KEY, self._elapsed(), since=began)
             _log.warning("what stands in a conversation was not found in time")
@@ -209,7 +214,7 @@ class MemoryInjector:
     ) -> Injection:
         """Make what stands at a prompt from now on; it is empty when nothing does."""
         nothing = Injection(
-            agent=wanted.context.agent,
+            scope=wanted.scope,
             place=prompt.place,
             session=wanted.session,
             at=now,
@@ -249,6 +254,7 @@ class MemoryInjector:
             wire=wanted.dialect.family,
             model=wanted.body.model,
             session=wanted.session,
+            scope=wanted.scope,
         )
         if wanted.context.memory is not None:
             return replace(common, messages=conversation.messages, system=conversation.system)
@@ -256,7 +262,7 @@ class MemoryInjector:
             {"role": "user", "content": one.text}
             for one in conversation.prompts[-_CONTEXT_PROMPTS:]
         ]
-        entries, places = self._sticky.standing(conversation, wanted.context.agent)
+        entries, places = self._sticky.standing(conversation, wanted.scope)
         return replace(common, messages=said, here=tuple(places), without=tuple(entries))
 
     def _now_at(self, timezone: str) -> datetime:
@@ -282,12 +288,22 @@ def _make_note(
     wanted: InjectionRequest, came: RecallResult | None, injected: tuple[MessageInjection, ...]
 ) -> TurnNote:
     dropped = came.kept.dropped if came is not None else ()
-    return TurnNote(
-        session=wanted.session,
+    return replace_note(
+        _owned_note(wanted),
         recall=came.status if came is not None else "",
         injected=injected,
         dropped=tuple(DroppedBlock(why=one.reason, id=one.id) for one in dropped),
     )
+
+
+def _owned_note(wanted: InjectionRequest) -> TurnNote:
+    """Note in which session a turn is, and whose memory."""
+    return make_owned_note(wanted.session, wanted.owner)
+
+
+def make_owned_note(session: str, owner: TurnOwner) -> TurnNote:
+    """Note in which session a turn is, and whose memory."""
+    return TurnNote(session=session, user=owner.user, account=owner.account)
 
 
 def _list_injected_blocks(blocks: Sequence[MemoryBlock]) -> tuple[InjectedBlock, ...]:

@@ -17,6 +17,7 @@ from typing import Final, Protocol, Self
 
 import msgspec
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.episodes.api_types import MemoryBlock, RecallRequest, RecallResponse
 from memplane.errors import InvalidRequest, UnknownAgent
 from memplane.integrations.clawdapus.memory_service.client import (
@@ -70,6 +71,7 @@ class RecallQuery:
     """
 
     context: AgentContext
+    scope: MemoryScope
     broken: str = ""
     wire: str = "openai"
     model: str = ""
@@ -308,7 +310,9 @@ class RecallClient:
             return await self._ask_service(asked, manifest, manifest.recall, seconds)
         assert self._memories is not None  # noqa: S101 - else nobody is asked
         ask = RecallRequest(
-            agent=asked.context.agent,
+            agent=asked.scope.agent,
+            user=asked.scope.user or None,
+            view=asked.scope.view or None,
             messages=asked.messages,
             here=asked.here,
             without=asked.without,

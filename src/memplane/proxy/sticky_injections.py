@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.episodes.injection_store import Injection, TurnPlace
 from memplane.errors import MemplaneError
 from memplane.exchange.dialect import Conversation
@@ -21,6 +22,9 @@ from memplane.proxy.conversation_position import ConversationPosition, find_answ
 
 _SAME_TURN_US: Final = 600 * 1_000_000
 """Microseconds within which a prompt that comes again can be the same turn."""
+
+_PlaceKey: TypeAlias = tuple[MemoryScope, str, str]
+"""Whose conversation it is, and two parts of a place in it."""
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +34,7 @@ class AnsweredTurn:
     """A turn that is recorded.
 
     Args:
-        agent: Whose it is.
+        scope: Whose it is.
         session: In which it was said; empty where clients do not tell.
         prompt: The place of the prompt that it answers.
         entry: Its id.
@@ -38,7 +42,7 @@ class AnsweredTurn:
         stood: Works out where it stands, which takes a while, once.
     """
 
-    agent: str
+    scope: MemoryScope
     session: str
     prompt: str
     entry: str
@@ -49,7 +53,7 @@ class AnsweredTurn:
 class InjectionStore(Protocol):
     """Where texts are kept for good."""
 
-    async def injected(self, agent: str, places: Sequence[str]) -> list[Injection]:
+    async def injected(self, scope: MemoryScope, places: Sequence[str]) -> list[Injection]:
         """Return what stands at places, the newest first."""
         ...
 
@@ -78,42 +82,46 @@ class StickyInjections:
         self._kept = kept
         self._since = since
         self._later = later
-        self._unwritten: dict[tuple[str, str, str], Injection] = {}
+        self._unwritten: dict[_PlaceKey, Injection] = {}
         self._answered: list[AnsweredTurn] = []
-        self._latest: dict[tuple[str, str, str], int] = {}
-        """When prompts were answered, and agents, the newest last; what is too old goes."""
+        self._latest: dict[_PlaceKey, int] = {}
+        """When prompts were answered, and scopes, the newest last; what is too old goes."""
         self._woken = asyncio.Event()
         self._ending = asyncio.Event()
 
-    async def find(self, agent: str, places: Sequence[str], session: str) -> dict[str, Injection]:
+    async def find(
+        self, scope: MemoryScope, places: Sequence[str], session: str
+    ) -> dict[str, Injection]:
         """Return the text at each place that has one: this session's, or else the newest."""
         if not places:
             return {}
         there = {*places}
-        mine = [one for one in self._unwritten.values() if one.agent == agent]
-        written = await self._kept.injected(agent, places)
+        mine = [one for one in self._unwritten.values() if one.scope == scope]
+        written = await self._kept.injected(scope, places)
         new = [
             one
             for one in mine
-            if one.place in there and not await self._kept.any_forgotten(agent, one.cited)
+            if one.place in there and not await self._kept.any_forgotten(scope.agent, one.cited)
         ]
         return _choose_nearest([*new, *written], session)
 
     def keep(self, text: Injection) -> None:
         """Keep a text at its place."""
-        self._unwritten[text.agent, text.place, text.session] = text
+        self._unwritten[text.scope, text.place, text.session] = text
         self._woken.set()
 
     def answered(self, turn: AnsweredTurn) -> None:
         """Keep where a turn was said, and that its prompt is answered."""
         self._answered.append(turn)
         self._woken.set()
-        for key in ((turn.agent, turn.session, turn.prompt), _any_session_key(turn.agent)):
+        for key in ((turn.scope, turn.session, turn.prompt), _any_session_key(turn.scope)):
             self._latest.pop(key, None)
             self._latest[key] = turn.at
         self._forget_before(turn.at - _SAME_TURN_US)
 
-    def standing(self, conversation: Conversation, agent: str) -> tuple[list[str], list[str]]:
+    def standing(
+        self, conversation: Conversation, scope: MemoryScope
+    ) -> tuple[list[str], list[str]]:
         """Say which turns stand in a conversation that are not written down yet.
 
         Returns their entries, and all places of answers in it.
@@ -123,7 +131,7 @@ class StickyInjections:
         prompts = {one.place for one in conversation.prompts}
         for one in reversed(self._answered):
             # Where a turn stands is worked out only if it may stand here.
-            if one.agent != agent or not (one.prompt in prompts or conversation.after):
+            if one.scope != scope or not (one.prompt in prompts or conversation.after):
                 continue
             stood = one.stood()
             if not {stood.place, *stood.names}.isdisjoint(places):
@@ -140,9 +148,9 @@ class StickyInjections:
         if session != text.session or now - text.at >= _SAME_TURN_US:
             return False
         if session:
-            answered = self._latest.get((text.agent, session, text.place), -1)
+            answered = self._latest.get((text.scope, session, text.place), -1)
         else:
-            answered = self._latest.get(_any_session_key(text.agent), self._since)
+            answered = self._latest.get(_any_session_key(text.scope), self._since)
         return answered < text.at
 
     def _forget_before(self, at: int) -> None:
@@ -156,7 +164,7 @@ class StickyInjections:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), self._later)
             self._woken.clear()
-            written: Mapping[tuple[str, str, str], Injection] = dict(self._unwritten)
+            written: Mapping[_PlaceKey, Injection] = dict(self._unwritten)
             answered = list(self._answered)
             try:
                 if written:
@@ -187,17 +195,17 @@ class StickyInjections:
         self._woken.set()
 
 
-def _any_session_key(agent: str) -> tuple[str, str, str]:
-    return agent, "", ""
+def _any_session_key(scope: MemoryScope) -> _PlaceKey:
+    return scope, "", ""
 
 
 def _list_positions(turns: Iterable[AnsweredTurn]) -> list[TurnPlace]:
     said: list[TurnPlace] = []
     for one in turns:
         stood = one.stood()
-        said.append(TurnPlace(one.agent, stood.place, one.entry, one.at))
+        said.append(TurnPlace(one.scope, stood.place, one.entry, one.at))
         said += (
-            TurnPlace(one.agent, name, one.entry, one.at, stood.after) for name in stood.names
+            TurnPlace(one.scope, name, one.entry, one.at, stood.after) for name in stood.names
         )
     return said
 

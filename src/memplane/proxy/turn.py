@@ -16,10 +16,20 @@ from http import HTTPStatus
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace as replace_note
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.errors import InvalidRequest, MemplaneError, UpstreamError
 from memplane.exchange.content_encoding import decode_content
 from memplane.exchange.dialect import Dialect
+from memplane.exchange.end_user import (
+    USER_HEADER,
+    USER_MEMBERS,
+    EndUser,
+    TurnOwner,
+    UserPolicy,
+    find_end_user,
+)
 from memplane.exchange.reply_assembler import AssembledReply, ReplyAssembler, ReplyOutcome
 from memplane.exchange.request_body import LONG_BODY_BYTES, MAX_BODY_BYTES, RequestBody, parse_body
 from memplane.exchange.usage_chunk import UsageChunkFilter, add_usage_option
@@ -27,12 +37,16 @@ from memplane.integrations.clawdapus.memory_service.delivery_workers import Deli
 from memplane.integrations.clawdapus.pod.agent_contexts import ProxiedAgent
 from memplane.kit.json_values import as_string, decode_json_or_none
 from memplane.ledger.entry import StreamReply, Turn
-from memplane.ledger.turn_note import TurnNote
 from memplane.ledger.turn_note import encode_note as encoded_note
 from memplane.proxy.auxiliary_requests import classify_auxiliary
 from memplane.proxy.conversation_position import find_position
 from memplane.proxy.headers import header_value, response_headers
-from memplane.proxy.injector import InjectionRequest, InjectionResult, MemoryInjector
+from memplane.proxy.injector import (
+    InjectionRequest,
+    InjectionResult,
+    MemoryInjector,
+    make_owned_note,
+)
 from memplane.proxy.passthrough import ForwardingContext, forward
 from memplane.proxy.prices import add_cost
 from memplane.proxy.provider import UpstreamCandidate
@@ -60,6 +74,7 @@ _SESSION_HEADERS: Final = ("x-claude-code-session-id", "session-id", "x-session-
 _SESSION_MEMBER: Final = "prompt_cache_key"
 _MAX_SESSION_CHARS: Final = 200
 _MEMORY_HEADER: Final = "x-memplane-memory"
+_USER_HEADER: Final = USER_HEADER.encode()
 _MEMORY_OFF: Final = "memory off"
 _EVENT_STREAM: Final = "text/event-stream"
 _JSON: Final = "json"
@@ -77,6 +92,7 @@ class Proxy(msgspec.Struct, frozen=True, kw_only=True):
     injection: str = ""
     ask_usage: bool = False
     auxiliary_phrases: tuple[str, ...] = ()
+    users: UserPolicy = UserPolicy()
 
 
 class _RoutedTurn(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,9 +105,16 @@ class _RoutedTurn(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[UpstreamCandidate, ...]
     clamped: bool
     session: str
+    owner: TurnOwner
+    ignored_user: bool
     left_out: str
     at: datetime
     story: TurnSpan
+
+    @property
+    def scope(self) -> MemoryScope:
+        """Whose memory the turn is."""
+        return MemoryScope(self.asked.caller.agent, self.owner.user)
 
 
 async def handle_turn(
@@ -109,10 +132,7 @@ async def handle_turn(
         _start_span(proxy, asked, began).unread(str(turn))
         await forward(proxy.passing, asked, client)
         return
-    turn.story.asked()
-    if turn.clamped:
-        why = f"not allowed; {_ref(turn.candidates[0])} is asked instead"
-        turn.story.emit_intervention("intervention", why)
+    _tell_asked(turn)
     if proxy.deliveries is not None and asked.caller.in_pod:
         proxy.deliveries.expect(turn.agent.context)
     try:
@@ -130,6 +150,15 @@ async def handle_turn(
         turn.story.cut(str(error) or _CLIENT_LEFT)
         raise
     _record_turn(proxy, turn, given, outcome)
+
+
+def _tell_asked(turn: _RoutedTurn) -> None:
+    turn.story.asked()
+    if turn.clamped:
+        why = f"not allowed; {_ref(turn.candidates[0])} is asked instead"
+        turn.story.emit_intervention("intervention", why)
+    if turn.ignored_user:
+        turn.story.emit_intervention("ignored_user", "the user that it names cannot be one")
 
 
 async def refuse_request(
@@ -175,6 +204,7 @@ def _read_turn(
     if isinstance(routed, RequestRefusal):
         return routed
     left_out = _find_exclusion(dialect, asked, body, proxy.auxiliary_phrases)
+    named = _find_end_user(asked, body)
     return _RoutedTurn(
         asked=asked,
         dialect=dialect,
@@ -183,6 +213,8 @@ def _read_turn(
         candidates=routed.candidates,
         clamped=routed.clamped,
         session=proxy.telling.redact(_find_session(asked, body)).value[:_MAX_SESSION_CHARS],
+        owner=proxy.users.find_owner(asked.caller.agent, named, holds_token=asked.caller.governed),
+        ignored_user=named.is_invalid,
         left_out=left_out,
         at=began.at,
         story=_start_span(proxy, asked, began, model=body.model, left_out=left_out),
@@ -210,6 +242,20 @@ def _find_session(asked: ProxyRequest, body: RequestBody) -> str:
     return found if found.isprintable() else ""
 
 
+def _find_end_user(asked: ProxyRequest, body: RequestBody) -> EndUser:
+    """Return the user that a request names, in its header or its body."""
+    headers = (value for name, value in asked.target.headers if name.lower() == _USER_HEADER)
+    header = next(headers, None)
+    members = {
+        name: decode_json_or_none(bytes(body.members[name]))
+        for name in USER_MEMBERS & body.members.keys()
+    }
+    # What is no UTF-8 cannot be a user either.
+    return find_end_user(
+        members, None if header is None else header.decode("utf-8", "surrogateescape")
+    )
+
+
 def _find_exclusion(
     dialect: Dialect, asked: ProxyRequest, body: RequestBody, phrases: Collection[str]
 ) -> str:
@@ -230,7 +276,8 @@ async def _inject_memories(proxy: Proxy, turn: _RoutedTurn) -> InjectionResult:
         # Nothing that memory does may fail a turn, also nothing that nobody thought of.
         _log.exception("a turn of %s goes on without memory", turn.asked.caller.agent)
         return InjectionResult(
-            turn.body.raw, TurnNote(session=turn.session, left_out=turn.left_out)
+            turn.body.raw,
+            replace_note(make_owned_note(turn.session, turn.owner), left_out=turn.left_out),
         )
 
 
@@ -238,6 +285,8 @@ def _make_injection_request(proxy: Proxy, turn: _RoutedTurn) -> InjectionRequest
     in_pod = turn.asked.caller.in_pod
     return InjectionRequest(
         context=turn.agent.context,
+        scope=turn.scope,
+        owner=turn.owner,
         broken=turn.agent.broken,
         dialect=turn.dialect,
         body=turn.body,
@@ -416,4 +465,4 @@ def _place_in_conversation(
     if not given.place or ended.kind is not ReplyOutcome.WHOLE:
         return None
     stood = cache(partial(find_position, turn.dialect, turn.body, ended.reply))
-    return TurnInConversation(turn.session, given.place, stood)
+    return TurnInConversation(turn.scope, turn.session, given.place, stood)

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.errors import EntryTooLarge, InvalidEntry, MemplaneError
 from memplane.ledger.entry import Entry, Turn
 from memplane.proxy.conversation_position import ConversationPosition
@@ -32,11 +33,13 @@ class TurnInConversation(msgspec.Struct, frozen=True):
     """What a turn is in its conversation.
 
     Args:
+        scope: Whose memory it is.
         session: The conversation's; empty where clients do not tell.
         prompt: The place of the prompt that it answers.
         stood: Works out where it stands, which takes a while.
     """
 
+    scope: MemoryScope
     session: str
     prompt: str
     stood: Callable[[], ConversationPosition]

@@ -3,8 +3,8 @@
 It is made from the database, and may be thrown away and made again. It yields candidates only;
 what they are worth is for `scoring` to say. All of it blocks, so it belongs into a thread.
 
-Each term is written behind the number of its agent, so a question of one agent cannot reach a
-document of another, and no other agent's documents count in it.
+Each term is written behind the number of its scope, so a question cannot reach a document of a
+scope that it does not name, and no other scope's documents count in it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DocumentChange(Protocol):
     def key(self) -> int: ...
 
     @property
-    def agent(self) -> int: ...
+    def scope(self) -> int: ...
 
     def terms(self, mark: str, most: int) -> list[str] | None:
         """Return each of its terms behind a mark, as often as it is there, up to `most` times.
@@ -71,7 +71,7 @@ class CountedChange(msgspec.Struct, frozen=True):
     """A change whose terms are counted already."""
 
     key: int
-    agent: int
+    scope: int
     counts: Mapping[str, int] | None
 
     def terms(self, mark: str, most: int) -> list[str] | None:
@@ -145,9 +145,9 @@ class TextIndex:
             writer.delete_documents_by_query(old)
             # One after the other: made before, all together would take a lot of memory.
             for change in changes:
-                terms = change.terms(_mark(change.agent), _MAX_TERM_REPEATS)
+                terms = change.terms(_mark(change.scope), _MAX_TERM_REPEATS)
                 if terms is not None:
-                    writer.add_document(_document(change.key, change.agent, terms))
+                    writer.add_document(_document(change.key, change.scope, terms))
             writer.commit()
         except BaseException:
             # What it still holds must not come with a later commit. The name would keep it, and
@@ -156,7 +156,7 @@ class TextIndex:
             raise
         self._writer = writer
 
-    def candidates(self, agent: int, terms: Sequence[str], limit: int) -> list[int]:
+    def candidates(self, scopes: Sequence[int], terms: Sequence[str], limit: int) -> list[int]:
         """Return the keys of documents that have some of the terms, the likely ones first.
 
         There are half as many again as are asked for, because the library rounds lengths, and more
@@ -169,17 +169,21 @@ class TextIndex:
         with _translate_errors("read"):
             seen = self._seen
             searcher = seen.searcher
-            known = [(seen.written(own), own) for own in {_own(agent, term) for term in terms}]
-            rarest = _limit_postings(sorted([one for one in known if one[0]]))
-            documents = seen.written(_number(agent))
+            known = [_SoughtTerm.of(seen, scopes, term) for term in {*terms}]
+            rarest = _limit_postings(sorted([one for one in known if one.written]))
+            documents = sum(seen.written(_number(scope)) for scope in scopes)
             most = min(limit + (limit + 1) // 2, documents)
             if not rarest or most < 1:
                 return []
             of_all = seen.written(_EVERY_DOCUMENT)
             query = tantivy.Query.boolean_query(
                 [
-                    (tantivy.Occur.Should, _weighed(own, count, documents, of_all))
-                    for count, own in rarest
+                    (
+                        tantivy.Occur.Should,
+                        _weighed(own, count, idf(documents, one.written), of_all),
+                    )
+                    for one in rarest
+                    for own, count in one.owned
                 ]
             )
             hits = _hits(searcher, query, most)
@@ -190,15 +194,15 @@ class TextIndex:
             keys = searcher.fast_field_values(_KEY, [address for _, address in hits])
             return cast("list[int]", keys)
 
-    def frequencies(self, agent: int, terms: Sequence[str]) -> dict[str, int]:
-        """Return for each term how many of the agent's documents have it.
+    def frequencies(self, scopes: Sequence[int], terms: Sequence[str]) -> dict[str, int]:
+        """Return for each term how many of the scopes' documents have it.
 
         Raises:
             IndexUnusable: The index cannot be read.
         """
         with _translate_errors("read"):
             seen = self._seen
-            return {term: seen.live(_own(agent, term)) for term in terms}
+            return {term: sum(seen.live(_own(scope, term)) for scope in scopes) for term in terms}
 
     def look_again(self) -> None:
         """See what another process has committed.
@@ -290,20 +294,20 @@ def _opened(folder: Path) -> tantivy.Index:
     return index
 
 
-def _document(key: int, agent: int, terms: Sequence[str]) -> tantivy.Document:
-    written = [_EVERY_DOCUMENT, _number(agent), *map(_writable, terms)]
+def _document(key: int, scope: int, terms: Sequence[str]) -> tantivy.Document:
+    written = [_EVERY_DOCUMENT, _number(scope), *map(_writable, terms)]
     fields: dict[str, object] = {_KEY: key, _TERMS: written}
     return tantivy.Document.from_dict(fields, _schema())  # pyright: ignore[reportUnknownMemberType]
 
 
-def _own(agent: int, term: str) -> str:
-    """Write a term as the agent's own."""
-    return _writable(_mark(agent) + term)
+def _own(scope: int, term: str) -> str:
+    """Write a term as the scope's own."""
+    return _writable(_mark(scope) + term)
 
 
 @cache
-def _mark(agent: int) -> str:
-    return f"{_number(agent)}|"
+def _mark(scope: int) -> str:
+    return f"{_number(scope)}|"
 
 
 def _writable(own: str) -> str:
@@ -312,27 +316,42 @@ def _writable(own: str) -> str:
 
 
 @cache
-def _number(agent: int) -> str:
-    """Write an agent's number in base 36, without a bar in any case."""
-    if agent < 0:
-        raise ValueError("an agent's number is not negative")
-    higher, digit = divmod(agent, len(_DIGITS))
+def _number(scope: int) -> str:
+    """Write a scope's number in base 36, without a bar in any case."""
+    if scope < 0:
+        raise ValueError("a scope's number is not negative")
+    higher, digit = divmod(scope, len(_DIGITS))
     return (_number(higher) if higher else "") + _DIGITS[digit]
 
 
-def _weighed(own: str, frequency: int, documents: int, of_all: int) -> tantivy.Query:
-    """Return the query for a term, weighed as if there were this agent's documents only.
+def _weighed(own: str, written: int, weight: float, of_all: int) -> tantivy.Query:
+    """Return the query for a scope's term, with the weight that it has in the scopes asked about.
 
-    The library weighs it among all documents of all agents, where hardly any term is common.
+    The library weighs it by how many were `written` among all documents of all scopes, where
+    hardly any term is common.
     """
-    among_all = math.log1p((of_all - frequency + 0.5) / (frequency + 0.5))
+    among_all = math.log1p((of_all - written + 0.5) / (written + 0.5))
     query = tantivy.Query.term_query(_schema(), _TERMS, own, "freq")
-    return tantivy.Query.boost_query(query, idf(documents, frequency) / among_all)
+    return tantivy.Query.boost_query(query, weight / among_all)
 
 
-def _limit_postings(rarest: list[tuple[int, str]]) -> list[tuple[int, str]]:
+class _SoughtTerm(msgspec.Struct, frozen=True, order=True):
+    """A term, how many documents were written with it, and in how many of each scope it is."""
+
+    written: int
+    term: str
+    owned: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, seen: _IndexSnapshot, scopes: Sequence[int], term: str) -> _SoughtTerm:
+        counted = ((own, seen.written(own)) for own in (_own(scope, term) for scope in scopes))
+        owned = tuple((own, count) for own, count in counted if count)
+        return cls(sum(count for _, count in owned), term, owned)
+
+
+def _limit_postings(rarest: list[_SoughtTerm]) -> list[_SoughtTerm]:
     """Take terms as long as not too many documents have them; a few in any case."""
-    read = list(accumulate(count for count, _ in rarest))
+    read = list(accumulate(one.written for one in rarest))
     return [
         one
         for place, one in enumerate(rarest)

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from memplane.secret import Secret
 from memplane.settings.value_parsers import (
+    parse_agents,
     parse_assertion_algorithm,
     parse_boolean,
     parse_contested,
@@ -245,6 +246,23 @@ class MemorySettings:
         "than one core. The first is started with the first question, a further one when "
         "questions have waited for half a second on end, at most as many as there are cores; "
         "each has some 50 MiB. 0 answers all in the one.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class UsersSettings:
+    """The end users of agents, each of whom has memories of their own."""
+
+    ignore: tuple[str, ...] = _option(
+        (),
+        parse_agents,
+        "Agents whose end users share one memory, or `true` for all of them.",
+    )
+    claude_account: tuple[str, ...] = _option(
+        (),
+        parse_agents,
+        "Agents for which the account of a Claude Code client is an end user although they hold "
+        "no token, or `true` for all of them. Hooks, MCP and commands name no account.",
     )
 
 
@@ -535,6 +553,7 @@ class Settings:
     http: HttpSettings = field(default_factory=HttpSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    users: UsersSettings = field(default_factory=UsersSettings)
     vectors: VectorSettings = field(default_factory=VectorSettings)
     fill: FillSettings = field(default_factory=FillSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)

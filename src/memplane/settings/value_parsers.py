@@ -144,6 +144,14 @@ def parse_list(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
+def parse_agents(text: str) -> tuple[str, ...]:
+    """Read agents' names separated by commas; `true` is every agent, `false` none."""
+    word = text.strip().lower()
+    if word in _TRUE_WORDS:
+        return ("*",)
+    return () if word in _FALSE_WORDS else parse_list(text)
+
+
 def parse_folder(text: str) -> Path:
     """Read a path; `~` is the user's folder."""
     if not text:

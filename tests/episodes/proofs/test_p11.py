@@ -18,6 +18,7 @@ from memplane.episodes import retain_queue, tombstone_watcher
 from memplane.episodes import service as memory_module
 from memplane.episodes import store as table
 from memplane.episodes.api_types import RecallRequest
+from memplane.episodes.retain_queue import EntryOrigin
 from memplane.episodes.service import EpisodeService
 from tests.episodes.proofs.histories import Asked, Checker, Unanswered, fact_entry, word
 from tests.episodes.remembering import memory_in, raw
@@ -139,7 +140,7 @@ async def test_the_same_with_ten_thousand_operations(tmp_path: Path) -> None:
 
 def asked_in(memory: EpisodeService) -> Asked:
     async def retain(number: int) -> None:
-        await memory.retain("a", raw(fact_entry(number)))
+        await memory.retain(EntryOrigin("a"), raw(fact_entry(number)))
 
     async def recall(number: int) -> bool:
         found = await memory.recall(RecallRequest(agent="a", text=f"What is {word(number)}?"))

@@ -18,6 +18,7 @@ from memplane.database.interface import Connection
 from memplane.episodes import store as table
 from memplane.episodes.api_types import RecallRequest
 from memplane.episodes.episode import Episode
+from memplane.episodes.scope_store import ScopeNumber, ScopeStats, VisibleScopes
 from memplane.search.turn_terms import SearchTurn
 from tests.clawdapus.service_contract import MemoryService
 from tests.episodes.remembering import entry, give, memory_in
@@ -142,50 +143,114 @@ def test_nobody_can_ask_without_an_agent() -> None:
 # Every statement says whose rows it is about.
 
 _OF_EVERYBODY = (
-    "SELECT agent FROM underived LIMIT 1",
-    "SELECT a.agent, t.id FROM tombstones t JOIN agents a",
+    # what is still to be done, of whoever comes next
+    "SELECT scope FROM underived LIMIT 1",
     "SELECT COALESCE(MAX(key), 0) FROM unindexed",
-    "SELECT COALESCE(MAX(key), 0) FROM episodes",
-    "SELECT agent, number FROM agents WHERE agent IN",
-    "SELECT (SELECT COUNT(*) FROM agents WHERE episodes > 0)",
     (
-        "SELECT u.key, u.agent, e.state, e.asked, e.told FROM unindexed u LEFT JOIN episodes e "
-        "ON e.key = u.key AND e.agent = u.agent"
+        "SELECT u.key, u.scope, e.state, e.asked, e.told FROM unindexed u LEFT JOIN episodes e "
+        "ON e.key = u.key AND e.scope = u.scope"
+    ),
+    (
+        "SELECT e.key, e.scope, e.question, e.answer FROM episodes e LEFT JOIN vectors v "
+        "ON v.key = e.key AND v.scope = e.scope"
     ),
     "DELETE FROM unindexed",
+    # what was inserted by the statement before
+    "SELECT COALESCE(MAX(key), 0) FROM episodes",
+    "INSERT INTO unindexed SELECT key, scope, 0 FROM episodes WHERE",
+    "INSERT INTO underived SELECT scope, at, id FROM episodes WHERE key > ?",
+    # totals, tombstones and what is too old, of all agents
+    "SELECT (SELECT COUNT(DISTINCT agent) FROM scopes WHERE episodes > 0)",
     (
-        "SELECT e.key, e.agent, e.question, e.answer FROM episodes e LEFT JOIN vectors v "
-        "ON v.key = e.key AND v.agent = e.agent"
+        "SELECT (SELECT COALESCE(SUM(episodes), 0) FROM scopes) - (SELECT COUNT(*) FROM vectors v "
+        "JOIN episodes e ON e.key = v.key AND e.scope = v.scope"
     ),
-    (
-        "SELECT (SELECT COALESCE(SUM(episodes), 0) FROM agents) - (SELECT COUNT(*) FROM vectors v "
-        "JOIN episodes e ON e.key = v.key AND e.agent = v.agent"
-    ),
-    "INSERT INTO",
+    "SELECT a.agent, t.id FROM tombstones t JOIN agents a",
+    "DELETE FROM injections WHERE at < ?",
+    "DELETE FROM said WHERE at < ?",
+    # the start of a statement that goes on with a condition, see `get_visible_scopes`
+    "SELECT s.number, s.episodes, s.terms, s.noise FROM scopes s ",
+    "SELECT agent, number FROM agents WHERE agent IN",
+    "INSERT INTO agents",
+    # an episode that was moved, by its key
+    "UPDATE unindexed SET scope = ? WHERE key = ?",
 )
-_TABLES = "episodes|markers|tombstones|stretches|artefacts|underived|unindexed|vectors|agents"
+_SCOPE_TABLES = "episodes|stretches|artefacts|underived|unindexed|vectors|scopes|injections|said"
+_AGENT_TABLES = "agents|markers|tombstones|injected_from"
+_NAMES_SCOPE = re.compile(
+    r"(?<!SET )\bscope (?:= \?|{scopes(?:.sql)?}|= middle.scope)"
+    r"|\bs\.end_user = \?|\bend_user = \? AND view = \?"
+    r"|{_WHERE_(?:SCOPE|PLACE)}|scopes SET [^?]*\?[^?]*\? WHERE number = \?|scopes SET noise"
+    r"|VALUES \(\?|VALUES {', '|\(agent, end_user, view\b"
+)
+"""A condition on a scope, or a row that is written with one."""
+_NAMES_ENTRY = re.compile(r"\b(?:e\.)?agent = \? AND (?:e\.)?(?:id|entry)\b")
+"""An entry of an agent, whose scope is found and not asked for: it is forgotten or moved."""
+_OF_OPERATORS = (
+    "SELECT a.agent, s.end_user, s.view, s.episodes, s.noise FROM scopes s",
+    # whether what was forgotten is anywhere
+    "SELECT COUNT(*) FROM artefacts f JOIN scopes s ON s.number = f.scope WHERE s.agent = ?",
+    "SELECT COUNT(*) FROM said s JOIN agents a ON a.agent = s.agent WHERE a.number = ?",
+    "SELECT COUNT(*) FROM scopes WHERE agent = ? AND end_user = ?",
+    "DELETE FROM scopes WHERE agent = ? AND end_user = ?",
+    "SELECT id FROM episodes WHERE agent = ? AND (instr(question, ?)",
+    "DELETE FROM injections WHERE agent = ? AND text <> ''",
+    "DELETE FROM injections WHERE key = ?",
+    "SELECT entry FROM said WHERE {where}",
+)
+_NAMES_AGENT = re.compile(r"\bagent = \?|\ba\.number = \?|VALUES \(\?")
 
 
 def statements() -> list[str]:
-    source = resources.files("memplane.episodes") / "store.py"
-    text = source.read_text("utf-8")
-    joined = re.sub(r'"\s*(?:# noqa[^\n]*)?\n\s*f?"', "", text)
-    return re.findall(r'"((?:SELECT|INSERT|UPDATE|DELETE)[^"]*)"', joined)
+    """Return every statement about memory that our modules have."""
+    found: list[str] = []
+    for module in (resources.files("memplane.episodes")).iterdir():
+        if module.name.endswith(".py"):
+            text = module.read_text("utf-8")
+            joined = re.sub(r'"\s*(?:# noqa[^\n]*)?\n\s*f?"', "", text)
+            found += re.findall(r'"((?:SELECT|INSERT|UPDATE|DELETE|WITH)\b[^"]*)"', joined)
+    return found
 
 
 def unscoped(told: list[str]) -> list[str]:
-    """Return the statements that could reach rows of another agent."""
-    asking = [one for one in told if re.search(rf"\b(?:{_TABLES})\b", one)]
-    scoped = re.compile(r"\b(?:agent|number) = \?|WHERE agent = \?|\bkey = \? AND agent = \?")
-    return [one for one in asking if not scoped.search(one) and not one.startswith(_OF_EVERYBODY)]
+    """Return the statements that could reach rows of another agent, user or view."""
+    asking = [one for one in told if not one.startswith(_OF_EVERYBODY)]
+    return [one for one in asking if not _is_scoped(one)]
 
 
-def test_every_statement_names_the_agent() -> None:
+def _is_scoped(statement: str) -> bool:
+    if re.search(rf"\b(?:FROM|INTO|UPDATE|JOIN) (?:{_SCOPE_TABLES})\b", statement):
+        named = _NAMES_SCOPE.search(statement) or _NAMES_ENTRY.search(statement)
+        return bool(named) or statement.startswith(_OF_OPERATORS)
+    if re.search(rf"\b(?:FROM|INTO|UPDATE|JOIN) (?:{_AGENT_TABLES})\b", statement):
+        return bool(_NAMES_AGENT.search(statement))
+    return True
+
+
+def test_every_statement_names_its_scope() -> None:
     told = statements()
-    assert len(told) > 30
+    assert len(told) > 60
     assert unscoped(told) == []
-    broken = [one.replace("agent = ? AND ", "").replace("AND agent = ?", "") for one in told]
-    assert len(unscoped(broken)) > 5
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "scope = ? AND ",
+        "+scope {scopes.sql} ",
+        "WHERE scope {scopes.sql} ",
+        "agent = ? AND id",
+        "{_WHERE_SCOPE} AND ",
+        "AND s.end_user = ? ",
+    ],
+)
+def test_a_statement_without_its_scope_is_found(predicate: str) -> None:
+    """A control for each way in which statements name whose rows they are about."""
+    told = statements()
+    having = [one for one in told if predicate in one]
+    broken = [one.replace(predicate, "") for one in having]
+    assert having
+    assert len(unscoped(broken)) == len(broken)
 
 
 # Controls
@@ -196,10 +261,11 @@ async def test_one_predicate_less_is_found(
 ) -> None:
     everything = table.list_searchable
 
-    def of_everybody(rows: Connection, _number: int) -> list[SearchTurn]:
-        return [one for number in (1, 2) for one in everything(rows, number)]
+    def of_everybody(rows: Connection, _seen: VisibleScopes) -> list[SearchTurn]:
+        both = tuple(ScopeStats(ScopeNumber(number), 1, 1, 0) for number in (1, 2))
+        return everything(rows, VisibleScopes(both))
 
-    def by_key(rows: Connection, _number: int, keys: object) -> list[Episode]:
+    def by_key(rows: Connection, _seen: VisibleScopes, keys: object) -> list[Episode]:
         sql = "SELECT id, at, question, answer, calls FROM episodes WHERE key = ?"
         assert isinstance(keys, list)
         return [table._episode(row) for key in keys for row in rows.rows(sql, (key,))]

@@ -20,6 +20,7 @@ from memplane.episodes.response_builder import ResponseBudget
 from memplane.episodes.service import EpisodeService, open_episode_service
 from memplane.episodes.worker_protocol import WorkerConfig
 from memplane.errors import SettingsError
+from memplane.exchange.end_user import UserPolicy
 from memplane.home import Home
 from memplane.kit.clock import system_clock
 from memplane.ledger.segments import FileModes
@@ -103,6 +104,7 @@ async def _open_memory(
                 clock=system_clock,
                 modes=FileModes(settings.ledger.mode),
                 shares=shares,
+                users=user_policy(settings),
                 embedder=_embedder(settings),
                 readers=_readers(settings, home, shares) if serving else None,
             )
@@ -157,6 +159,12 @@ async def _open_curator(
             ObservationService(records, writer, listening, telling)
         ) as curator:
             yield curator
+
+
+def user_policy(settings: Settings) -> UserPolicy:
+    """Say which users that requests name are scopes of memory."""
+    chosen = settings.users
+    return UserPolicy(frozenset(chosen.ignore), frozenset(chosen.claude_account))
 
 
 def _aliases(pairs: Iterable[str]) -> dict[str, str]:

@@ -53,6 +53,7 @@ from memplane.proxy.turn_recorder import RecordedTurn, TurnInConversation, TurnR
 from memplane.proxy.turn_telemetry import TurnTelemetry
 from memplane.proxy.upstream import UpstreamClient, UpstreamTimeouts, open_upstream
 from memplane.redaction.redactor import RedactionResult
+from memplane.service.composition.memory import user_policy
 from memplane.service.operation import Context
 from memplane.service.operations.memory import recall
 from memplane.service.services import Services
@@ -128,13 +129,14 @@ async def open_proxy(
             injection=chosen.injection,
             ask_usage=chosen.ask_usage,
             auxiliary_phrases=chosen.auxiliary_phrases,
+            users=user_policy(settings),
         )
         await recorder.drain()
 
 
 def _answered(turn: RecordedTurn, spoken: TurnInConversation) -> AnsweredTurn:
     return AnsweredTurn(
-        agent=turn.agent,
+        scope=spoken.scope,
         session=spoken.session,
         prompt=spoken.prompt,
         entry=turn.entry_id,

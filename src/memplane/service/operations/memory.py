@@ -19,6 +19,7 @@ from memplane.episodes.api_types import (
     RetainReceipt,
     RetainRequest,
 )
+from memplane.episodes.retain_queue import EntryOrigin
 from memplane.errors import (
     EntryTooLarge,
     InvalidEntry,
@@ -44,7 +45,8 @@ async def retain(context: Context, body: RetainRequest) -> RetainReceipt:
     unkept = context.services.unkept
     try:
         memory = await context.services.lazy_memory.memory()
-        receipt = await memory.retain(body.agent, bytes(body.entry))
+        origin = make_origin(body)
+        receipt = await memory.retain(origin, bytes(body.entry))
     except _WRONG_ENTRIES:
         raise
     except Exception as error:
@@ -52,6 +54,13 @@ async def retain(context: Context, body: RetainRequest) -> RetainReceipt:
         raise
     unkept.pop(body.agent, None)
     return receipt
+
+
+def make_origin(asked: RetainRequest) -> EntryOrigin:
+    """Say whose an entry is; it is of the user that its own request names if nobody says."""
+    scope = asked.scope
+    user = None if asked.user is None else scope.user
+    return EntryOrigin(asked.agent, user, scope.view)
 
 
 def _describe(error: Exception) -> str:
