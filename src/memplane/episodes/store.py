@@ -238,11 +238,11 @@ def delete_entries(rows: Connection, agent: str, ids: Collection[str]) -> int:
         for key, scope, at, state, length in list(rows.rows(sql, (number, entry_id))):
             buried += 1
             rows.run("DELETE FROM markers WHERE agent = ? AND entry = ?", (number, entry_id))
-            _take_out(rows, scope, _Place(key, at, entry_id, state, length))
+            _take_out(rows, scope, _CountedEpisode(key, at, entry_id, state, length))
     return buried
 
 
-class _Place(msgspec.Struct, frozen=True):
+class _CountedEpisode(msgspec.Struct, frozen=True):
     """Where an episode was in its scope, and what it counted for."""
 
     key: int
@@ -252,7 +252,7 @@ class _Place(msgspec.Struct, frozen=True):
     length: int
 
 
-def _take_out(rows: Connection, scope: ScopeNumber, place: _Place) -> None:
+def _take_out(rows: Connection, scope: ScopeNumber, place: _CountedEpisode) -> None:
     """Let a scope count and derive without an episode that it had."""
     if place.state == EpisodeState.SEARCHABLE:
         _count(rows, scope, -1, -place.length)
@@ -274,7 +274,7 @@ def move_entries(rows: Connection, agent: str, ids: Iterable[str], to: MemorySco
             "AND scope <> ?"
         )
         for *values, scope in list(rows.rows(sql, (number, entry_id, target))):
-            place = _Place(*values)
+            place = _CountedEpisode(*values)
             rows.run(
                 "UPDATE episodes SET scope = ? WHERE agent = ? AND id = ?",
                 (target, number, entry_id),
@@ -286,7 +286,7 @@ def move_entries(rows: Connection, agent: str, ids: Iterable[str], to: MemorySco
     return moved
 
 
-def _put_in(rows: Connection, scope: ScopeNumber, place: _Place) -> None:
+def _put_in(rows: Connection, scope: ScopeNumber, place: _CountedEpisode) -> None:
     """Let a scope count and derive with an episode that it has from now on."""
     if place.state == EpisodeState.SEARCHABLE:
         _count(rows, scope, 1, place.length)
