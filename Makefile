@@ -22,8 +22,8 @@ up: $(RUN) $(PAGES)  ## install what is needed and start memplane
 test: $(DEV) $(NODE) $(PAGES) browser  ## install what the tests need and run the everyday suite
 	@$(VENV)/bin/python -m pytest -n 2 -m "not long" $(ARGS)
 
-test-long: $(DEV) $(NODE) $(PAGES) browser  ## run every test, the long proofs too
-	@$(VENV)/bin/python -m pytest -n 2 --timeout 1800 -o faulthandler_timeout=2400 $(ARGS)
+test-long: $(DEV) $(NODE) $(PAGES) browser  ## run every test, the long proofs too, with files on the disk
+	@PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} $(VENV)/bin/python -m pytest -n 2 --timeout 1800 -o faulthandler_timeout=2400 $(ARGS)
 
 test-newest: $(NODE) $(PAGES) browser  ## run the everyday suite on the newest Python there is
 	@tools/test-newest

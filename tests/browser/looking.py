@@ -38,7 +38,7 @@ _FLAGS = (
     "--disable-sync",
     "--renderer-process-limit=1",  # fewer processes for each context
 )
-_PATIENCE = 20_000
+_PATIENCE = 60_000
 WIDE = {"width": 1280, "height": 800}
 PHONE = {"width": 320, "height": 720}
 

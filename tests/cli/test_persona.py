@@ -832,7 +832,7 @@ def test_a_watched_folder_is_sent_when_it_changes(
         assert "Typed while watched." in desktop.read("user_role.md")
         process.send_signal(number)
         said(process, "stopped")
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
     assert laptop.json("status")["watched_by"] is None
 
 

@@ -251,11 +251,12 @@ def test_hostile_keys_open_nothing_outside(top: Path) -> None:
     assert not list((top / "memory").rglob(".*"))
 
 
-def test_texts_of_all_kinds_open_nothing_outside(top: Path) -> None:
+@pytest.mark.parametrize("examples", [700, pytest.param(2000, marks=pytest.mark.long)])
+def test_texts_of_all_kinds_open_nothing_outside(top: Path, examples: int) -> None:
     keys: set[str] = set()
 
     @settings(
-        max_examples=2000,
+        max_examples=examples,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -17,7 +17,8 @@ from tests.persona.crafts import CARRY_FORWARD, CRAFTS, FACT, INDEX, SELF_OBSERV
 from tests.persona.mutants import MUTANTS, Mutant
 from tests.persona.simulator import LINES, Craft, Verdict, run_history
 
-EVERYDAY = 2_500
+EVERYDAY = 1_000
+"""Eight of these find the rarest of the mistakes, which shows in one history of some hundreds."""
 LONG = 50_000
 MUTANT_HISTORIES = 5_000
 

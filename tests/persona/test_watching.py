@@ -29,7 +29,7 @@ QUIET = 0.05
 LONG = 60.0
 
 
-async def next_change(changes: AsyncGenerator[None], seconds: float = 10.0) -> None:
+async def next_change(changes: AsyncGenerator[None], seconds: float = 60.0) -> None:
     await asyncio.wait_for(anext(changes), seconds)
 
 

@@ -22,6 +22,7 @@ from memplane.exchange.request_body import MAX_BODY_BYTES
 from memplane.home import Home
 from memplane.ledger.entry import recompute_entry_id
 from memplane.ledger.folder import AgentFolder
+from memplane.ledger.line_reader import MAX_LINE_BYTES
 from memplane.ledger.reader import read_entries
 from memplane.server.protocol import StrictProtocol
 from memplane.service.client import local_client
@@ -967,9 +968,10 @@ async def test_a_client_that_leaves_before_its_answer_begins_is_no_failure_of_th
 ) -> None:
     async with proxied(tmp_path) as door:
         door.upstream.at(CHAT, [End.STALL])
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.5):
-                await door.chat("hello")
+        asking = asyncio.create_task(door.chat("hello"))
+        await door.upstream.until_asked(CHAT)
+        asking.cancel()
+        await asyncio.wait([asking])
         await door.settled()
         token = Home(door.settings.home).token().reveal()
         headers = {"Authorization": f"Bearer {token}"}
@@ -1015,15 +1017,21 @@ async def test_a_turn_that_is_too_long_to_be_read_is_refused(
         assert door.upstream.received == []
 
 
-async def test_a_body_that_is_too_long_to_record_is_answered_all_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("longest", [1 << 20, pytest.param(64 << 20, marks=pytest.mark.long)])
+async def test_a_body_that_is_too_long_to_record_is_answered_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: int
+) -> None:
+    assert MAX_LINE_BYTES == 64 << 20
+    monkeypatch.setattr("memplane.ledger.writer.MAX_LINE_BYTES", longest)
     async with proxied(tmp_path) as door:
         door.upstream.at(MESSAGES, anthropic_json(SAID))
-        image = {"type": "image", "source": {"type": "base64", "data": "A" * (40 << 20)}}
+        size = longest * 5 // 8
+        image = {"type": "image", "source": {"type": "base64", "data": "A" * size}}
         content = [image, {"type": "text", "text": "What is this?"}]
         body = {"model": "claude", "messages": [{"role": "user", "content": content}]}
         answered = await door.post(MESSAGES, body)
         assert answered.status == 200
-        assert len(door.upstream.asked(MESSAGES)[0].body) > 40 << 20
+        assert len(door.upstream.asked(MESSAGES)[0].body) > size
         # It stands in an entry twice, as it came and as it went on.
         assert await door.recorded() == []
         (told,) = door.events("response")

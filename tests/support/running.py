@@ -77,5 +77,5 @@ def running_memplane(
         yield Running(process, owner.address, int(owner.address.rpartition(":")[2]), home, printed)
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=60)
         process.stdout.close()

@@ -16,7 +16,7 @@ from typing import Final
 from tests.ledger.proofs.worker import Job
 
 _REPOSITORY: Final = Path(__file__).parents[3]
-_PATIENCE: Final = 20.0
+_PATIENCE: Final = 60.0
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from tests.persona.merge.laws import (
 )
 from tests.persona.merge.made import DISPUTED, Meeting, meetings, soup_meetings
 
-FEW = 300
+FEW = 150
 MANY = 2_000
 EXAMPLES = [FEW, pytest.param(MANY, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
 THOROUGH = settings(max_examples=5_000, phases=[Phase.generate], derandomize=True)
@@ -68,7 +68,7 @@ def test_no_line_is_dropped_and_none_returns(family: MergeFamily, examples: int)
     holds()
 
 
-@pytest.mark.parametrize("examples", [FEW // 5, EXAMPLES[1]])  # exhaustive in test_sections.py
+@pytest.mark.parametrize("examples", [FEW // 3, EXAMPLES[1]])  # exhaustive in test_sections.py
 @pytest.mark.parametrize("family", BY_WORDS)
 def test_it_does_not_matter_who_meets_whom_first(family: MergeFamily, examples: int) -> None:
     @settings(max_examples=examples)
