@@ -375,16 +375,22 @@ def test_list_refuses_half_a_configuration_that_is_to_be_strict(laptop: Machine)
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_the_queue_is_listed_without_a_container(
+def test_the_queue_is_listed_and_let_go_of_without_a_container(
     laptop: Machine, desktop: Machine, doorway: Doorway, home: Path
 ) -> None:
     in_step(laptop, desktop)
     doorway.shut()
     laptop.write("user_role.md", memory("Role", "Written on a train.", kind="user"))
     assert laptop("sync").returncode == 3
-    ran = without_a_container(laptop).run("queue", "list")
+    alone = without_a_container(laptop)
+    ran = alone.run("queue", "list")
     assert ran.returncode == 0, ran.stderr
     assert "user_role.md" in ran.stdout
+    unknown = alone.run("queue", "drop", "user_rule.md")
+    assert (unknown.returncode, unknown.stderr) == (1, "")
+    assert unknown.stdout == "nothing rejected is called user_rule.md\n"
+    assert alone.run("queue", "drop", "user_role.md").stdout == "dropped user_role.md\n"
+    assert alone.run("queue", "list").stdout == "0 in all\n"
     empty = memplane_here(home, "queue", "list")
     assert (empty.returncode, empty.stdout) == (0, "0 in all\n")
 

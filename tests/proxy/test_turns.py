@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from yarl import URL
 
+from memplane.auth.grants import Scope, TokenRequest
 from memplane.episodes.api_types import ForgetRequest, RecallRequest, RecallResponse
 from memplane.episodes.retain_queue import EntryOrigin
 from memplane.exchange.request_body import MAX_BODY_BYTES
@@ -27,6 +28,7 @@ from memplane.ledger.reader import read_entries
 from memplane.server.protocol import StrictProtocol
 from memplane.service.client import local_client
 from memplane.service.operations.memory import forget
+from memplane.service.operations.tokens import issue_token
 from tests.episodes.remembering import entry
 from tests.proxy.proxied import proxied
 from tests.support.answers import (
@@ -1167,9 +1169,19 @@ async def test_a_body_is_read_although_its_client_would_rather_speak_http2(
         assert len(door.upstream.received) == 2
 
 
-async def test_the_first_probe_of_a_client_is_answered(tmp_path: Path) -> None:
-    async with proxied(tmp_path) as door, door.http.head(f"{door.address}/") as reply:
-        assert reply.status == 200
+async def test_a_client_that_probes_its_base_url_is_answered_without_a_token(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as door:
+        # An agent that has a token takes no turn without it, and still answers this.
+        wanted = TokenRequest(agent="ada", scopes=(Scope.PROXY,))
+        await local_client(door.services).call(issue_token, wanted)
+        found: dict[str, int] = {}
+        for path in ("/", "/agent/ada", "/agent/ada/", "/agent/ada/v1", "/agent/ada/v2"):
+            async with door.http.head(f"{door.address}{path}") as reply:
+                found[path] = reply.status
+        assert [path for path, status in found.items() if status != 200] == ["/agent/ada/v2"]
+        assert (found["/agent/ada/v2"], door.upstream.received) == (404, [])
 
 
 @pytest.mark.parametrize(

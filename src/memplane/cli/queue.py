@@ -32,10 +32,9 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """List, retry or drop."""
     if arguments.action == "list":
         return _list(settings, _cache(settings), as_json=arguments.json)
-    cache = _cache_of_queue(settings)
-    if arguments.action == "retry":
-        return await _retry(settings, cache, background=arguments.background)
-    return await _drop(settings, cache, arguments.name)
+    if arguments.action == "drop":
+        return await _drop(settings, _cache(settings), arguments.name)
+    return await _retry(settings, _cache_of_queue(settings), background=arguments.background)
 
 
 def _cache_of_queue(settings: Settings) -> Path | None:
