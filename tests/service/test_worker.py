@@ -16,6 +16,7 @@ from memplane.kit.clock import system_clock
 from memplane.service import worker
 from memplane.service.composition.storage import fingerprint
 from memplane.service.spool import SpooledJob, enqueue_job, list_jobs
+from memplane.service.worker_process import worker_lock
 from memplane.settings import Settings, load_settings
 from memplane.storage.outbox import Outbox
 from tests.persona.machines import memory
@@ -85,7 +86,7 @@ async def test_a_job_left_while_it_was_leaving_is_done(
 async def test_a_second_worker_leaves_at_once(settings: Settings, done: list[list[str]]) -> None:
     spool = Home(settings.home).spool
     enqueue_job(spool, "note", {"n": "1"}, now=system_clock())
-    with worker._worker_lock(spool) as first:
+    with worker_lock(spool) as first:
         assert first
         await worker.run_worker(settings, pacing=Quick().pacing(), quiet_seconds=0)
     assert done == []

@@ -29,7 +29,7 @@ COMMANDS: Final = {
     "recall": "ask an agent's memory",
     "memories": "see and correct what was learned",
     "run": "run an agent with what was learned, and learn from it",
-    "claude": "start Claude Code with memory",
+    "claude": "give Claude Code memory, or start it with memory",
     "persona": "keep a folder of documents the same on every machine",
     "rebuild": "derive all memory again from the ledgers, and compare",
     "backfill": "replay recorded turns into a memory service",
@@ -116,6 +116,11 @@ def main(words: Sequence[str] | None = None) -> int:
 
         print(VERSION)
         return EXIT_OK
+    if given.command == "claude" and given.rest[:1] == ["hook"] and not given.help:
+        # Its own way: it has to start fast, and to end with 0 whatever happens.
+        from memplane.cli.claude_hook import run_claude_hook
+
+        return run_claude_hook(given.rest[1:], _flags(given, parser))
     if given.command is None or given.help:
         listed = "\n".join(f"  {name:<10} {about}" for name, about in COMMANDS.items())
         print(

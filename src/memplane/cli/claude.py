@@ -29,7 +29,10 @@ def expand_arguments(words: Sequence[str]) -> list[str]:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
+    from memplane.cli.claude_install import configure_install
+
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    configure_install(actions.add_parser)
     run_action = actions.add_parser(
         "run",
         help="start Claude Code through the proxy",
@@ -44,7 +47,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Carry out an action."""
-    return await _start_client(arguments, settings)
+    if arguments.action == "run":
+        return await _start_client(arguments, settings)
+    from memplane.cli.claude_install import run_install
+
+    return run_install(arguments, settings)
 
 
 async def _start_client(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -132,11 +132,12 @@ async def _retry(settings: Settings, cache: Path | None, *, background: bool) ->
     from memplane.cli.queue_forgets import send_forgets
 
     if background:
-        from memplane.service.worker import enqueue_and_wake
+        from memplane.home import Home
+        from memplane.service.worker_process import enqueue_and_wake
 
-        enqueue_and_wake(settings, "deliver", {})
+        enqueue_and_wake(Home(settings.home), "deliver", {})
         for folder in list_waiting_folders(settings):
-            enqueue_and_wake(settings, "persona", {"folder": folder})
+            enqueue_and_wake(Home(settings.home), "persona", {"folder": folder})
         print("left to the worker; `memplane status` shows what still waits")
         return EXIT_OK
     sent = await _send_writes(settings, cache) if cache else True

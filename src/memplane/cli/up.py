@@ -225,6 +225,7 @@ async def _run_telemetry(telemetry: Telemetry) -> AsyncGenerator[None]:
 def _endpoints(settings: Settings, parts: _ServerParts) -> list[Endpoint]:
     """List what a server offers beside what every door has."""
     from memplane.audit.sources import list_event_files
+    from memplane.auth.agent_id import DEFAULT_AGENT
     from memplane.home import Home
     from memplane.kit.clock import system_clock
     from memplane.ledger.tombstones import get_mirror_root
@@ -249,7 +250,7 @@ def _endpoints(settings: Settings, parts: _ServerParts) -> list[Endpoint]:
         proxy=parts.proxy,
         tokens=services.issued,
         context_root=settings.context_root,
-        default_agent=settings.agent or "default",
+        default_agent=settings.agent or DEFAULT_AGENT,
     )
     service = memory_service_endpoints(
         local_client(services), OperationTelemetry(parts.telemetry, system_clock)

@@ -5,7 +5,7 @@ Out of the table of kinds, so that what agents do and what memplane expects stay
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
 from memplane.errors import InvalidRequest, PersonaError
@@ -124,19 +124,44 @@ def with_section(text: str, section: str) -> str:
         "\n", eol
     )
     lines = text.splitlines(keepends=True)
+    place = _find_section(lines)
+    if place is None:
+        gap = eol if text.endswith("\n") else eol * 2
+        return text + (gap if text else "") + managed
+    begin, end = place
+    return "".join([*lines[:begin], managed, *lines[end + 1 :]])
+
+
+def without_section(text: str) -> str:
+    """Return a file of instructions without the managed section, and the empty line before it.
+
+    Raises:
+        PersonaError: The markers in the text are not one pair, so what is ours is not known.
+    """
+    lines = text.splitlines(keepends=True)
+    place = _find_section(lines)
+    if place is None:
+        return text
+    begin, end = place
+    before = lines[:begin]
+    if before and not before[-1].strip():
+        before.pop()
+    return "".join([*before, *lines[end + 1 :]])
+
+
+def _find_section(lines: Sequence[str]) -> tuple[int, int] | None:
+    """Return the lines of the markers; None when there are none."""
     marks = [
         number for number, line in enumerate(lines) if line.strip() in {SECTION_BEGIN, SECTION_END}
     ]
     if not marks:
-        gap = eol if text.endswith("\n") else eol * 2
-        return text + (gap if text else "") + managed
+        return None
     if [lines[number].strip() for number in marks] != [SECTION_BEGIN, SECTION_END]:
         raise PersonaError(
             f"the markers {SECTION_BEGIN} and {SECTION_END} are not one pair: put that "
             "right, or remove them"
         )
-    begin, end = marks
-    return "".join([*lines[:begin], managed, *lines[end + 1 :]])
+    return marks[0], marks[1]
 
 
 def _managed(section: str) -> str:

@@ -74,3 +74,18 @@ class IssuedToken(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(about={self.about!r})"
+
+
+class PromptMemoryQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt that wants its memories, but none that comes from the entries it is `without`."""
+
+    agent: str
+    prompt: str
+    without: tuple[str, ...] = ()
+
+
+class PromptMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """The text to put beside a prompt, empty without a match, and the entries it comes from."""
+
+    text: str = ""
+    entry_ids: tuple[str, ...] = ()

@@ -24,6 +24,7 @@ OPERATIONS: Final[tuple[Operation[..., Any], ...]] = (
     tokens.rotate_token,
     memory.retain,
     memory.recall,
+    memory.recall_for_prompt,
     memory.forget,
     memory.rebuild,
     observations.list_memories,

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
-import os
-import subprocess
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
 from memplane.errors import AuthError, BackendUnavailable, MemplaneError
 from memplane.home import Home
-from memplane.kit.clock import system_clock
-from memplane.kit.own_program import get_own_program
+from memplane.integrations.claude_code.root_commit import find_root_commit
 from memplane.kit.retry_clock import RetryClock
 from memplane.persona.folder_watcher import summarise_report
 from memplane.persona.project_match import Project
 from memplane.persona.report import PersonaReport
+from memplane.service.claude_jobs import end_sessions, start_sessions
 from memplane.service.composition.persona import open_persona
 from memplane.service.composition.storage import choose_storage, open_store
-from memplane.service.spool import SpooledJob, enqueue_job, list_jobs, remove_job
+from memplane.service.spool import SpooledJob, list_jobs, remove_job
+from memplane.service.worker_process import worker_lock
 from memplane.settings import Settings
 from memplane.storage.cached_store import CachedStore
 
 IDLE_TIMEOUT_S: Final = 30.0
-_POLL_INTERVAL_S: Final = 0.5
-_MAX_LOG_BYTES: Final = 1_000_000
+_POLL_INTERVAL_S: Final = 0.1
+_RETRY_INTERVAL_S: Final = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -69,8 +67,7 @@ async def _sync_folder(
     settings: Settings, folder: str, alike: list[Mapping[str, str]]
 ) -> PersonaReport:
     """Sync a folder, or send single documents when no job asks for more."""
-    first = alike[0]
-    mine = Project("", first.get("name", ""), first.get("origin", ""))
+    mine = _find_project(alike[0])
     named = [one.get("keys", "") for one in alike]
     async with open_persona(settings, Path(folder), mine) as engine:
         if not all(named):
@@ -78,33 +75,20 @@ async def _sync_folder(
         return await engine.push({key for keys in named for key in keys.split("\n")})
 
 
-JOB_HANDLERS: Final[Mapping[str, JobHandler]] = {"deliver": _deliver, "persona": _sync_persona}
+def _find_project(details: Mapping[str, str]) -> Project:
+    """Say which project a job is about: one that a hook left names its folder."""
+    if root := details.get("project", ""):
+        return Project("", Path(root).name, find_root_commit(Path(root)))
+    return Project("", details.get("name", ""), details.get("origin", ""))
 
 
-def enqueue_and_wake(settings: Settings, kind: str, details: Mapping[str, str]) -> None:
-    """Leave a job, and start a worker unless one runs. Returns at once."""
-    home = Home(settings.home)
-    home.create()
-    enqueue_job(home.spool, kind, details, now=system_clock())
-    with _worker_lock(home.spool) as free:
-        if not free:
-            return
-    with _log_file(home).open("ab") as output:
-        subprocess.Popen(  # noqa: S603 - our own program
-            [*get_own_program(), "--home", str(home.path), "worker"],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,  # it outlives whoever woke it
-        )
-
-
-def _log_file(home: Home) -> Path:
-    log = home.path / "logs" / "worker.log"
-    log.parent.mkdir(mode=0o700, exist_ok=True)
-    if log.exists() and log.stat().st_size > _MAX_LOG_BYTES:
-        log.replace(log.with_suffix(".log.1"))
-    return log
+JOB_HANDLERS: Final[Mapping[str, JobHandler]] = {
+    "session-start": start_sessions,  # somebody waits for it
+    "session-end": end_sessions,
+    "persona": _sync_persona,
+    "deliver": _deliver,
+}
+"""What a worker does, in the order in which it does it."""
 
 
 async def run_worker(
@@ -113,7 +97,7 @@ async def run_worker(
     """Do jobs until there were none for a while. One worker per home."""
     spool = Home(settings.home).spool
     while True:
-        with _worker_lock(spool) as free:
+        with worker_lock(spool) as free:
             if not free:
                 return
             seen = await _work_until_idle(settings, spool, pacing, quiet_seconds)
@@ -134,13 +118,13 @@ async def _work_until_idle(
             quiet_until = pacing.elapsed() + quiet_seconds
         if pacing.elapsed() >= quiet_until:
             return {job.path for job in left}
-        await pacing.sleep(_POLL_INTERVAL_S)
+        await pacing.sleep(_RETRY_INTERVAL_S if left else _POLL_INTERVAL_S)
 
 
 async def _run_jobs(settings: Settings, jobs: list[SpooledJob]) -> list[SpooledJob]:
     """Do the jobs, kind by kind; return those that must wait."""
     left: list[SpooledJob] = []
-    for kind in sorted({job.kind for job in jobs}):
+    for kind in _sort_kinds({job.kind for job in jobs}):
         alike = [job for job in jobs if job.kind == kind]
         do = JOB_HANDLERS.get(kind)
         if do is None:
@@ -158,16 +142,7 @@ async def _run_jobs(settings: Settings, jobs: list[SpooledJob]) -> list[SpooledJ
     return left
 
 
-@contextmanager
-def _worker_lock(spool: Path) -> Generator[bool]:
-    spool.mkdir(mode=0o700, parents=True, exist_ok=True)
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    lock = os.open(spool / "lock", flags, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        yield False
-    else:
-        yield True
-    finally:
-        os.close(lock)
+def _sort_kinds(kinds: AbstractSet[str]) -> list[str]:
+    """Put kinds of jobs in the order of the handlers; those of a newer version come last."""
+    order = [*JOB_HANDLERS, *sorted(kinds - JOB_HANDLERS.keys())]
+    return [kind for kind in order if kind in kinds]

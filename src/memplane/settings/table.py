@@ -486,6 +486,28 @@ class OpsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaudeSettings:
+    """What the hooks of Claude Code do."""
+
+    recall: bool = _option(
+        default=True,
+        read=parse_boolean,
+        about="Recall memories for each prompt, while `memplane up` runs.",
+    )
+    recall_ms: int = _option(
+        300,
+        parse_positive,
+        "Milliseconds that a prompt waits for memories; then it goes on without.",
+    )
+    start_ms: int = _option(
+        8000,
+        parse_positive,
+        "Milliseconds that the start of a session waits for the container; then it goes on with "
+        "what is on this machine.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything an operator can choose."""
 
@@ -560,6 +582,7 @@ class Settings:
     proxy: ProxySettings = field(default_factory=ProxySettings)
     persona: PersonaSettings = field(default_factory=PersonaSettings)
     ops: OpsSettings = field(default_factory=OpsSettings)
+    claude: ClaudeSettings = field(default_factory=ClaudeSettings)
 
     def __post_init__(self) -> None:
         """Fill in the places that follow from the home."""

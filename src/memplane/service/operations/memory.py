@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -28,6 +30,10 @@ from memplane.errors import (
     RecordsError,
     UnknownAgent,
 )
+from memplane.exchange.prompt_cleanup import strip_client_text
+from memplane.proxy.memory_blocks import filter_blocks, format_fenced_blocks
+from memplane.redaction.redactor import RedactionResult
+from memplane.service.model import PromptMemory, PromptMemoryQuery
 from memplane.service.operation import Context, operation
 
 _MAX_REBUILD_BODY_BYTES = 1024 * 1024
@@ -79,6 +85,32 @@ async def recall(context: Context, body: RecallRequest) -> RecallResponse:
     memory = await context.services.lazy_memory.memory()
     curator = await context.services.lazy_memory.curator()
     return await curator.recalled(body, await memory.recall(body))
+
+
+@operation(
+    "POST",
+    "/api/v1/memory/prompt",
+    scope=Scope.READ,
+)
+async def recall_for_prompt(context: Context, body: PromptMemoryQuery) -> PromptMemory:
+    """Return what an agent remembers about a prompt, as text to put beside it."""
+    question = strip_client_text(body.prompt)
+    if not question:
+        return PromptMemory()
+    answer = await recall.handler(
+        context, RecallRequest(agent=body.agent, text=question, without=body.without)
+    )
+    kept = filter_blocks(answer.memories, _leave_as_stored)
+    ids = (entry for block in kept.blocks for entry in block.entry_ids)
+    return PromptMemory(
+        text=format_fenced_blocks(kept, service="memplane", nonce=secrets.token_hex(8)),
+        entry_ids=tuple(dict.fromkeys(ids)),
+    )
+
+
+def _leave_as_stored(texts: Sequence[str]) -> Sequence[RedactionResult[str]]:
+    """Return texts as they are: their secrets were taken out before they were stored."""
+    return [RedactionResult(text, {}) for text in texts]
 
 
 @operation(
