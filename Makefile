@@ -7,6 +7,7 @@ VENV := .venv
 RUN := $(VENV)/.run-installed
 DEV := $(VENV)/.dev-installed
 NODE := node_modules/.installed
+NEWEST := tools/newest-clients/node_modules/.installed
 WHEELS ?= dist
 PAGES := src/memplane/server/dashboard/static/htmx.min.js
 
@@ -22,7 +23,7 @@ up: $(RUN) $(PAGES)  ## install what is needed and start memplane
 test: $(DEV) $(NODE) $(PAGES) browser  ## install what the tests need and run the everyday suite
 	@$(VENV)/bin/python -m pytest -n 2 -m "not long" $(ARGS)
 
-test-long: $(DEV) $(NODE) $(PAGES) browser  ## run every test, the long proofs too, with files on the disk
+test-long: $(DEV) $(NODE) $(NEWEST) $(PAGES) browser  ## run every test, the long proofs too, with files on the disk
 	@PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} $(VENV)/bin/python -m pytest -n 2 --timeout 1800 -o faulthandler_timeout=2400 $(ARGS)
 
 test-newest: $(NODE) $(PAGES) browser  ## run the everyday suite on the newest Python there is
@@ -66,7 +67,7 @@ lock: $(DEV)  ## pin the newest versions that fit
 	@tools/lock
 
 clean:  ## remove what was installed
-	rm -rf $(VENV) node_modules assets/node_modules $(PAGES)
+	rm -rf $(VENV) node_modules assets/node_modules tools/newest-clients/node_modules $(PAGES)
 
 $(VENV)/bin/python:
 	@tools/make-venv $(PYTHON) $(VENV)
@@ -82,6 +83,11 @@ $(DEV): requirements/dev.txt | $(VENV)/bin/python
 $(NODE): package-lock.json
 	@echo "installing test tools from npm …"
 	@npm ci --silent --no-progress --ignore-scripts
+	@touch $@
+
+$(NEWEST): tools/newest-clients/package-lock.json
+	@echo "installing the newest clients from npm, for the long tests …"
+	@npm ci --prefix tools/newest-clients --silent --no-progress --ignore-scripts
 	@touch $@
 
 browser:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.proxy.proxied import Proxied, proxied
-from tests.support.claude_code import ClaudeCode
+from tests.support.claude_code import NEWEST, PINNED, ClaudeCode
 from tests.support.upstream import Upstream, running_upstream
 
 
@@ -29,3 +30,17 @@ async def door(tmp_path: Path) -> AsyncIterator[Proxied]:
 def claude_at(tmp_path: Path) -> Callable[[str], ClaudeCode]:
     """Claude Code for an address, always of the same user and in the same project."""
     return lambda address: ClaudeCode(address, tmp_path / "claude", tmp_path / "project")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(PINNED, id="pinned"),
+        pytest.param(NEWEST, id="newest", marks=pytest.mark.long),
+    ]
+)
+def any_claude_at(
+    claude_at: Callable[[str], ClaudeCode], request: pytest.FixtureRequest
+) -> Callable[[str], ClaudeCode]:
+    """The same, of either version."""
+    version: Path = request.param
+    return lambda address: replace(claude_at(address), version=version)

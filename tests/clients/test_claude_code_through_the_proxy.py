@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
+from memplane.episodes.api_types import MemoryBlock
+from memplane.episodes.episode import Episode, build_episode
+from memplane.proxy.memory_blocks import FilteredBlocks, format_fenced_blocks
 from tests.clients.talks import FACT, LONG, QUESTION
 from tests.clients.wire import AGENT, Run, differences, replayed, telling, watched
 from tests.proxy.proxied import Proxied
@@ -22,7 +28,7 @@ from tests.support.answers import (
     cut,
     whole,
 )
-from tests.support.claude_code import MODEL, ClaudeCode, Ran
+from tests.support.claude_code import MODEL, NEWEST, ClaudeCode, Ran
 from tests.support.upstream import Answer, Received
 
 ClaudeAt: TypeAlias = Callable[[str], ClaudeCode]
@@ -43,19 +49,30 @@ WRONG = anthropic_error(400, "invalid_request_error", "no such thing")
 TOO_LONG = anthropic_error(
     400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"
 )
+HOOK_BLOCK = format_fenced_blocks(
+    FilteredBlocks((MemoryBlock(text="Ada hates pistachios.", kind="observation"),)),
+    service="memplane",
+    nonce="0a1b0a1b",
+)
+BACKGROUND_PROMPT = "Look around."
+BACKGROUND = Call(
+    "Task",
+    {"description": "look", "prompt": BACKGROUND_PROMPT, "subagent_type": "general-purpose"},
+    "toolu_task",
+)
 SUMMARY = Said("<summary>They spoke about a pistachio farm in Sicily.</summary>", id="summary")
 
 
 @MODELS
 async def test_a_run_with_tools_is_the_same_to_the_last_byte(
-    door: Proxied, claude_at: ClaudeAt, model: str
+    door: Proxied, any_claude_at: ClaudeAt, model: str
 ) -> None:
     replies = (
         Said("First this.", (LOOK,), id="1", read=40),
         Said(calls=(LOOK_AGAIN,), id="2"),
         Said("Hello, “again” ☃.", id="3"),
     )
-    ran, runs = await both(door, claude_at, *replies, model=model)
+    ran, runs = await both(door, any_claude_at, *replies, model=model)
     assert [one.result["result"] for one in ran] == ["Hello, “again” ☃."] * 2
     assert lasting(ran[1].events) == lasting(ran[0].events)
     assert differences(runs[1], runs[0]) == []
@@ -65,21 +82,22 @@ async def test_a_run_with_tools_is_the_same_to_the_last_byte(
     assert [door.note(one).left_out for one in entries] == [""] * 3
 
 
-@pytest.mark.parametrize(
-    ("answer", "turns"),
-    [(WRONG, 0), (OVERLOADED, 1), (CUT, 1)],
-    ids=["refused", "overloaded", "cut"],
-)
+@pytest.mark.parametrize("answer", [WRONG, OVERLOADED, CUT], ids=["refused", "overloaded", "cut"])
 async def test_trouble_is_the_same_to_the_last_byte_and_a_turn_is_recorded_once(
-    door: Proxied, claude_at: ClaudeAt, answer: Answer, turns: int
+    door: Proxied, any_claude_at: ClaudeAt, answer: Answer
 ) -> None:
-    """After a cut the client asks for the same again, without a stream."""
-    ran, runs = await both(door, claude_at, answer, Said("Now."))
+    """After a cut the client asks for the same again, the older one without a stream.
+
+    What was refused the newest one asks for again as well, with one beta less.
+    """
+    is_newest = any_claude_at("").is_newest
+    turns = 1 if is_newest or answer is not WRONG else 0
+    ran, runs = await both(door, any_claude_at, answer, Said("Now."))
     assert [one.code for one in ran] == [1 - turns] * 2
     assert lasting(ran[1].events) == lasting(ran[0].events)
     assert differences(runs[1], runs[0]) == []
     entries = await door.recorded(AGENT)
-    assert [one["stream"] for one in entries] == [answer is not CUT] * turns
+    assert [one["stream"] for one in entries] == [is_newest or answer is not CUT] * turns
     assert [one["request_original"] for one in entries] == [
         one.json() for one in runs[1].sent[len(runs[1].sent) - turns :]
     ]
@@ -89,9 +107,9 @@ async def test_trouble_is_the_same_to_the_last_byte_and_a_turn_is_recorded_once(
 
 
 async def test_what_was_said_is_in_the_next_session_and_stays_where_it_stood(
-    door: Proxied, claude_at: ClaudeAt
+    door: Proxied, any_claude_at: ClaudeAt
 ) -> None:
-    claude = claude_at(f"{door.address}/agent/{AGENT}")
+    claude = any_claude_at(f"{door.address}/agent/{AGENT}")
     await asked(door, claude, FACT, Said("Noted."))
     assert await door.remembered(AGENT, QUESTION)
     answers = Said("Let me see.", (LOOK,), id="1"), Said("Peanuts.", id="2")
@@ -116,29 +134,31 @@ async def test_what_was_said_is_in_the_next_session_and_stays_where_it_stood(
 
 
 async def test_memory_stands_in_the_users_message_also_when_another_one_follows_it(
-    door: Proxied, claude_at: ClaudeAt
+    door: Proxied, any_claude_at: ClaudeAt
 ) -> None:
     await telling(door, FACT)
-    claude = claude_at(f"{door.address}/agent/{AGENT}")
+    claude = any_claude_at(f"{door.address}/agent/{AGENT}")
     await asked(door, claude, QUESTION, Said("Peanuts."), model=OPUS)
     (sent,) = door.upstream.asked(MESSAGES)
     assert [one["role"] for one in sent.json()["messages"]] == ["user", "system"]
     assert "mango lassi" in texts(sent, 0)[-1]
     assert b"BEGIN MEMORY" not in str(sent.json()["messages"][1]).encode()
     *_, entry = await door.recorded(AGENT)
+    # So no mark for a cache was added or moved either; the newest client has its last one there.
     assert without_memory(sent.json()) == entry["request_original"]
+    assert ("cache_control" in str(sent.json()["messages"][1])) == claude.is_newest
 
 
 async def test_a_prompt_sent_again_after_a_cut_has_the_same_memory(
-    door: Proxied, claude_at: ClaudeAt
+    door: Proxied, any_claude_at: ClaudeAt
 ) -> None:
     await telling(door, FACT)
-    claude = claude_at(f"{door.address}/agent/{AGENT}")
+    claude = any_claude_at(f"{door.address}/agent/{AGENT}")
     ran = await asked(door, claude, QUESTION, CUT, Said("Peanuts."))
     assert ran.result["result"] == "Peanuts."
     first, second = (one.json() for one in door.upstream.asked(MESSAGES))
     assert "mango lassi" in str(first["messages"])
-    assert (first.pop("stream"), second.pop("stream", False)) == (True, False)
+    assert (first.pop("stream"), second.pop("stream", False)) == (True, claude.is_newest)
     assert first == second
     assert len(await door.recorded(AGENT)) == 2
     assert len(door.recalls()) == 2
@@ -148,8 +168,8 @@ async def test_a_prompt_sent_again_after_a_cut_has_the_same_memory(
 
 
 @pytest.mark.parametrize("way", ["the window is full", "the provider says so"])
-async def test_a_compaction_is_recorded_and_neither_given_nor_made_a_memory(
-    door: Proxied, claude_at: ClaudeAt, way: str
+async def test_a_compaction_has_the_memories_that_stood_there_and_no_new_ones(
+    door: Proxied, any_claude_at: ClaudeAt, way: str
 ) -> None:
     await telling(door, FACT)
     full = way == "the window is full"
@@ -157,30 +177,136 @@ async def test_a_compaction_is_recorded_and_neither_given_nor_made_a_memory(
     second = Said("Two.", (LOOK_AGAIN,), id="2", read=95_000 if full else 12)
     refused = () if full else (TOO_LONG,)
     claude = replace(
-        claude_at(f"{door.address}/agent/{AGENT}"),
+        any_claude_at(f"{door.address}/agent/{AGENT}"),
         environment={"CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000"} if full else {},
     )
     ran = await asked(door, claude, QUESTION, first, second, *refused, SUMMARY, done)
     assert ran.result["result"] == "Done."
     assert len(ran.of_type("system", "compact_boundary")) == 1
     *before, compaction, after = door.upstream.asked(MESSAGES)
-    assert all(b"BEGIN MEMORY" in one.body for one in before)
     assert "create a detailed summary" in texts(compaction, -1)[-1]
-    assert b"BEGIN MEMORY" not in compaction.body
+    block = texts(before[0], 0)[-1]
+    assert block.startswith("--- BEGIN MEMORY")
+    assert texts(compaction, 0)[-1] == block
+    assert compaction.body.count(b"BEGIN MEMORY") == 1
     assert b"pistachio farm" in after.body
     _, *entries = await door.recorded(AGENT)
-    assert [door.note(one).left_out for one in entries] == ["", "", "compaction", ""]
-    summarised = entries[2]
-    assert summarised["request_effective"] == summarised["request_original"] == compaction.json()
+    notes = [door.note(one) for one in entries]
+    assert [one.left_out for one in notes] == ["", "", "compaction", ""]
+    assert [one.replayed for one in notes[2].injected] == [True]
+    assert entries[2]["request_effective"] == compaction.json()
+    assert entries[2]["request_original"] == without_memory(compaction.json())
     # Nor are the client's own words, in a user's name, in which the summary comes back.
     assert not await remembers(door, "pistachio farm")
 
 
-async def test_an_empty_answer_is_asked_for_again_without_memory(
+@pytest.mark.long
+async def test_the_providers_cache_knows_as_much_of_a_compaction_as_without_memplane(
+    door: Proxied, any_claude_at: ClaudeAt
+) -> None:
+    """What it knows is what a request has in common with the one before it, from its beginning."""
+    await telling(door, FACT)
+    replies = (
+        Said("One.", (LOOK,), id="1"),
+        Said("Two.", (LOOK_AGAIN,), id="2", read=95_000),
+        SUMMARY,
+        Said("Done.", id="3"),
+    )
+    shared: list[int] = []
+    texts_before = ""
+    for direct in (True, False):
+        async with watched(door, MESSAGES, direct=direct) as run:
+            claude = replace(
+                any_claude_at(run.address),
+                environment={"CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000"},
+            )
+            await asked(door, claude, QUESTION, *replies, "--session-id", SESSION)
+            claude.leave()
+        *_, before, compaction, _after = (one.json() for one in run.sent)
+        assert before["tools"] == compaction["tools"]
+        texts_before = cached_text(before)
+        shared.append(count_shared_prefix(texts_before, cached_text(compaction)))
+        print(f"{shared[-1]:,} of {len(texts_before):,} characters of messages, {direct=}")
+    assert texts_before.count("BEGIN MEMORY") == 1
+    directly, through = shared
+    assert through > directly
+    assert through >= len(texts_before) - len("]}]")
+
+
+# Hooks and sub-agents
+
+
+@pytest.mark.parametrize(
+    ("event", "as_json", "model"),
+    [("UserPromptSubmit", True, OPUS), ("SessionStart", False, MODEL)],
+)
+async def test_a_block_of_memplanes_own_hook_is_the_only_one(
+    door: Proxied, any_claude_at: ClaudeAt, event: str, model: str, *, as_json: bool
+) -> None:
+    """Opus has it in the message of the system's behind the prompt, Sonnet in the user's own."""
+    await telling(door, FACT)
+    claude = any_claude_at(f"{door.address}/agent/{AGENT}")
+    add_hook(claude.project, event, HOOK_BLOCK, as_json=as_json)
+    await asked(door, claude, QUESTION, Said("Peanuts."), model=model)
+    (sent,) = door.upstream.asked(MESSAGES)
+    assert sent.body.count(b"BEGIN MEMORY") == 1
+    assert b"0a1b0a1b" in sent.body
+    *_, entry = await door.recorded(AGENT)
+    assert entry["request_effective"] == entry["request_original"] == sent.json()
+    assert door.note(entry).injected == ()
+
+
+async def test_other_words_of_a_hook_leave_memory_to_the_proxy(
     door: Proxied, claude_at: ClaudeAt
 ) -> None:
     await telling(door, FACT)
     claude = claude_at(f"{door.address}/agent/{AGENT}")
+    add_hook(claude.project, "UserPromptSubmit", "BEGIN MEMORY is how a block begins.")
+    await asked(door, claude, QUESTION, Said("Peanuts."))
+    (sent,) = door.upstream.asked(MESSAGES)
+    assert "mango lassi" in texts(sent, 0)[-1]
+
+
+@pytest.mark.long
+async def test_the_end_of_a_background_agent_is_no_word_of_the_users(
+    door: Proxied, claude_at: ClaudeAt
+) -> None:
+    """Only the newest version runs them in the background and tells of their end by itself."""
+    await telling(door, FACT)
+    main = iter((Said("I look.", (BACKGROUND,), id="1"), Said("Soon.", id="2"), Said("Done.")))
+
+    def reply(request: Received) -> Answer:
+        is_agent = request.header("x-claude-code-agent-id") is not None
+        return anthropic_stream(Said("A pistachio farm.", id="0") if is_agent else next(main))
+
+    door.upstream.scripts[MESSAGES] = reply
+    claude = replace(claude_at(f"{door.address}/agent/{AGENT}"), version=NEWEST)
+    ran = await claude.ask(QUESTION)
+    assert ran.result["result"] == "Done."
+    own = [
+        one
+        for one in door.upstream.asked(MESSAGES)
+        if one.header("x-claude-code-agent-id") is None
+    ]
+    first, _, told = own
+    assert "<task-notification>" in str(told.json()["messages"][-1])
+    assert told.body.count(b"BEGIN MEMORY") == 1
+    assert texts(told, 0)[-1] == texts(first, 0)[-1], "the memory stands where it stood"
+    # One for what was told at first, one for the question, one for what the agent was asked.
+    assert len(door.recalls()) == 3
+    turns = await list_turns(door)
+    assert {one.question for one in turns} <= {FACT, QUESTION, BACKGROUND_PROMPT}
+    assert not await remembers(door, "task-notification")
+
+
+# Other requests of the client's own
+
+
+async def test_an_empty_answer_is_asked_for_again_without_memory(
+    door: Proxied, any_claude_at: ClaudeAt
+) -> None:
+    await telling(door, FACT)
+    claude = any_claude_at(f"{door.address}/agent/{AGENT}")
     ran = await asked(door, claude, QUESTION, Said(""), Said("Of a pistachio farm."))
     assert ran.result["result"] == "Of a pistachio farm."
     first, again = door.upstream.asked(MESSAGES)
@@ -217,12 +343,12 @@ async def test_a_title_is_asked_for_without_memory(door: Proxied, claude_at: Cla
 
 
 async def test_tokens_are_counted_without_memory_and_without_a_turn(
-    door: Proxied, claude_at: ClaudeAt
+    door: Proxied, any_claude_at: ClaudeAt
 ) -> None:
     await telling(door, FACT)
     counting = f"{MESSAGES}/count_tokens"
     door.upstream.at(counting, whole(b'{"input_tokens": 10}'))
-    claude = claude_at(f"{door.address}/agent/{AGENT}")
+    claude = any_claude_at(f"{door.address}/agent/{AGENT}")
     ran = await asked(door, claude, "/context", Said("nothing"))
     assert "Context Usage" in ran.result["result"]
     counted = door.upstream.asked(counting)
@@ -236,6 +362,21 @@ async def test_tokens_are_counted_without_memory_and_without_a_turn(
 # How it is asked, and what its requests hold
 
 
+def add_hook(project: Path, event: str, text: str, *, as_json: bool = False) -> None:
+    """Let a hook of the project say something, as plain text or in the client's own form."""
+    folder = project / ".claude"
+    folder.mkdir(parents=True)
+    told = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+    (folder / "said").write_text(json.dumps(told) if as_json else text)
+    hook = {"type": "command", "command": f"cat '{folder / 'said'}'"}
+    (folder / "settings.json").write_text(json.dumps({"hooks": {event: [{"hooks": [hook]}]}}))
+
+
+async def list_turns(door: Proxied) -> list[Episode]:
+    """What memory would make of each turn that was recorded."""
+    return [build_episode(one) for one in await door.recorded(AGENT)]
+
+
 async def asked(
     door: Proxied, claude: ClaudeCode, prompt: str, *rest: Said | Answer | str, model: str = MODEL
 ) -> Ran:
@@ -247,7 +388,7 @@ async def asked(
 
 
 async def both(
-    door: Proxied, claude_at: ClaudeAt, *replies: Said | Answer, model: str = MODEL
+    door: Proxied, any_claude_at: ClaudeAt, *replies: Said | Answer, model: str = MODEL
 ) -> tuple[list[Ran], list[Run]]:
     """The same run, directly and through memplane."""
     ran: list[Ran] = []
@@ -255,7 +396,7 @@ async def both(
     options = ("--session-id", SESSION, "--include-partial-messages")
     for direct in (True, False):
         async with watched(door, MESSAGES, direct=direct) as run:
-            claude = claude_at(run.address)
+            claude = any_claude_at(run.address)
             ran.append(await asked(door, claude, QUESTION, *replies, *options, model=model))
             claude.leave()
         runs.append(run)
@@ -274,7 +415,7 @@ def lasting(found: Any) -> Any:
     return {
         name: lasting(value)
         for name, value in named
-        if name != "timestamp" and not name.endswith("_ms")
+        if name not in {"timestamp", "messaging_socket_path"} and not name.endswith("_ms")
     }
 
 
@@ -282,6 +423,30 @@ def texts(request: Received, at: int) -> list[str]:
     """The texts of a message."""
     parts = request.json()["messages"][at]["content"]
     return [part["text"] for part in parts if part["type"] == "text"]
+
+
+def cached_text(body: dict[str, Any]) -> str:
+    """The messages as a provider's cache looks at them: in their order, without its marks."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list):
+            return [plain(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        return {name: plain(one) for name, one in value.items() if name != "cache_control"}
+
+    messages = [
+        {**one, "content": [{"type": "text", "text": one["content"]}]}
+        if isinstance(one["content"], str)
+        else one
+        for one in body["messages"]
+    ]
+    return json.dumps(plain(messages), ensure_ascii=False)
+
+
+def count_shared_prefix(before: str, after: str) -> int:
+    pairs = zip(before, after, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def without_memory(body: dict[str, Any]) -> dict[str, Any]:

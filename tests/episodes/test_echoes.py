@@ -85,6 +85,23 @@ def test_memory_is_found_in_every_dialect(request_: dict[str, Any]) -> None:
     assert extract_injected_memory(None) == ""
 
 
+SUMMARY = (
+    "This session is being continued from a previous conversation that ran out of context.\n"
+    "1. Primary request: what not to cook.\n   - She is allergic to peanuts."
+)
+
+
+@pytest.mark.parametrize("content", [SUMMARY, [{"type": "text", "text": f"\n{SUMMARY}"}]])
+def test_what_a_summary_repeats_is_an_echo_too(content: object) -> None:
+    injected = extract_injected_memory({"messages": [{"role": "user", "content": content}]})
+    assert strip_echoes("She is allergic to peanuts. So no satay.", injected) == "So no satay."
+
+
+def test_a_users_words_about_a_summary_are_none() -> None:
+    quoted = f"What does this mean? {SUMMARY}"
+    assert extract_injected_memory({"messages": [{"role": "user", "content": quoted}]}) == ""
+
+
 def test_an_episode_has_no_echo() -> None:
     asked = {"messages": [{"role": "user", "content": "What must I not cook for Ada?"}]}
     sent = {"messages": [{"role": "user", "content": f"What must I not cook for Ada?\n\n{BLOCK}"}]}

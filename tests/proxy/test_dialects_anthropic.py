@@ -182,6 +182,31 @@ def test_what_the_client_says_in_the_users_name_is_no_prompt(words: str) -> None
     assert not conversation.awaits
 
 
+NOTIFICATION = (
+    "<task-notification>\n<task-id>a14a</task-id>\n<status>completed</status>\n"
+    "<summary>Agent finished</summary>\n<result>It found a.</result>\n</task-notification>"
+)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        NOTIFICATION,
+        f"<system-reminder>\n[SYSTEM NOTIFICATION]\n{NOTIFICATION}\n</system-reminder>",
+    ],
+    ids=["alone", "in a reminder"],
+)
+@pytest.mark.parametrize("follows", [[], [{"role": "system", "content": [text("x", **MARK)]}]])
+def test_the_end_of_a_background_task_is_no_prompt(words: str, follows: list[Json]) -> None:
+    asked = [user(text("a")), assistant(text("x"))]
+    conversation = read(claude_code([*asked, user(text(words, **MARK)), *follows]))
+
+    assert [prompt.text for prompt in conversation.prompts] == ["a"]
+    assert not conversation.awaits
+    both = [*asked, user(text(words), text("b")), *follows]
+    assert [prompt.text for prompt in read(claude_code(both)).prompts] == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     "messages",
     [

@@ -621,6 +621,16 @@ async def test_a_turn_sent_again_after_a_cut_is_one_turn(tmp_path: Path) -> None
         assert len(await door.recorded()) == 1
 
 
+async def test_twenty_turns_that_are_alike_are_twenty_entries(tmp_path: Path) -> None:
+    """Also in one session: only what was cut is sent again by a client."""
+    async with proxied(tmp_path) as door:
+        door.upstream.at(CHAT, chat_json(SAID))
+        headers = {"x-session-id": "s"}
+        await asyncio.gather(*(door.chat("Hello.", headers=headers) for _ in range(20)))
+        entries = await door.recorded()
+        assert len({one["id"] for one in entries}) == len(entries) == 20
+
+
 @pytest.mark.parametrize("session", [{}, {"x-session-id": "s"}], ids=["no session", "a session"])
 async def test_a_turn_sent_again_after_a_cut_has_the_same_memory(
     session: dict[str, str], tmp_path: Path
@@ -1238,6 +1248,36 @@ async def test_a_title_request_is_recorded_but_neither_given_nor_made_a_memory(
         *_, entry = await door.recorded()
         assert door.note(entry).left_out == "title"
         assert not any("walnuts" in one.text for one in await door.remembered("ada", "walnuts"))
+
+
+@pytest.mark.parametrize("injection", ["sticky", "clawdapus"])
+async def test_a_compaction_has_the_memory_that_stood_in_the_conversation_and_no_new_one(
+    tmp_path: Path, injection: str
+) -> None:
+    async with proxied(tmp_path, proxy__injection=injection) as door:
+        door.upstream.at(CHAT, chat_json(Said("Noted.")))
+        await door.chat("My sister Ada is allergic to peanuts.")
+        asked = "What is my sister Ada allergic to?"
+        assert await door.remembered("ada", asked)
+        await door.chat(asked)
+        before = door.upstream.asked(CHAT)[-1].json()["messages"]
+        compacting = (
+            "CRITICAL: Respond with TEXT ONLY.\nYour task is to create a detailed summary of "
+            "what my sister Ada is allergic to."
+        )
+        recalls = len(door.recalls())
+        await door.chat(asked, "Noted.", compacting)
+        sent = door.upstream.asked(CHAT)[-1]
+        first = before[0]["content"] if injection == "sticky" else asked
+        assert [one["content"] for one in sent.json()["messages"]] == [first, "Noted.", compacting]
+        assert (sent.body.count(b"BEGIN MEMORY") == 1) == (injection == "sticky")
+        *_, entry = await door.recorded()
+        note = door.note(entry)
+        assert note.left_out == "compaction"
+        assert [one.replayed for one in note.injected] == [True] * (injection == "sticky")
+        told = door.recalls()
+        assert len(told) == recalls + 1
+        assert (told[-1]["memory_status"], told[-1]["error"]) == ("skipped", "compaction")
 
 
 async def test_an_operator_may_list_more_requests_that_are_no_turns(tmp_path: Path) -> None:

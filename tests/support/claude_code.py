@@ -15,7 +15,9 @@ from typing import Any
 
 from tests.support.azurite import ROOT
 
-_PACKAGES = ROOT / "node_modules" / "@anthropic-ai"
+_PACKAGES = Path("node_modules", "@anthropic-ai")
+PINNED, NEWEST = ROOT, ROOT / "tools" / "newest-clients"
+"""Where the versions are installed: that of every test, and that of the long ones."""
 _KEY = "sk-ant-dummy"
 MODEL = "claude-sonnet-4-5"
 
@@ -56,6 +58,11 @@ class ClaudeCode:
     project: Path
     within: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    version: Path = PINNED
+
+    @property
+    def is_newest(self) -> bool:
+        return self.version == NEWEST
 
     async def ask(self, prompt: str, *options: str, model: str = MODEL) -> Ran:
         """Run `claude -p` with a prompt, and wait for its end."""
@@ -73,7 +80,7 @@ class ClaudeCode:
         self._settle()
         process = await asyncio.create_subprocess_exec(
             *self.within,
-            str(find_program()),
+            str(find_program(self.version)),
             "-p",
             *words,
             cwd=self.project,
@@ -97,7 +104,7 @@ class ClaudeCode:
         self._settle()
         terminal, its = pty.openpty()
         process = await asyncio.create_subprocess_exec(
-            str(find_program()),
+            str(find_program(self.version)),
             *("--model", MODEL, prompt),
             cwd=self.project,
             env={**self._environment(), "TERM": "xterm-256color"},
@@ -155,9 +162,10 @@ def _read_off(terminal: int) -> None:
         os.read(terminal, 1 << 16)
 
 
-def find_program() -> Path:
+def find_program(version: Path = PINNED) -> Path:
     """Find the program in the package for this platform; npm's link needs a script to have run."""
-    found = next(iter(sorted(_PACKAGES.glob("claude-code-*/claude"))), None)
+    found = next(iter(sorted((version / _PACKAGES).glob("claude-code-*/claude"))), None)
     if found is None:
-        raise RuntimeError(f"no claude in {_PACKAGES}; run `make test`, which installs it")
+        target = "test-long" if version == NEWEST else "test"
+        raise RuntimeError(f"no claude below {version}; run `make {target}`, which installs it")
     return found

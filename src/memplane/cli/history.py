@@ -285,7 +285,8 @@ def _print_receipt(views: Sequence[LedgerView], entry_id: str, *, as_json: bool)
         return
     print(colour_text("memories in its prompt", "bold"))
     if note.left_out:
-        print(f"  none, and nothing is remembered of it: {escape_text(note.left_out)}")
+        new = "nothing new" if note.injected else "none"
+        print(f"  {new}, and nothing is remembered of it: {escape_text(note.left_out)}")
     elif not note.injected:
         print("  none" + (f" (recall {note.recall})" if note.recall else ""))
     for one in note.injected:

@@ -1,7 +1,8 @@
 """What a model only says again because its prompt had it from memory (pure).
 
 Recalled text that is echoed word for word is known from where it was first said. It gains nothing
-by being said again, and it goes when that is forgotten.
+by being said again, and it goes when that is forgotten. The summary of a compacted conversation
+repeats memory as well, and what it has from the conversation was said in turns before.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from memplane.exchange.prompt_cleanup import find_injected_blocks
+from memplane.exchange.prompt_cleanup import find_injected_blocks, is_compaction_summary
 
 _MARK: Final = "BEGIN MEMORY"
 _PIECES: Final = re.compile(
@@ -24,12 +25,17 @@ _LEAD_IN_ENDINGS: Final = (":", "\uff1a")
 
 
 def extract_injected_memory(request: object) -> str:
-    """Return the memory that stands in a request's conversation; empty when there is none."""
+    """Return the memory that stands in a request's conversation; empty when there is none.
+
+    The summary of what the client compacted counts as memory.
+    """
     if not isinstance(request, dict):
         return ""
     body = cast("Mapping[str, Any]", request)
-    texts = _texts([body.get("messages"), body.get("input")])
-    return "\n".join(block for text in texts for block in find_injected_blocks(text))
+    known: list[str] = []
+    for text in _texts([body.get("messages"), body.get("input")]):
+        known += [text] if is_compaction_summary(text) else find_injected_blocks(text)
+    return "\n".join(known)
 
 
 def strip_echoes(answer: str, injected: str) -> str:
@@ -91,7 +97,7 @@ def _between(
 
 def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
-        if _MARK in value:
+        if _MARK in value or is_compaction_summary(value):
             yield value
     elif isinstance(value, dict):
         for one in cast("Mapping[str, object]", value).values():

@@ -31,6 +31,7 @@ from memplane.exchange.request_body import RequestBody
 from memplane.integrations.clawdapus.pod.agent_contexts import AgentContext
 from memplane.kit.clock import Clock
 from memplane.ledger.turn_note import DroppedBlock, InjectedBlock, MessageInjection, TurnNote
+from memplane.proxy.auxiliary_requests import COMPACTION
 from memplane.proxy.circuit_breaker import CircuitBreakers
 from memplane.proxy.memory_blocks import (
     format_context_blocks,
@@ -105,9 +106,7 @@ class MemoryInjector:
     async def give(self, wanted: InjectionRequest) -> InjectionResult:
         """Give a request its memories; whatever fails, it goes on without."""
         if wanted.left_out:
-            note = replace_note(_owned_note(wanted), left_out=wanted.left_out)
-            skipped = self._recaller.skipped(self._asked(wanted, Conversation()), wanted.left_out)
-            return InjectionResult(wanted.body.raw, note, skipped)
+            return await self._leave_out(wanted)
         if wanted.forgetful:
             return InjectionResult(wanted.body.raw, _owned_note(wanted))
         conversation = await _read_conversation(wanted)
@@ -120,6 +119,22 @@ class MemoryInjector:
             given = await self._beside(wanted, conversation)
         prompts = conversation.prompts
         return replace(given, place=prompts[-1].place) if prompts else given
+
+    async def _leave_out(self, wanted: InjectionRequest) -> InjectionResult:
+        """Give a request of the client's own nothing new.
+
+        A compaction sends the whole conversation once more, which the provider's cache knows with
+        the blocks that stand in it; so they stand there again.
+        """
+        note = replace_note(_owned_note(wanted), left_out=wanted.left_out)
+        skipped = self._recaller.skipped(self._asked(wanted, Conversation()), wanted.left_out)
+        if wanted.left_out != COMPACTION or wanted.beside or wanted.forgetful:
+            return InjectionResult(wanted.body.raw, note, skipped)
+        conversation = await _read_conversation(wanted)
+        held = await self._held(wanted, conversation.prompts) or {}
+        body, texts = await _insert_held_blocks(wanted, conversation, held)
+        note = replace_note(note, injected=_list_message_injections(texts))
+        return InjectionResult(body, note, skipped, replaced=bool(texts))
 
     async def _sticking(
         self, wanted: InjectionRequest, conversation: Conversation
@@ -148,24 +163,10 @@ class MemoryInjector:
                     # Also that nothing stands here, whatever other sessions have at this place.
                     self._sticky.keep(added)
                     held[added.place] = added
-        texts = {one.index: text for one in prompts if (text := held.get(one.place)) and text.text}
-        blocks = {index: text.text for index, text in texts.items()}
-        body = await _insert_blocks(wanted, blocks) if blocks else wanted.body.raw
-        if body is wanted.body.raw:
-            texts, added = {}, None  # there was no place for it
-        injected = tuple(
-            MessageInjection(
-                message=max(index, 0),
-                service=text.service,
-                bytes=len(text.text.encode()),
-                blocks=text.blocks,
-                replayed=text is not added,
-            )
-            for index, text in texts.items()
-        )
-        own = len(added.text.encode()) if added is not None else 0
-        note = _make_note(wanted, came, injected)
-        return InjectionResult(body, note, came, own, replaced=body is not wanted.body.raw)
+        body, texts = await _insert_held_blocks(wanted, conversation, held)
+        own = len(added.text.encode()) if added is not None and texts else 0
+        note = _make_note(wanted, came, _list_message_injections(texts, added))
+        return InjectionResult(body, note, came, own, replaced=bool(texts))
 
     async def _held(
         self, wanted: InjectionRequest, prompts: Sequence[ConversationPrompt]
@@ -282,6 +283,33 @@ async def _insert_blocks(wanted: InjectionRequest, blocks: Mapping[int, str]) ->
     if wanted.body.is_long:
         return await asyncio.to_thread(wanted.dialect.with_blocks, wanted.body, blocks)
     return wanted.dialect.with_blocks(wanted.body, blocks)
+
+
+async def _insert_held_blocks(
+    wanted: InjectionRequest, conversation: Conversation, held: Mapping[str, Injection]
+) -> tuple[bytes, dict[int, Injection]]:
+    """Put the blocks that stand at prompts there; returns the body, and those by message."""
+    prompts = conversation.prompts
+    texts = {one.index: text for one in prompts if (text := held.get(one.place)) and text.text}
+    blocks = {index: text.text for index, text in texts.items()}
+    body = await _insert_blocks(wanted, blocks) if blocks else wanted.body.raw
+    return body, texts if body is not wanted.body.raw else {}  # there was no place for them
+
+
+def _list_message_injections(
+    texts: Mapping[int, Injection], added: Injection | None = None
+) -> tuple[MessageInjection, ...]:
+    """Note what stands in which message; all but what was added stood there before."""
+    return tuple(
+        MessageInjection(
+            message=max(index, 0),
+            service=text.service,
+            bytes=len(text.text.encode()),
+            blocks=text.blocks,
+            replayed=text is not added,
+        )
+        for index, text in texts.items()
+    )
 
 
 def _make_note(
