@@ -19,7 +19,9 @@ from memplane.auth.proxy_access import (
 INVALID, WRONG = "invalid bearer token", "invalid agent secret"
 LAPTOP = ProxyDeployment(pod=False, default="me")
 POD = ProxyDeployment(pod=True, default="me")
-NOBODY = ProxyCredentials(named="", token="", grant=None, context=None, is_ours=False, nearby=True)
+NOBODY = ProxyCredentials(
+    agent_name="", token="", grant=None, context=None, is_ours=False, nearby=True
+)
 PROVIDER_KEY = replace(NOBODY, token="sk-provider")
 CONTEXT = PodContext("analyst", "s3:cret")
 OF_POD = replace(NOBODY, token="analyst:s3:cret", context=CONTEXT, is_ours=True)
@@ -30,7 +32,7 @@ def grant(agent: str | None, *scopes: Scope) -> Grant:
 
 
 def of_token(agent: str | None, *scopes: Scope, named: str = "") -> ProxyCredentials:
-    return replace(NOBODY, token="analyst:x", grant=grant(agent, *scopes), named=named)
+    return replace(NOBODY, token="analyst:x", grant=grant(agent, *scopes), agent_name=named)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +40,7 @@ def of_token(agent: str | None, *scopes: Scope, named: str = "") -> ProxyCredent
     [
         (PROVIDER_KEY, LAPTOP, ProxyCaller("me", governed=False)),
         (NOBODY, LAPTOP, ProxyCaller("me", governed=False)),
-        (replace(PROVIDER_KEY, named="ada"), LAPTOP, ProxyCaller("ada", governed=False)),
+        (replace(PROVIDER_KEY, agent_name="ada"), LAPTOP, ProxyCaller("ada", governed=False)),
         (of_token("analyst", Scope.PROXY), LAPTOP, ProxyCaller("analyst", governed=True)),
         (of_token("analyst", Scope.PROXY), POD, ProxyCaller("analyst", governed=True)),
         (
@@ -55,7 +57,7 @@ def of_token(agent: str | None, *scopes: Scope, named: str = "") -> ProxyCredent
         (of_token(None, Scope.ADMIN), LAPTOP, ProxyCaller("me", governed=True)),
         (OF_POD, POD, ProxyCaller("analyst", governed=True, in_pod=True)),
         (
-            replace(OF_POD, named="analyst"),
+            replace(OF_POD, agent_name="analyst"),
             POD,
             ProxyCaller("analyst", governed=True, in_pod=True),
         ),
@@ -73,8 +75,8 @@ def test_who_is_let_through(
         # A stranger on the network, and a token of ours that is good for nothing any more.
         (replace(PROVIDER_KEY, nearby=False), LAPTOP, (401, f"{INVALID}: from another machine")),
         (replace(NOBODY, token="ada:old", is_ours=True), LAPTOP, (401, f"{INVALID}: nobody was")),
-        (replace(PROVIDER_KEY, named="../x"), LAPTOP, (403, "'../x' is no agent's id: ")),
-        (replace(PROVIDER_KEY, named="../x"), POD, (403, "agent context not found")),
+        (replace(PROVIDER_KEY, agent_name="../x"), LAPTOP, (403, "'../x' is no agent's id: ")),
+        (replace(PROVIDER_KEY, agent_name="../x"), POD, (403, "agent context not found")),
         # None speaks for another agent, whatever it is good for.
         (of_token("analyst", Scope.READ, named="ada"), LAPTOP, (403, f"{WRONG}: this token")),
         (of_token("analyst", Scope.PROXY, named="ada"), LAPTOP, (403, f"{WRONG}: this token")),
@@ -88,7 +90,7 @@ def test_who_is_let_through(
             POD,
             (403, "agent context not found"),
         ),
-        (replace(OF_POD, named="other"), POD, (403, "agent context not found")),
+        (replace(OF_POD, agent_name="other"), POD, (403, "agent context not found")),
     ],
 )
 def test_who_is_refused(

@@ -466,19 +466,19 @@ def test_lines_do_not_depend_on_where_bytes_are_cut(parts: list[bytes], data: An
         cut = data.draw(st.integers(1, len(rest)))
         found += splitter.lines(rest[:cut])
         rest = rest[cut:]
-    assert [*found, splitter.rest()] == whole.split(b"\n")
+    assert [*found, splitter.take_rest()] == whole.split(b"\n")
 
 
 def test_a_line_that_is_too_long_is_passed_over() -> None:
-    splitter = LineSplitter(longest=10)
+    splitter = LineSplitter(max_line_bytes=10)
     assert list(splitter.lines(b"1234567890\n12345678901\nab")) == [b"1234567890", None]
     assert list(splitter.lines(b"x" * 1000)) == []
     assert list(splitter.lines(b"\nlast")) == [None]
-    assert splitter.rest() == b"last"
+    assert splitter.take_rest() == b"last"
 
 
 def test_a_line_that_is_too_long_is_not_kept() -> None:
-    splitter = LineSplitter(longest=1 << 20)
+    splitter = LineSplitter(max_line_bytes=1 << 20)
     tracemalloc.start()
     try:
         for _ in range(100):
@@ -493,7 +493,7 @@ def test_malformed_and_overlong_lines_are_counted_and_long_ones_read() -> None:
     long = told("response", error="x" * (2 << 20), model="m")
     data = log(told("request")) + b"garbage\n\n  \n" + log(long) + b"y" * 4_000_000 + b"\n"
     data += b'{"ts":"2026-03'
-    found = list(read_log_events(io.BytesIO(data), longest=3_000_000))
+    found = list(read_log_events(io.BytesIO(data), max_line_bytes=3_000_000))
     assert [one.type if one else None for one in found] == [
         "request", None, "response", None, None,
     ]  # fmt: skip

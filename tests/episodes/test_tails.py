@@ -54,7 +54,7 @@ def look(kept: PendingTurns, rows: Connection, number: int = 1) -> PendingIndexW
 def said(kept: PendingTurns, rows: Connection, number: int = 1) -> dict[str, SearchTurn]:
     """Return what a question about any of the words sees of a scope."""
     found = look(kept, rows, number)
-    return {one.id: one for one in (*found.having(WORDS)[0], *found.uncounted)}
+    return {one.id: one for one in (*found.find_turns(WORDS)[0], *found.uncounted)}
 
 
 def fold(rows: Connection, entry_id: str) -> None:

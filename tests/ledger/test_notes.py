@@ -64,14 +64,14 @@ async def test_equal_turns_have_notes_of_their_own(tmp_path: Path) -> None:
 async def test_reading_goes_on_where_it_ended(tmp_path: Path) -> None:
     folder = AgentFolder(tmp_path, "analyst")
     notes = NoteReader(folder)
-    assert not notes.leaves_out("hist1_unknown")
+    assert not notes.omits_response("hist1_unknown")
     for number in range(3):
         (kept,) = await record(tmp_path, [turn(f"kept {number}")])
         (left,) = await record(
             tmp_path, [turn(f"left {number}", note=encode_note(TurnNote(left_out="title")))]
         )
-        assert notes.leaves_out(left.id)
-        assert not notes.leaves_out(kept.id)
+        assert notes.omits_response(left.id)
+        assert not notes.omits_response(kept.id)
 
 
 async def test_a_torn_note_does_not_swallow_the_next(tmp_path: Path) -> None:
@@ -80,14 +80,14 @@ async def test_a_torn_note_does_not_swallow_the_next(tmp_path: Path) -> None:
     with folder.notes.open("ab") as handle:
         handle.write(b'{"id":"hist1_torn","left_')
     (made,) = await record(tmp_path, [turn("two", note=encode_note(TurnNote(left_out="title")))])
-    assert NoteReader(folder).leaves_out(made.id)
+    assert NoteReader(folder).omits_response(made.id)
 
 
 async def test_notes_outlive_a_sealed_segment(tmp_path: Path) -> None:
     turns = [turn(f"turn {n}", note=encode_note(TurnNote(session=f"s{n}"))) for n in range(20)]
     made = await record(tmp_path, turns, LedgerOptions(max_bytes=2000))
     folder = AgentFolder(tmp_path, "analyst")
-    assert len(folder.sealed()) > 2
+    assert len(folder.list_sealed()) > 2
     found = [find_note(folder, one.id) for one in made]
     assert [one.session for one in found if one] == [f"s{n}" for n in range(20)]
 

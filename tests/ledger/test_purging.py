@@ -226,7 +226,7 @@ async def test_a_short_line_keeps_what_there_is_room_for(line: bytes, tmp_path: 
     (folder.path / "history.jsonl").write_bytes(data)
     with open_page(folder) as page:
         cursors = [one.cursor for one in page.entries]
-        first, erased, last = [identifier for identifier, _ in page.identified()]
+        first, erased, last = [identifier for identifier, _ in page.with_ids()]
     assert purged(folder, erased).erased == 1
     assert purged(folder, erased) == PurgeReport()
     assert (checked(folder).erased, problems(folder)) == (1, [])
@@ -234,7 +234,7 @@ async def test_a_short_line_keeps_what_there_is_room_for(line: bytes, tmp_path: 
     assert (folder.path / "history.jsonl").stat().st_size == len(data)
     assert ids_in(folder) == [first, last]
     with open_page(folder, cursor=cursors[1]) as page:
-        assert [identifier for identifier, _ in page.identified()] == [last]
+        assert [identifier for identifier, _ in page.with_ids()] == [last]
 
 
 async def test_an_adopted_file_and_the_open_one_of_another_recorder(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ async def test_ids_may_be_anything(opaque: str, tmp_path: Path) -> None:
     assert (report.entries, report.erased, report.findings) == (2, 1, [])
     assert (folder.path / "history.jsonl").read_bytes().count(b"canary") == 1
     with open_page(folder, cursor=cursor) as page:
-        assert next(page.identified())[0] == "kept"
+        assert next(page.with_ids())[0] == "kept"
     await record(tmp_path, [turn("still")])
     assert problems(folder) == []
 
@@ -585,7 +585,7 @@ async def test_what_lies_behind_a_doubtful_end_goes_too(tmp_path: Path) -> None:
     with folder.sealed_path(1).open("ab") as file:
         file.write(made[5].line + b"\n")
     log = AgentWriter(folder, modes=FileModes(), max_bytes=1)
-    with log.held(lambda: None, system_clock):
+    with log.open_locked(lambda: None, system_clock):
         # The disk did not let the end be cut off.
         with folder.sealed_path(1).open("ab") as file:
             file.write(made[5].line + b"\n")
@@ -608,7 +608,7 @@ async def test_a_walk_loses_and_repeats_nothing_whatever_is_purged_meanwhile(
     cursor, more = BEGINNING, True
     while more:
         with open_page(folder, cursor=cursor, limit=3) as page:
-            seen += [identifier for identifier, _ in page.identified()]
+            seen += [identifier for identifier, _ in page.with_ids()]
         cursor, more = page.next, page.has_more
         # The last one that was read, one before it, and the next one but one.
         at = len(seen) + len(erased)
@@ -643,7 +643,7 @@ async def test_a_page_that_was_found_before_a_purge_does_not_show_it(tmp_path: P
     folder, made = await filled(tmp_path)
     with open_page(folder) as page:
         purged(folder, made[2].id, made[8].id)
-        assert [identifier for identifier, _ in page.identified()] == [
+        assert [identifier for identifier, _ in page.with_ids()] == [
             one.id for n, one in enumerate(made) if n not in {2, 8}
         ]
 
@@ -720,12 +720,12 @@ async def test_a_ledger_that_is_open_goes_on_after_a_purge(tmp_path: Path) -> No
 async def test_who_holds_the_lock_purges_through_the_same_log(tmp_path: Path) -> None:
     folder, made = await filled(tmp_path)
     log = AgentWriter(folder, modes=FileModes(), max_bytes=2500)
-    with log.held(lambda: read_anchors(tmp_path)["analyst"], system_clock):
+    with log.open_locked(lambda: read_anchors(tmp_path)["analyst"], system_clock):
         assert purge_open_ledger(log, [made[8].id, made[0].id], modes=FileModes()).erased == 2
         log.write([made[0].line])
         log.sync()
         log.chain([made[0].line])
-    with log.held(lambda: None, system_clock) as recovered:
+    with log.open_locked(lambda: None, system_clock) as recovered:
         assert recovered is None
     assert log.sync_chain() is not None
     log.close()

@@ -90,7 +90,7 @@ def test_a_line_separator_inside_a_string_ends_no_line() -> None:
 
 def test_a_line_too_long_is_passed_over_and_said_to_be() -> None:
     data = b'{"a":1}\n' + b"x" * 50 + b"\n" + b'{"b":2}\n' + b"y" * 50
-    lines = list(read_lines(io.BytesIO(data), longest=20))
+    lines = list(read_lines(io.BytesIO(data), max_line_bytes=20))
     assert lines == [
         LedgerLine(1, 0, 8, b'{"a":1}'),
         LedgerLine(2, 8, 51, None),

@@ -44,7 +44,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "puts on their way not fenced off",
-        "any(\n        one.expected == remote.etag for one in state.pending\n    )",
+        "any(\n        attempt.expected == remote.etag for attempt in state.pending\n    )",
         "False",
     ),
     Mutant(
@@ -59,8 +59,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "no apply intent",
-        "state = replace(done.state, apply=apply)",
-        "state = done.state",
+        "state = replace(result.state, apply=apply)",
+        "state = result.state",
     ),
     Mutant(
         "apply judged by content",
@@ -99,8 +99,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "file overwritten without compare",
-        "made = await ports.swap(name, local)",
-        "made = await ports.swap(name, await ports.read_local())",
+        "swapped = await ports.swap(name, local)",
+        "swapped = await ports.swap(name, await ports.read_local())",
     ),
     Mutant(
         "no If-Match",
@@ -112,25 +112,25 @@ MUTANTS: Final = (
     ),
     Mutant(
         "absence means deleted",
-        "    done, combined = await _combined(ports, done, local, remote)\n",
-        "    if remote is None and done.state.base is not None and local is not None:\n"
+        "    result, combined = await _combine(ports, result, local, remote)\n",
+        "    if remote is None and result.state.base is not None and local is not None:\n"
         "        await ports.discard(await ports.new_name(), local)\n"
-        "        return done, False\n"
-        "    done, combined = await _combined(ports, done, local, remote)\n",
+        "        return result, False\n"
+        "    result, combined = await _combine(ports, result, local, remote)\n",
     ),
     Mutant(
         "base forgotten on absence",
-        "        return done, False  # absence is no evidence: what is remembered stays\n",
-        "        await ports.keep(DocumentState())\n        return done, False\n",
+        "        return result, False  # absence is no evidence: what is remembered stays\n",
+        "        await ports.keep(DocumentState())\n        return result, False\n",
     ),
     Mutant(
         "union after a lost memory",
-        "state = replace(state, base=MergeBase(found), adopted=None)",
+        "state = replace(state, base=MergeBase(adopted), adopted=None)",
         "state = replace(state, adopted=None)",
     ),
     Mutant(
         "nothing set aside after a lost memory",
-        '    if found != remote.text:\n        await ports.set_aside(found, "adopted")\n',
+        '    if adopted != remote.text:\n        await ports.set_aside(adopted, "adopted")\n',
         "",
     ),
     Mutant(
@@ -145,7 +145,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "the last intent lost in a race",
-        "        return replace(done, state=state), None\n",
-        "        return done, None\n",
+        "        return replace(result, state=state), None\n",
+        "        return result, None\n",
     ),
 )

@@ -35,7 +35,7 @@ class World:
     async def plans(self) -> SyncAction:
         """What the machine would do about the document."""
         async with self.here.engine() as engine:
-            view = await engine.look()
+            view = await engine.survey()
         return next((row.action for row in view.rows if row.key == KEY), SyncAction.NOTHING)
 
     async def vanish(self) -> None:

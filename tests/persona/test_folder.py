@@ -233,7 +233,7 @@ def test_nothing_is_known_of_a_folder_that_is_not_there(
         lambda: folder.swap("a.md", staged, b"x"),
         lambda: folder.discard("a.md", "id", b"x"),
         lambda: folder.is_discarded("a.md", "id"),
-        lambda: folder.bury("a.md", "id"),
+        lambda: folder.purge_discarded("a.md", "id"),
         folder.marker,
         lambda: folder.mark(ProjectMarker("p", "d")),
     ):
@@ -499,7 +499,7 @@ def test_a_typed_text_may_claim_any_time(
     status = (root / "a.md").stat()
     for moment in (-1e12, 1e18):
         late = os.stat_result((*status[:8], moment, 0))
-        kept.append(folder._keep_typed("a.md", b"%d" % moment, late))
+        kept.append(folder._keep_overtaken("a.md", b"%d" % moment, late))
     assert [one.at.year for one in folder.conflicts()] == [1970, 9999]
     assert len(set(kept)) == 2
     folder.unstage("a.md", name)
@@ -718,7 +718,7 @@ def test_a_discarded_document_is_out_of_sight_and_then_in_the_trash(
     assert not folder.is_discarded(key, "id-2")
     assert folder.scan().documents == {}
     for _ in range(2):
-        folder.bury(key, "id-1")
+        folder.purge_discarded(key, "id-1")
         assert folder.is_discarded(key, "id-1")
         assert hidden(root) == []
         assert [
@@ -726,7 +726,7 @@ def test_a_discarded_document_is_out_of_sight_and_then_in_the_trash(
         ] == [b"old"]
     put(root / key, b"again")
     assert folder.discard(key, "id-2", b"again")
-    folder.bury(key, "id-2")
+    folder.purge_discarded(key, "id-2")
     assert folder.is_discarded(key, "id-1")
 
 
@@ -739,7 +739,7 @@ def test_a_document_that_is_not_as_expected_is_not_discarded(
     assert not folder.discard("sub/a.md", "id", b"old")
     assert folder.read("sub/a.md") == there
     assert not folder.is_discarded("sub/a.md", "id")
-    folder.bury("sub/a.md", "id")
+    folder.purge_discarded("sub/a.md", "id")
     assert not folder.is_discarded("sub/a.md", "id")
 
 
@@ -814,7 +814,7 @@ def test_the_trash_may_be_on_another_disk(
     put(root / "a.md", b"old")
     folder.discard("a.md", "id", b"old")
     put_on_two_disks(monkeypatch)
-    folder.bury("a.md", "id")
+    folder.purge_discarded("a.md", "id")
     assert hidden(root) == []
     assert folder.is_discarded("a.md", "id")
     assert (state / "trash" / "a.md" / "id.md").read_bytes() == b"old"
@@ -849,7 +849,7 @@ def test_only_names_of_discarded_documents_are_touched(folder: DocumentFolder, n
     for attempt in (
         lambda: folder.discard("a.md", name, b"x"),
         lambda: folder.is_discarded("a.md", name),
-        lambda: folder.bury("a.md", name),
+        lambda: folder.purge_discarded("a.md", name),
     ):
         with pytest.raises(InvalidKey, match="discarded"):
             attempt()

@@ -300,7 +300,7 @@ def test_a_link_put_in_place_of_a_folder_between_calls_is_refused(top: Path, cal
         "swap": lambda: folder.swap("sub/a.md", name, b"secret"),
         "unstage": lambda: folder.unstage("sub/a.md", name),
         "discard": lambda: folder.discard("sub/a.md", "id", b"secret"),
-        "bury": lambda: folder.bury("sub/a.md", "id"),
+        "bury": lambda: folder.purge_discarded("sub/a.md", "id"),
     }
     with pytest.raises(InvalidKey, match=r"sub/a\.md"):
         attempts[call]()

@@ -180,7 +180,7 @@ def test_nothing_was_kept_yet(keeping: LocalHistory, state: Path) -> None:
     assert keeping.conflicts() == ()
     assert keeping.snapshots("a.md") == ()
     assert not keeping.drop_copy(state / "conflicts" / "a.md.20260301T093000123Z.x.00000000.md")
-    assert not keeping.is_buried("a.md", "id")
+    assert not keeping.is_purged("a.md", "id")
     assert not state.exists()
 
 

@@ -150,7 +150,7 @@ def test_without_a_list_there_is_no_place_for_context() -> None:
     ],
 )
 def test_the_last_event(event: SseEvent, *, ends: bool) -> None:
-    assert DIALECT.ended_by(event) is ends
+    assert DIALECT.is_end(event) is ends
 
 
 @pytest.mark.parametrize(

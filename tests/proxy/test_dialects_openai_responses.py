@@ -147,7 +147,7 @@ def test_context_stands_before_the_last_item_of_the_users() -> None:
     ],
 )
 def test_the_last_event(event: SseEvent, *, ends: bool) -> None:
-    assert DIALECT.ended_by(event) is ends
+    assert DIALECT.is_end(event) is ends
 
 
 @pytest.mark.parametrize(

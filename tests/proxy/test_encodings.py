@@ -18,15 +18,15 @@ def member(text: bytes) -> bytes:
 
 def test_gzip_may_have_members_and_zeros_behind_them() -> None:
     body = member(b"a") + member(b"") + member(b"b") + bytes(100)
-    assert decode_content(body, "gzip", most=MOST) == b"ab"
+    assert decode_content(body, "gzip", max_bytes=MOST) == b"ab"
 
 
 def test_nobody_sends_a_thousand_members() -> None:
     """Each is a copy of all that follows: a megabyte of empty ones takes half a second."""
     with pytest.raises(InvalidRequest, match="too many members"):
-        decode_content(member(b"") * 1000 + member(b"{}"), "gzip", most=MOST)
+        decode_content(member(b"") * 1000 + member(b"{}"), "gzip", max_bytes=MOST)
 
 
 def test_members_have_one_length_together() -> None:
     with pytest.raises(InvalidRequest, match="longer than"):
-        decode_content(member(bytes(MOST)) + member(b"x"), "gzip", most=MOST)
+        decode_content(member(bytes(MOST)) + member(b"x"), "gzip", max_bytes=MOST)

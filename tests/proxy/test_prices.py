@@ -29,7 +29,7 @@ def cost(
     """What a turn cost, by the `usage` of its provider's answer."""
     reply = ReplyAssembler(OpenAIChat(), stream=False)
     reply.feed(json.dumps({"usage": usage}).encode())
-    ended = reply.ended()
+    ended = reply.finish()
     return add_cost(provider, model, ended.usage, ended.cached, prices=prices).reported_cost_usd
 
 

@@ -36,7 +36,7 @@ def ended(
     assembling = ReplyAssembler(dialect, stream=stream, encoding=encoding)
     for chunk in chunks:
         assembling.feed(chunk)
-    return assembling.ended()
+    return assembling.finish()
 
 
 def data(*documents: object) -> bytes:
@@ -97,7 +97,7 @@ def test_a_stream_that_only_talks_of_the_last_event_is_cut() -> None:
     for dialect in DIALECTS:
         talk = data(*(delta(f"{mark} error usage _tokens") for mark in dialect.last))
         assert ended(dialect, talk) == AssembledReply(
-            ReplyOutcome.CUT, StreamReply(talk), why="the stream ended without its last event"
+            ReplyOutcome.CUT, StreamReply(talk), problem="the stream ended without its last event"
         )
 
 
@@ -121,7 +121,9 @@ def test_a_stream_that_only_talks_of_the_last_event_is_cut() -> None:
     ],
 )
 def test_an_error_in_a_stream(dialect: Dialect, body: bytes, why: str) -> None:
-    assert ended(dialect, body) == AssembledReply(ReplyOutcome.FAILED, StreamReply(body), why=why)
+    assert ended(dialect, body) == AssembledReply(
+        ReplyOutcome.FAILED, StreamReply(body), problem=why
+    )
 
 
 def test_usage_is_the_largest_that_was_said() -> None:
@@ -181,14 +183,14 @@ def test_an_error_in_one_piece() -> None:
     body = b'{"error":{"message":"no"}}'
 
     assert ended(CHAT, body, stream=False) == AssembledReply(
-        ReplyOutcome.FAILED, JsonReply(body), why="no"
+        ReplyOutcome.FAILED, JsonReply(body), problem="no"
     )
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"choices":[{"mess', b"\xff", b"{}{}", DONE])
 def test_what_is_not_json_is_not_recorded(body: bytes) -> None:
     assert ended(CHAT, body, stream=False) == AssembledReply(
-        ReplyOutcome.CUT, JsonReply(b""), why="the reply is not JSON"
+        ReplyOutcome.CUT, JsonReply(b""), problem="the reply is not JSON"
     )
 
 
@@ -202,10 +204,10 @@ def test_half_a_surrogate_pair_is_json() -> None:
 
 def test_an_empty_reply_is_a_failure() -> None:
     assert ended(CHAT, stream=False) == AssembledReply(
-        ReplyOutcome.FAILED, JsonReply(b""), why="the reply is empty"
+        ReplyOutcome.FAILED, JsonReply(b""), problem="the reply is empty"
     )
     assert ended(CHAT, b"\n", b"") == AssembledReply(
-        ReplyOutcome.FAILED, StreamReply(b""), why="the reply is empty"
+        ReplyOutcome.FAILED, StreamReply(b""), problem="the reply is empty"
     )
 
 
@@ -248,7 +250,7 @@ def test_an_encoded_stream_that_was_cut_is_cut() -> None:
     assert noise.startswith(cut.reply.body)
     assert cut.reply.body
     assert ended(CHAT, squeezed[:5], encoding="gzip") == AssembledReply(
-        ReplyOutcome.CUT, StreamReply(b""), why="the encoded reply was cut"
+        ReplyOutcome.CUT, StreamReply(b""), problem="the encoded reply was cut"
     )
 
 
@@ -264,7 +266,7 @@ def test_an_encoding_that_cannot_be_undone_leaves_nothing_to_record(
     encoding: str, why: str
 ) -> None:
     assert ended(CHAT, b"\xff" + DONE, encoding=encoding) == AssembledReply(
-        ReplyOutcome.CUT, StreamReply(b""), why=why
+        ReplyOutcome.CUT, StreamReply(b""), problem=why
     )
 
 
@@ -287,7 +289,7 @@ def test_libraries_are_used_where_they_are_there(
 ) -> None:
     for module in modules:
         monkeypatch.setitem(sys.modules, module, None)
-    assert ended(CHAT, DONE, encoding=encoding).why == (
+    assert ended(CHAT, DONE, encoding=encoding).problem == (
         f"there is no library for the encoding {encoding!r}"
     )
 
@@ -295,9 +297,9 @@ def test_libraries_are_used_where_they_are_there(
     content_encoding._load_brotli.cache_clear()
     monkeypatch.setitem(sys.modules, modules[0], stand_in())
     assert ended(CHAT, zlib.compress(DONE), encoding=encoding).kind is ReplyOutcome.WHOLE
-    assert ended(CHAT, b"\xff" * 9, encoding=encoding).why == "the encoded body is damaged"
+    assert ended(CHAT, b"\xff" * 9, encoding=encoding).problem == "the encoded body is damaged"
     with pytest.raises(InvalidRequest, match="longer than 9 bytes"):
-        decode_content(zlib.compress(DONE), encoding, most=9)
+        decode_content(zlib.compress(DONE), encoding, max_bytes=9)
 
 
 def stand_in() -> types.ModuleType:
@@ -327,7 +329,7 @@ def test_no_more_of_a_bomb_is_undone_than_may_be_kept() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InvalidRequest):
-            decode_content(bomb, "gzip", most=1000)
+            decode_content(bomb, "gzip", max_bytes=1000)
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
@@ -335,11 +337,11 @@ def test_no_more_of_a_bomb_is_undone_than_may_be_kept() -> None:
 
 def test_a_bomb_is_too_long() -> None:
     with pytest.raises(InvalidRequest, match="longer than 1000 bytes"):
-        decode_content(gzip.compress(bytes(10_000_000)), "gzip", most=1000)
-    assert decode_content(gzip.compress(bytes(1000)), "gzip", most=1000) == bytes(1000)
+        decode_content(gzip.compress(bytes(10_000_000)), "gzip", max_bytes=1000)
+    assert decode_content(gzip.compress(bytes(1000)), "gzip", max_bytes=1000) == bytes(1000)
     two = gzip.compress(bytes(600)) * 2
     with pytest.raises(InvalidRequest, match="longer than 1000 bytes"):
-        decode_content(two, "gzip", most=1000)
+        decode_content(two, "gzip", max_bytes=1000)
 
 
 def test_what_is_too_long_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,8 +351,8 @@ def test_what_is_too_long_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assembling.feed(b"data: 2\n\n\n\n\n")
     assembling.feed(DONE)
 
-    assert assembling.ended() == AssembledReply(
-        ReplyOutcome.CUT, StreamReply(b""), why="too long to record"
+    assert assembling.finish() == AssembledReply(
+        ReplyOutcome.CUT, StreamReply(b""), problem="too long to record"
     )
     assert not assembling._chunks
     assert ended(CHAT, gzip.compress(bytes(30))[:20], encoding="gzip").kind is ReplyOutcome.CUT

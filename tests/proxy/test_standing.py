@@ -42,7 +42,7 @@ def body(dialect: Dialect, *messages: Any) -> RequestBody:
         {"role": roles[at % 2], "content": one} if isinstance(one, str | list) else one
         for at, one in enumerate(messages)
     ]
-    return parse_body(json.dumps({"model": "m", dialect.listed: listed}).encode())
+    return parse_body(json.dumps({"model": "m", dialect.messages_member: listed}).encode())
 
 
 def replied(dialect: Dialect, text: str, *, streamed: bool = False) -> Reply:

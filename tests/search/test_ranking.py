@@ -38,13 +38,20 @@ def turn(key: int, asked: str, told: str, at: int | None = None) -> SearchTurn:
     one = extract_turn_terms(asked, told)
     when = NOW - DAY + key * MINUTE if at is None else at
     return SearchTurn(
-        key, when, f"t{key:03}", one.length, one.speaker, one.signs, one.asked, one.told
+        key,
+        when,
+        f"t{key:03}",
+        one.length,
+        one.speaker,
+        one.signs,
+        one.user_terms,
+        one.agent_terms,
     )
 
 
 def statistics_of(turns: Sequence[SearchTurn], others: int = 200) -> CorpusStatistics:
     """Count the turns, among others that have none of their words."""
-    held = Counter(term for one in turns for term in parse_counts(one.asked, one.told))
+    held = Counter(term for one in turns for term in parse_counts(one.user_terms, one.agent_terms))
     terms = sum(one.length for one in turns) + 10 * others
     return CorpusStatistics(len(turns) + others, terms, held)
 
@@ -183,7 +190,10 @@ def test_what_is_ranked_has_words_and_a_share_of_the_question(
     found = ranked("kestrel nest tower", *runs)
     wanted = {"kestrel", "nest", "tower"}
     having = {
-        one.key for run in runs for one in run if wanted & parse_counts(one.asked, one.told).keys()
+        one.key
+        for run in runs
+        for one in run
+        if wanted & parse_counts(one.user_terms, one.agent_terms).keys()
     }
     assert {one.turn.key for one in found} == having
     assert all(0 < one.coverage <= 1 + 1e-9 for one in found)

@@ -30,7 +30,7 @@ def test_a_tail_knows_of_each_turn_what_reading_it_would_find(
     tail = InvertedIndex()
     tail.add(turns)
     read = TermFinder(wanted).count_in_turns(turns)
-    found, held = tail.having(wanted)
+    found, held = tail.find_turns(wanted)
     assert {one.key for one in found} == {key for key, one in read.items() if merge_counts(one)}
     for key, one in held.items():
         assert one == read[key]
@@ -47,9 +47,9 @@ def test_what_is_let_go_leaves_no_trace(
     turns = turns_of(said)
     tail, again = InvertedIndex(), InvertedIndex()
     tail.add(turns)
-    missing = tail.keep(sorted(kept))
+    missing = tail.retain_only(sorted(kept))
     again.add(one for one in turns if one.key in kept)
     assert set(missing) == kept - {one.key for one in turns}
-    assert dict(tail.having(wanted)[1]) == dict(again.having(wanted)[1])
+    assert dict(tail.find_turns(wanted)[1]) == dict(again.find_turns(wanted)[1])
     assert [tail.count(term) for term in wanted] == [again.count(term) for term in wanted]
     assert len(tail) == len(again)

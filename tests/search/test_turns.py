@@ -33,7 +33,9 @@ COUNTS = st.dictionaries(TERMS, st.integers(1, 12), max_size=8)
 
 def turn_of(asked: str, told: str, key: int = 1) -> SearchTurn:
     one = extract_turn_terms(asked, told)
-    return SearchTurn(key, 0, str(key), one.length, one.speaker, one.signs, one.asked, one.told)
+    return SearchTurn(
+        key, 0, str(key), one.length, one.speaker, one.signs, one.user_terms, one.agent_terms
+    )
 
 
 @given(COUNTS)
@@ -65,7 +67,7 @@ def test_what_any_text_says_can_be_found_in_it(asked: str, told: str) -> None:
 
 
 def test_a_text_without_terms_is_written_as_such() -> None:
-    assert extract_turn_terms("", "the of and").told == NO_TERMS
+    assert extract_turn_terms("", "the of and").agent_terms == NO_TERMS
     assert TermFinder(["kestrel"]).count_in_texts([NO_TERMS, NO_TERMS]) == [{}, {}]
     assert TermFinder([]).count_in_texts(["1\nkestrel 1\n"]) == [{}]
 

@@ -644,7 +644,7 @@ async def test_a_cancelled_append_that_was_kept_is_sent(
     await asyncio.sleep(0)
     appending.cancel()
     await asyncio.wait([appending])
-    assert store._soon._due is not None
+    assert store._debouncer._timer is not None
 
 
 def test_what_was_appended_while_a_write_was_under_way_comes_after_it(tmp_path: Path) -> None:
@@ -656,7 +656,7 @@ def test_what_was_appended_while_a_write_was_under_way_comes_after_it(tmp_path: 
     outbox.append("a.md", b"after")
     outbox.replace("a.md", b"whole", None, stamp)
     outbox.append("a.md", b" and more")
-    assert [one.data for one in outbox.parcels("a.md")] == [b"whole", b"after and more"]
+    assert [one.data for one in outbox.items("a.md")] == [b"whole", b"after and more"]
     outbox.close()
 
 
@@ -665,5 +665,5 @@ def test_a_write_ends_the_batch_it_replaces(tmp_path: Path) -> None:
     outbox.append("a.md", b"before")
     outbox.replace("a.md", b"whole", None, outbox.next_stamp())
     outbox.append("a.md", b" and more")
-    assert [one.data for one in outbox.parcels("a.md")] == [b"whole", b" and more"]
+    assert [one.data for one in outbox.items("a.md")] == [b"whole", b" and more"]
     outbox.close()

@@ -45,7 +45,7 @@ class World:
 async def attempts_made(attempts: RetryAttempts, *, at_least: float = 0.0) -> int:
     """Fail every time, and count how often it was tried."""
     made = 1
-    while await attempts.another(at_least=at_least):
+    while await attempts.wait_for_next(at_least=at_least):
         made += 1
     return made
 
@@ -74,7 +74,7 @@ async def test_when_patience_has_ended_it_stays_ended_and_nobody_sleeps() -> Non
     world = World()
     attempts = world.pacing.for_faults()
     await attempts_made(attempts)
-    assert not await attempts.another()
+    assert not await attempts.wait_for_next()
     assert len(world.slept) == 3
 
 
@@ -96,14 +96,14 @@ async def test_each_wait_rolls_the_dice_anew() -> None:
 async def test_a_wait_the_service_asked_for_is_honoured() -> None:
     world = World()
     attempts = world.pacing.for_faults()
-    assert await attempts.another(at_least=17.0)
+    assert await attempts.wait_for_next(at_least=17.0)
     assert world.slept == [17.0]
 
 
 async def test_a_wait_the_service_asked_for_does_not_shorten_ours() -> None:
     world = World([0.75])
     attempts = world.pacing.for_faults()
-    assert await attempts.another(at_least=0.001)
+    assert await attempts.wait_for_next(at_least=0.001)
     assert world.slept == pytest.approx([0.25])
 
 
@@ -115,13 +115,13 @@ async def test_waiting_for_the_service_costs_no_attempt() -> None:
 
 async def test_a_wait_beyond_patience_is_not_begun() -> None:
     world = World()
-    assert not await world.pacing.for_faults().another(at_least=121.0)
+    assert not await world.pacing.for_faults().wait_for_next(at_least=121.0)
     assert world.slept == []
 
 
 async def test_a_wait_that_just_fits_is_begun() -> None:
     world = World()
-    assert await world.pacing.for_faults().another(at_least=120.0)
+    assert await world.pacing.for_faults().wait_for_next(at_least=120.0)
     assert world.slept == [120.0]
 
 
@@ -129,7 +129,7 @@ async def test_time_that_the_attempts_took_counts() -> None:
     world = World()
     attempts = world.pacing.for_faults()
     world.now += 119.9
-    assert not await attempts.another()
+    assert not await attempts.wait_for_next()
     assert world.slept == []
 
 
@@ -148,7 +148,7 @@ async def test_contention_ends_when_the_attempts_themselves_take_the_time() -> N
     world = World()
     attempts = world.pacing.for_contention()
     tries = 0
-    while await attempts.another():
+    while await attempts.wait_for_next():
         tries += 1
         world.now += 10.0
     assert tries == 3

@@ -39,10 +39,10 @@ class AuditEvent:
 
     def body(self) -> dict[str, Scalar]:
         """Return the event as it is shown to machines."""
-        named = {"claw_id": self.claw} if self.claw else {}
+        agent_member = {"claw_id": self.claw} if self.claw else {}
         return {
             "timestamp": format_event_time(self.at),
-            **named,
+            **agent_member,
             "type": self.type,
             **self.members,
         }
@@ -58,9 +58,9 @@ class AuditEvent:
         return int(value) if isinstance(value, int | float) else None
 
 
-def format_event_time(moment: datetime) -> str:
+def format_event_time(at: datetime) -> str:
     """Write a moment in RFC 3339, with a fraction only where it has one."""
-    return moment.isoformat().replace("+00:00", "Z")
+    return at.isoformat().replace("+00:00", "Z")
 
 
 def read_event(line: bytes) -> AuditEvent | None:
@@ -87,7 +87,7 @@ def read_tool_calls(identifier: str, line: bytes) -> list[AuditEvent] | None:
     at = _time(raw) if raw is not None else None
     if raw is None or at is None:
         return None
-    told: dict[str, object] = {
+    result_members: dict[str, object] = {
         "model": _text(raw.get("effective_model")) or _text(raw.get("requested_model")),
         "source_service": "session-history",
         "session_entry_id": identifier,
@@ -99,7 +99,11 @@ def read_tool_calls(identifier: str, line: bytes) -> list[AuditEvent] | None:
         AuditEvent(at, _text(raw.get("claw_id")), TOOL_CALL, members)
         for traced in _as_objects(raw.get("tool_trace"))
         for call in _as_objects(traced.get("tool_calls"))
-        if (members := _scalars({**told, **_call(call), "tool_round": traced.get("round")}))
+        if (
+            members := _scalars(
+                {**result_members, **_call(call), "tool_round": traced.get("round")}
+            )
+        )
         and "tool_name" in members
     ]
 
@@ -126,8 +130,8 @@ def _error_in(result: object, *, failed: bool) -> str:
     """Find the words for what went wrong; a message alone says so only of a failed call."""
     tree = _as_object(result)
     error = tree.get("error")
-    words = _text(error) or _text(_as_object(error).get("message"))
-    return words or (_text(tree.get("message")) if failed else "")
+    message = _text(error) or _text(_as_object(error).get("message"))
+    return message or (_text(tree.get("message")) if failed else "")
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
@@ -154,32 +158,32 @@ def _as_object(value: object) -> Mapping[str, Any]:
 
 
 def _as_objects(value: object) -> list[Mapping[str, Any]]:
-    listed = cast("list[object]", value) if isinstance(value, list) else []
-    return [_as_object(one) for one in listed]
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [_as_object(item) for item in items]
 
 
-def _scalars(given: Mapping[str, object]) -> dict[str, Scalar]:
+def _scalars(members: Mapping[str, object]) -> dict[str, Scalar]:
     """Keep what is one value."""
     return {
-        name: value for name, one in given.items() if (value := _scalar(name, one)) is not None
+        name: value for name, raw in members.items() if (value := _scalar(name, raw)) is not None
     }
 
 
-def _scalar(name: str, given: object) -> Scalar | None:
-    if isinstance(given, bool):
-        return given
-    if isinstance(given, str):
-        return _text(given) or None
-    if isinstance(given, int | float) and math.isfinite(given) and abs(given) < _NUMBER_LIMIT:
-        return int(given) if name in _INTEGER_MEMBERS or name.startswith("memory_") else given
+def _scalar(name: str, value: object) -> Scalar | None:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _text(value) or None
+    if isinstance(value, int | float) and math.isfinite(value) and abs(value) < _NUMBER_LIMIT:
+        return int(value) if name in _INTEGER_MEMBERS or name.startswith("memory_") else value
     return None
 
 
-def _text(given: object) -> str:
+def _text(value: object) -> str:
     """Return text, trimmed, not too long, and such that it can be encoded."""
-    if not isinstance(given, str):
+    if not isinstance(value, str):
         return ""
-    return given.strip()[:_MAX_TEXT_CHARS].encode("utf-8", "replace").decode()
+    return value.strip()[:_MAX_TEXT_CHARS].encode("utf-8", "replace").decode()
 
 
 def _read_integer(given: object) -> int | None:

@@ -42,14 +42,14 @@ _MAX_OPEN_ATTEMPTS: Final = 10
 
 
 def read_log_events(
-    stream: IO[bytes], *, service: str = "", longest: int = MAX_LINE_BYTES
+    stream: IO[bytes], *, service: str = "", max_line_bytes: int = MAX_LINE_BYTES
 ) -> Iterator[EventOrNone]:
     """Read the events of a log; `service` is whose log it is, where its lines do not say so."""
-    splitter = LineSplitter(longest)
-    while piece := stream.read(_CHUNK_BYTES):
-        for line in splitter.lines(piece):
+    splitter = LineSplitter(max_line_bytes)
+    while chunk := stream.read(_CHUNK_BYTES):
+        for line in splitter.lines(chunk):
             yield from _event_in(line, service)
-    yield from _event_in(splitter.rest(), service)
+    yield from _event_in(splitter.take_rest(), service)
 
 
 def _event_in(line: bytes | None, service: str = "") -> Iterator[EventOrNone]:
@@ -69,14 +69,16 @@ def read_file_events(path: Path) -> Iterator[EventOrNone]:
     Raises:
         InvalidRequest: It cannot be read.
     """
-    with _opened(path) as file:
+    with _open(path) as file:
         yield from read_log_events(file)
 
 
 def list_event_files(home: Path, ledgers: Path) -> list[Path]:
     """Name the files in which a home's events are: of what serves it, and of commands."""
-    own, beside = Home(home), Home(ledgers / STATE_FOLDER_NAME)
-    return list(dict.fromkeys((own.telemetry_file, own.commands_file, beside.commands_file)))
+    own_home, ledger_home = Home(home), Home(ledgers / STATE_FOLDER_NAME)
+    return list(
+        dict.fromkeys((own_home.telemetry_file, own_home.commands_file, ledger_home.commands_file))
+    )
 
 
 def read_rotated_events(path: Path) -> Iterator[EventOrNone]:
@@ -95,7 +97,7 @@ def _open_rotated_pair(path: Path, stack: ExitStack) -> list[IO[bytes]]:
     aside = path.with_name(path.name + ROTATED_SUFFIX)
     for _ in range(_MAX_OPEN_ATTEMPTS):
         before = _identity(aside)
-        files = [_opened(one) for one in (aside, path) if one.exists()]
+        files = [_open(file_path) for file_path in (aside, path) if file_path.exists()]
         for file in files:
             stack.enter_context(file)
         if _identity(aside) == before:
@@ -113,7 +115,7 @@ def _identity(path: Path | int) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _open(path: Path) -> IO[bytes]:
     try:
         return path.open("rb")
     except OSError as error:
@@ -123,19 +125,19 @@ def _opened(path: Path) -> IO[bytes]:
 # Ledgers
 
 
-def read_ledger_events(place: LedgerPaths, since: datetime | None = None) -> Iterator[EventOrNone]:
+def read_ledger_events(paths: LedgerPaths, since: datetime | None = None) -> Iterator[EventOrNone]:
     """Read the tool calls in ledgers; `since` spares reading older entries."""
     # A page holds what is later than a moment; what happened at it belongs here too.
     after = None if since is None else since - timedelta(microseconds=1)
-    for agent in list_ledger_agents(place.ledgers):
-        view, cursor, more = LedgerView(place.folder(agent), place.tombstones), BEGINNING, True
-        while more:
+    for agent in list_ledger_agents(paths.ledgers):
+        view, cursor, has_more = LedgerView(paths.folder(agent), paths.tombstones), BEGINNING, True
+        while has_more:
             with view.page(cursor=cursor, after=after, limit=MAX_PAGE_ENTRIES) as page:
-                for identifier, line in page.identified():
+                for identifier, line in page.with_ids():
                     calls = read_tool_calls(identifier, line)
                     yield from [None] if calls is None else calls
             yield from [None] * page.skipped
-            cursor, more = page.next, page.has_more
+            cursor, has_more = page.next, page.has_more
 
 
 # Docker
@@ -154,13 +156,13 @@ def find_docker() -> str:
     Raises:
         PodError: It is not there.
     """
-    found = shutil.which("docker")
-    if found is None:
+    executable = shutil.which("docker")
+    if executable is None:
         raise PodError(
             "the docker command is not here, and the proxies' logs are read with it. "
             "Save a log elsewhere and give it with --log FILE"
         )
-    return found
+    return executable
 
 
 def find_proxy_containers(pod: str, docker: str) -> list[ProxyContainer]:
@@ -169,13 +171,13 @@ def find_proxy_containers(pod: str, docker: str) -> list[ProxyContainer]:
     Raises:
         PodError: Docker does not answer.
     """
-    words = ["ps", "--all", "--no-trunc", "--format", '{{.ID}}\t{{.Label "claw.service"}}']
+    arguments = ["ps", "--all", "--no-trunc", "--format", '{{.ID}}\t{{.Label "claw.service"}}']
     for label in (f"claw.pod={pod}", "claw.role=proxy"):
-        words += ["--filter", f"label={label}"]
-    with _run_docker(docker, words) as (out, _):
-        rows = [line.decode("utf-8", "replace").strip().split("\t") for line in out]
-    found = [ProxyContainer(row[0], "".join(row[1:])) for row in rows if row[0]]
-    return sorted(found, key=lambda one: (one.service, one.id))
+        arguments += ["--filter", f"label={label}"]
+    with _run_docker(docker, arguments) as (stdout, _):
+        rows = [line.decode("utf-8", "replace").strip().split("\t") for line in stdout]
+    containers = [ProxyContainer(row[0], "".join(row[1:])) for row in rows if row[0]]
+    return sorted(containers, key=lambda container: (container.service, container.id))
 
 
 def read_docker_events(
@@ -186,15 +188,18 @@ def read_docker_events(
     Raises:
         PodError: Docker does not answer.
     """
-    for one in containers:
-        with _run_docker(docker, ["logs", *_since_option(since), one.id]) as (out, err):
-            yield from read_log_events(out, service=one.service)
-            yield from read_log_events(err(), service=one.service)
+    for container in containers:
+        with _run_docker(docker, ["logs", *_since_option(since), container.id]) as (
+            stdout,
+            stderr,
+        ):
+            yield from read_log_events(stdout, service=container.service)
+            yield from read_log_events(stderr(), service=container.service)
 
 
 @contextmanager
 def _run_docker(
-    docker: str, words: list[str]
+    docker: str, arguments: list[str]
 ) -> Generator[tuple[IO[bytes], Callable[[], IO[bytes]]]]:
     """Run docker: what it says on stdout, and what it said on stderr when that was read.
 
@@ -203,7 +208,7 @@ def _run_docker(
     with (
         tempfile.TemporaryFile() as aside,
         subprocess.Popen(  # noqa: S603 - a list of words, and no shell
-            [docker, *words],
+            [docker, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=aside,
@@ -211,34 +216,34 @@ def _run_docker(
     ):
         assert process.stdout is not None  # noqa: S101 - a pipe was asked for
 
-        def ended() -> IO[bytes]:
+        def finish() -> IO[bytes]:
             status = process.wait()
             aside.seek(0)
             if status:
-                said = aside.read()[-_MAX_MESSAGE_CHARS:].decode("utf-8", "replace").strip()
-                raise PodError(f"docker {words[0]} failed: {said or f'exit code {status}'}")
+                message = aside.read()[-_MAX_MESSAGE_CHARS:].decode("utf-8", "replace").strip()
+                raise PodError(f"docker {arguments[0]} failed: {message or f'exit code {status}'}")
             return aside
 
-        yield process.stdout, ended
-        ended()
+        yield process.stdout, finish
+        finish()
 
 
-def _since_option(moment: datetime | None) -> list[str]:
-    return [] if moment is None else ["--since", format_event_time(moment)]
+def _since_option(since: datetime | None) -> list[str]:
+    return [] if since is None else ["--since", format_event_time(since)]
 
 
 # Following
 
 
 async def follow_file(
-    path: Path, show: EventHandler, *, wait: Callable[[], Awaitable[object]], from_start: bool
+    path: Path, handle: EventHandler, *, wait: Callable[[], Awaitable[object]], from_start: bool
 ) -> None:
     """Show the events that a file gets, for ever; one that is set aside is read to its end."""
     tail = _Tail(path, from_start=from_start)
     try:
         while True:
-            for found in tail.added():
-                show(found)
+            for event in tail.read_added():
+                handle(event)
             await wait()
     finally:
         tail.close()
@@ -253,16 +258,16 @@ class _Tail:
         self._file: IO[bytes] | None = None
         self._splitter = LineSplitter()
 
-    def added(self) -> Iterator[EventOrNone]:
+    def read_added(self) -> Iterator[EventOrNone]:
         """Yield the events that came since the last call."""
         if self._file is None:
             self._file = self._open()
         while self._file is not None:
-            replaced = _identity(self._path) != _identity(self._file.fileno())
-            yield from self._rest(self._file)
-            if not replaced:
+            was_replaced = _identity(self._path) != _identity(self._file.fileno())
+            yield from self._read_rest(self._file)
+            if not was_replaced:
                 return
-            yield from _event_in(self._splitter.rest())
+            yield from _event_in(self._splitter.take_rest())
             self.close()
             self._file = self._open()
 
@@ -277,23 +282,23 @@ class _Tail:
         self._from_start = True
         if not self._path.exists():
             return None
-        file = _opened(self._path)
+        file = _open(self._path)
         file.seek(0, whence)
         return file
 
-    def _rest(self, file: IO[bytes]) -> Iterator[EventOrNone]:
+    def _read_rest(self, file: IO[bytes]) -> Iterator[EventOrNone]:
         if os.fstat(file.fileno()).st_size < file.tell():
             file.seek(0)  # it was emptied in place
-        while piece := file.read(_CHUNK_BYTES):
-            for line in self._splitter.lines(piece):
+        while chunk := file.read(_CHUNK_BYTES):
+            for line in self._splitter.lines(chunk):
                 yield from _event_in(line)
 
 
-async def follow_stream(stream: IO[bytes], show: EventHandler) -> None:
+async def follow_stream(stream: IO[bytes], handle: EventHandler) -> None:
     """Show the events that come through a pipe, until it is closed; of a file, those it has."""
     if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-        for found in read_log_events(stream):
-            show(found)
+        for event in read_log_events(stream):
+            handle(event)
         return
     reader = asyncio.StreamReader(limit=_CHUNK_BYTES)
     loop = asyncio.get_running_loop()
@@ -301,7 +306,7 @@ async def follow_stream(stream: IO[bytes], show: EventHandler) -> None:
         lambda: asyncio.StreamReaderProtocol(reader), stream
     )
     try:
-        await _show_all(reader, show)
+        await _handle_lines(reader, handle)
     finally:
         transport.close()
 
@@ -309,16 +314,16 @@ async def follow_stream(stream: IO[bytes], show: EventHandler) -> None:
 async def follow_docker(
     containers: list[ProxyContainer],
     docker: str,
-    show: EventHandler,
+    handle: EventHandler,
     since: datetime | None = None,
 ) -> None:
     """Show what containers print, from a moment on or from now on, until they stop."""
-    following = (_follow_container(one, docker, show, since) for one in containers)
-    await asyncio.gather(*following)
+    tasks = (_follow_container(container, docker, handle, since) for container in containers)
+    await asyncio.gather(*tasks)
 
 
 async def _follow_container(
-    container: ProxyContainer, docker: str, show: EventHandler, since: datetime | None
+    container: ProxyContainer, docker: str, handle: EventHandler, since: datetime | None
 ) -> None:
     start = _since_option(since) or ["--tail", "0"]
     process = await asyncio.create_subprocess_exec(
@@ -335,8 +340,8 @@ async def _follow_container(
     assert process.stderr is not None  # noqa: S101
     try:
         await asyncio.gather(
-            _show_all(process.stdout, show, container.service),
-            _show_all(process.stderr, show, container.service),
+            _handle_lines(process.stdout, handle, container.service),
+            _handle_lines(process.stderr, handle, container.service),
         )
     finally:
         if process.returncode is None:
@@ -344,11 +349,13 @@ async def _follow_container(
         await process.wait()
 
 
-async def _show_all(reader: asyncio.StreamReader, show: EventHandler, service: str = "") -> None:
+async def _handle_lines(
+    reader: asyncio.StreamReader, handle: EventHandler, service: str = ""
+) -> None:
     splitter = LineSplitter()
-    while piece := await reader.read(_CHUNK_BYTES):
-        for line in splitter.lines(piece):
-            for found in _event_in(line, service):
-                show(found)
-    for found in _event_in(splitter.rest(), service):
-        show(found)
+    while chunk := await reader.read(_CHUNK_BYTES):
+        for line in splitter.lines(chunk):
+            for event in _event_in(line, service):
+                handle(event)
+    for event in _event_in(splitter.take_rest(), service):
+        handle(event)

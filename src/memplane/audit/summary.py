@@ -159,7 +159,7 @@ class AuditTally:
 
 
 class _MemorySums(msgspec.Struct):
-    counted: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter[tuple[str, str]])
+    counts: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter[tuple[str, str]])
     latencies: Counter[int] = msgspec.field(default_factory=Counter[int])
     queued: dict[str, tuple[datetime, int]] = msgspec.field(
         default_factory=dict[str, tuple[datetime, int]]
@@ -169,10 +169,10 @@ class _MemorySums(msgspec.Struct):
         operation, status = event.text("memory_op"), event.text("memory_status")
         if status not in _COUNTER_OF_STATUS:
             return
-        self.counted[operation, _COUNTER_OF_STATUS[status]] += 1
+        self.counts[operation, _COUNTER_OF_STATUS[status]] += 1
         for name in ("blocks", "bytes", "removed"):
-            self.counted[operation, name] += event.number(f"memory_{name}") or 0
-        self.counted[operation, "retried"] += (event.number("memory_attempt") or 0) > 1
+            self.counts[operation, name] += event.number(f"memory_{name}") or 0
+        self.counts[operation, "retried"] += (event.number("memory_attempt") or 0) > 1
         if operation == "recall" and status != "skipped":
             # A latency that is not told is 0: it took less than a millisecond.
             self.latencies[event.number("latency_ms") or 0] += 1
@@ -182,7 +182,7 @@ class _MemorySums(msgspec.Struct):
 
     def totals(self) -> AuditMemoryTotals:
         recall = {
-            name: self.counted["recall", name]
+            name: self.counts["recall", name]
             for name in (*_COUNTER_OF_STATUS.values(), "blocks", "bytes", "removed")
         }
         return AuditMemoryTotals(
@@ -196,18 +196,18 @@ class _MemorySums(msgspec.Struct):
         )
 
     def _delivered(self, operation: str) -> DeliveryTotals:
-        counted = {
-            name: self.counted[operation, name]
+        counts = {
+            name: self.counts[operation, name]
             for name in (*_COUNTER_OF_STATUS.values(), "retried")
         }
         queued = self.queued[operation][1] if operation in self.queued else 0
-        return DeliveryTotals(**counted, queued=queued)
+        return DeliveryTotals(**counts, queued=queued)
 
 
 @dataclass(slots=True)
 class _Sums:
     events: int = 0
-    counted: Counter[str] = field(default_factory=Counter[str])
+    counts: Counter[str] = field(default_factory=Counter[str])
     cost: float = 0.0
     models: dict[str, Counter[str]] = field(
         default_factory=lambda: defaultdict[str, Counter[str]](Counter)
@@ -225,15 +225,15 @@ class _Sums:
         if event.type in _TURN_EVENT_TYPES and (model := event.text("model")):
             self.models[model][event.type] += 1
         for name in ("tokens_in", "tokens_out"):
-            self.counted[name] += event.number(name) or 0
+            self.counts[name] += event.number(name) or 0
         cost = event.members.get("cost_usd")
         self.cost += cost if isinstance(cost, int | float) else 0.0
         if event.type in _COUNTER_OF_EVENT_TYPE:
-            self.counted[_COUNTER_OF_EVENT_TYPE[event.type]] += 1
+            self.counts[_COUNTER_OF_EVENT_TYPE[event.type]] += 1
         if event.type == "feed_fetch":
-            self.counted["feed_errors"] += _is_failure(event)
+            self.counts["feed_errors"] += _is_failure(event)
         if event.type == TOOL_CALL:
-            self.counted["tool_errors"] += _is_failure(event)
+            self.counts["tool_errors"] += _is_failure(event)
 
     def model_usage(self) -> dict[str, int]:
         """Say how many turns each model had; one that was asked and answered is one turn."""
@@ -248,22 +248,22 @@ class _Sums:
             "tool_errors",
         )
         return {
-            **{name: self.counted[name] for name in names},
+            **{name: self.counts[name] for name in names},
             "cost_usd": round(self.cost, 10),
             "memory": self.memory.totals(),
         }
 
 
 def _is_failure(event: AuditEvent) -> bool:
-    failed = (event.number("status_code") or 0) >= MIN_ERROR_STATUS
-    return failed or bool(event.text("error")) or event.text("tool_status") == "error"
+    has_failed = (event.number("status_code") or 0) >= MIN_ERROR_STATUS
+    return has_failed or bool(event.text("error")) or event.text("tool_status") == "error"
 
 
-def compute_percentile(counted: Mapping[int, int], percent: int) -> int | None:
-    """Return the value that so many percent of all do not exceed; `counted` says how often."""
-    rank = -(-sum(counted.values()) * percent // 100)
-    for value in sorted(counted):
-        rank -= counted[value]
+def compute_percentile(counts: Mapping[int, int], percent: int) -> int | None:
+    """Return the value that so many percent of all do not exceed; `counts` says how often."""
+    rank = -(-sum(counts.values()) * percent // 100)
+    for value in sorted(counts):
+        rank -= counts[value]
         if rank <= 0:
             return value
     return None

@@ -58,37 +58,37 @@ class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds from now; none is for ever."""
 
 
-def check_token_request(wanted: TokenRequest) -> None:
+def check_token_request(request: TokenRequest) -> None:
     """Check that the token may exist.
 
     Raises:
         InvalidRequest: It may not.
     """
-    if wanted.admin:
-        _check_admin(wanted)
+    if request.admin:
+        _check_admin(request)
     else:
-        _check_agent(wanted)
-    if len(wanted.name) > _MAX_NAME_CHARS or not wanted.name.isprintable():
+        _check_agent(request)
+    if len(request.name) > _MAX_NAME_CHARS or not request.name.isprintable():
         raise InvalidRequest(
             f"a token's name has at most {_MAX_NAME_CHARS} characters, all of them printable"
         )
-    if wanted.expires_in is not None and not 0 < wanted.expires_in <= MAX_TOKEN_LIFE_S:
+    if request.expires_in is not None and not 0 < request.expires_in <= MAX_TOKEN_LIFE_S:
         raise InvalidRequest("a token expires after at least one second and at most ten years")
 
 
-def _check_admin(wanted: TokenRequest) -> None:
-    if wanted.agent is not None:
+def _check_admin(request: TokenRequest) -> None:
+    if request.agent is not None:
         raise InvalidRequest("an admin's token is for every agent: leave the agent out")
-    if not {*wanted.scopes} <= {Scope.ADMIN}:
+    if not {*request.scopes} <= {Scope.ADMIN}:
         raise InvalidRequest("an admin may do everything: leave the scopes out")
 
 
-def _check_agent(wanted: TokenRequest) -> None:
-    if wanted.agent is None:
+def _check_agent(request: TokenRequest) -> None:
+    if request.agent is None:
         raise InvalidRequest("say which agent the token is for, or that it is an admin's")
-    if not is_agent_id(wanted.agent):
-        raise InvalidRequest(f"{wanted.agent!r} is no agent's id: {AGENT_ID_RULE}")
-    if not wanted.scopes:
+    if not is_agent_id(request.agent):
+        raise InvalidRequest(f"{request.agent!r} is no agent's id: {AGENT_ID_RULE}")
+    if not request.scopes:
         raise InvalidRequest("say what the token is good for: read, write, proxy")
-    if Scope.ADMIN in wanted.scopes:
+    if Scope.ADMIN in request.scopes:
         raise InvalidRequest("an agent's token cannot be an admin's: ask for read, write, proxy")

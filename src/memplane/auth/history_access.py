@@ -65,15 +65,15 @@ class HistoryCredentials(msgspec.Struct, frozen=True, kw_only=True):
     configured: bool = True
 
 
-def parse_claimed_agent(given: str) -> str:
+def parse_claimed_agent(credential: str) -> str:
     """Return the agent that a token of the form `<agent>:<secret>` speaks for, or nothing."""
-    agent, _, secret = given.partition(":")
+    agent, _, secret = credential.partition(":")
     return agent if secret else ""
 
 
-def authorise_own_history(given: str, known: HistoryCredentials) -> HistoryDecision:
+def authorise_own_history(credential: str, known: HistoryCredentials) -> HistoryDecision:
     """Decide about `GET /history`; `known` is about `claimed_agent(given)`."""
-    agent = parse_claimed_agent(given)
+    agent = parse_claimed_agent(credential)
     if known.grant and known.grant.admin:
         return _AGENT_NOT_NAMED
     if not agent:
@@ -85,26 +85,28 @@ def authorise_own_history(given: str, known: HistoryCredentials) -> HistoryDecis
         )
     if known.context and known.context.secret is None and not known.elsewhere:
         return HistoryRefusal(403, _NO_CONTEXT_TEXT)
-    found = _as_agent(agent, given, known)
-    return found or _WRONG_SECRET
+    decision = _as_agent(agent, credential, known)
+    return decision or _WRONG_SECRET
 
 
-def authorise_agent_history(agent: str, given: str, known: HistoryCredentials) -> HistoryDecision:
+def authorise_agent_history(
+    agent: str, credential: str, known: HistoryCredentials
+) -> HistoryDecision:
     """Decide about `GET /history/<agent>`; `known` is about that agent.
 
     Only an admin learns whether the agent exists. Everybody else gets the same answer for every
     name.
     """
-    if not given:
+    if not credential:
         return _MISSING_TOKEN
     if known.context is None and not known.elsewhere:
         is_admin = known.grant is not None and known.grant.admin
         return HistoryRefusal(404, _NO_CONTEXT_TEXT) if is_admin else _FORBIDDEN
-    found = _as_admin(agent, known) or _as_agent(agent, given, known)
-    found = found or _as_replay(agent, given, known)
-    if isinstance(found, HistoryReader) and not known.configured:
+    decision = _as_admin(agent, known) or _as_agent(agent, credential, known)
+    decision = decision or _as_replay(agent, credential, known)
+    if isinstance(decision, HistoryReader) and not known.configured:
         return _NOT_CONFIGURED
-    return found or _FORBIDDEN
+    return decision or _FORBIDDEN
 
 
 def _as_admin(agent: str, known: HistoryCredentials) -> HistoryDecision | None:
@@ -112,20 +114,20 @@ def _as_admin(agent: str, known: HistoryCredentials) -> HistoryDecision | None:
     return HistoryReader(agent, ReaderRole.ADMIN, grant.name) if grant and grant.admin else None
 
 
-def _as_agent(agent: str, given: str, known: HistoryCredentials) -> HistoryDecision | None:
+def _as_agent(agent: str, credential: str, known: HistoryCredentials) -> HistoryDecision | None:
     grant = known.grant
     if grant is not None:
         # A memory service's token reaches every agent, and reads nobody's history.
         reads = grant.agent == agent and grant.allows(Scope.READ)
         return HistoryReader(agent, ReaderRole.AGENT, grant.name) if reads else _FORBIDDEN
-    claimed, _, secret = given.partition(":")
+    claimed, _, secret = credential.partition(":")
     if claimed == agent and known.context and known.context.has_secret(secret):
         return HistoryReader(agent, ReaderRole.AGENT, agent)
     return None
 
 
-def _as_replay(agent: str, given: str, known: HistoryCredentials) -> HistoryDecision | None:
-    service = known.context.service_of(given) if known.context else None
+def _as_replay(agent: str, credential: str, known: HistoryCredentials) -> HistoryDecision | None:
+    service = known.context.service_of(credential) if known.context else None
     if service is None or service.service != HISTORY_SERVICE_NAME:
         return None
     return HistoryReader(agent, ReaderRole.REPLAY, service.principal)

@@ -25,17 +25,17 @@ class PodContext(msgspec.Struct, frozen=True):
     secret: str | None
     services: tuple[ServiceToken, ...] = ()
 
-    def has_secret(self, given: str) -> bool:
+    def has_secret(self, secret: str) -> bool:
         """Say whether this is the agent's own secret."""
-        return self.secret is not None and _is_same_secret(given, self.secret)
+        return self.secret is not None and _is_same_secret(secret, self.secret)
 
-    def service_of(self, given: str) -> ServiceToken | None:
+    def service_of(self, token: str) -> ServiceToken | None:
         """Return the service whose whole token this is."""
-        found: ServiceToken | None = None
-        for one in self.services:
-            if _is_same_secret(given, one.token):
-                found = one
-        return found
+        match: ServiceToken | None = None
+        for service in self.services:
+            if _is_same_secret(token, service.token):
+                match = service
+        return match
 
 
 def parse_agent_secret(stored: str, agent: str) -> str | None:
@@ -44,16 +44,16 @@ def parse_agent_secret(stored: str, agent: str) -> str | None:
     None when there is none, or when it belongs to another agent.
     """
     text = stored.strip()
-    scheme, _, rest = text.partition(" ")
+    scheme, _, credential = text.partition(" ")
     if scheme.lower() == "bearer":
-        text = rest.strip()
+        text = credential.strip()
     owner, colon, secret = text.partition(":")
     if not colon:
         return text or None
     return (secret or None) if owner == agent else None
 
 
-def _is_same_secret(given: str, wanted: str) -> bool:
+def _is_same_secret(presented: str, expected: str) -> bool:
     return hmac.compare_digest(
-        given.encode("utf-8", "surrogatepass"), wanted.encode("utf-8", "surrogatepass")
+        presented.encode("utf-8", "surrogatepass"), expected.encode("utf-8", "surrogatepass")
     )

@@ -37,7 +37,7 @@ def read_pod_context(root: Path | None, agent: str) -> PodContext | None:
     folder = root / agent
     if not folder.is_dir():
         return None
-    metadata = _decoded(folder / "metadata.json", _PodAgentMetadata)
+    metadata = _decode(folder / "metadata.json", _PodAgentMetadata)
     secret = parse_agent_secret(metadata.token, agent) if metadata else None
     return PodContext(agent, secret, _services(folder / "service-auth"))
 
@@ -47,13 +47,15 @@ def _services(folder: Path) -> tuple[ServiceToken, ...]:
         files = sorted(path for path in folder.iterdir() if path.suffix == ".json")
     except OSError:
         return ()
-    read = (_decoded(path, _PodServiceAuth) for path in files[:_MAX_SERVICES])
+    read = (_decode(path, _PodServiceAuth) for path in files[:_MAX_SERVICES])
     return tuple(
-        ServiceToken(one.service, one.principal, one.token) for one in read if one and one.token
+        ServiceToken(service_file.service, service_file.principal, service_file.token)
+        for service_file in read
+        if service_file and service_file.token
     )
 
 
-def _decoded(path: Path, kind: type[_T]) -> _T | None:
+def _decode(path: Path, kind: type[_T]) -> _T | None:
     """Read a small JSON file; what is not there or broken grants nothing."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -42,7 +42,7 @@ class ProxyCredentials:
     a token of memplane's.
     """
 
-    named: str
+    agent_name: str
     token: str
     grant: Grant | None
     context: PodContext | None
@@ -65,25 +65,25 @@ _WRONG_SECRET: Final = CallerRefusal(403, "invalid agent secret")
 
 
 def identify_caller(
-    shown: ProxyCredentials, here: ProxyDeployment, *, is_governed: bool
+    credentials: ProxyCredentials, deployment: ProxyDeployment, *, is_governed: bool
 ) -> ProxyCaller | CallerRefusal:
     """Decide whose turn a request is.
 
     Args:
-        shown: What the request shows.
-        here: How this installation serves.
+        credentials: What the request shows.
+        deployment: How this installation serves.
         is_governed: The agent that would be served without a token has one that takes turns.
     """
-    if shown.named and not is_agent_id(shown.named):
-        return _NO_CONTEXT if here.pod else _refuse_agent_name(shown.named)
-    if shown.grant is not None:
-        return _by_grant(shown, shown.grant, here)
-    if here.pod:
-        return _by_pod(shown)
-    agent = shown.named or here.default
-    if shown.is_ours:
+    if credentials.agent_name and not is_agent_id(credentials.agent_name):
+        return _NO_CONTEXT if deployment.pod else _refuse_agent_name(credentials.agent_name)
+    if credentials.grant is not None:
+        return _by_grant(credentials, credentials.grant, deployment)
+    if deployment.pod:
+        return _by_pod(credentials)
+    agent = credentials.agent_name or deployment.default
+    if credentials.is_ours:
         return _explain_refusal(_INVALID_TOKEN, "nobody was given it here, or it has expired")
-    if not shown.nearby:
+    if not credentials.nearby:
         return _explain_refusal(
             _INVALID_TOKEN, "from another machine a turn needs a token of memplane's"
         )
@@ -95,27 +95,27 @@ def identify_caller(
 
 
 def _by_grant(
-    shown: ProxyCredentials, grant: Grant, here: ProxyDeployment
+    credentials: ProxyCredentials, grant: Grant, deployment: ProxyDeployment
 ) -> ProxyCaller | CallerRefusal:
-    agent = shown.named or grant.agent or here.default
+    agent = credentials.agent_name or grant.agent or deployment.default
     if not grant.reaches(agent):
         return _explain_refusal(_WRONG_SECRET, f"this token is not one of {agent}'s")
     if not grant.allows(Scope.PROXY):
         return _refuse_scope(agent, grant)
     # A pod's rules hold for its agents, whichever token they show.
-    context = shown.context
-    in_pod = here.pod and context is not None and context.agent == agent
+    context = credentials.context
+    in_pod = deployment.pod and context is not None and context.agent == agent
     return ProxyCaller(agent, governed=True, in_pod=in_pod)
 
 
-def _explain_refusal(refused: CallerRefusal, why: str) -> CallerRefusal:
+def _explain_refusal(refusal: CallerRefusal, reason: str) -> CallerRefusal:
     """Say more than a pod's agents are told, whose contract fixes the words."""
-    return CallerRefusal(refused.status, f"{refused.text}: {why}")
+    return CallerRefusal(refusal.status, f"{refusal.text}: {reason}")
 
 
-def _refuse_agent_name(named: str) -> CallerRefusal:
+def _refuse_agent_name(agent_name: str) -> CallerRefusal:
     return CallerRefusal(
-        _NO_CONTEXT.status, f"{named[:_MAX_QUOTED_CHARS]!a} is no agent's id: {AGENT_ID_RULE}"
+        _NO_CONTEXT.status, f"{agent_name[:_MAX_QUOTED_CHARS]!a} is no agent's id: {AGENT_ID_RULE}"
     )
 
 
@@ -127,13 +127,13 @@ def _refuse_scope(agent: str, grant: Grant) -> CallerRefusal:
     )
 
 
-def _by_pod(shown: ProxyCredentials) -> ProxyCaller | CallerRefusal:
-    agent = parse_claimed_agent(shown.token)
+def _by_pod(credentials: ProxyCredentials) -> ProxyCaller | CallerRefusal:
+    agent = parse_claimed_agent(credentials.token)
     if not agent:
         return _INVALID_TOKEN
-    context = shown.context
-    if context is None or context.secret is None or shown.named not in {"", agent}:
+    context = credentials.context
+    if context is None or context.secret is None or credentials.agent_name not in {"", agent}:
         return _NO_CONTEXT
-    if not context.has_secret(shown.token.partition(":")[2]):
+    if not context.has_secret(credentials.token.partition(":")[2]):
         return _WRONG_SECRET
     return ProxyCaller(agent, governed=True, in_pod=True)

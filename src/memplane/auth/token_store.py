@@ -72,7 +72,7 @@ class TokenStore:
     ) -> None:
         self._path = path
         self._clock = clock
-        self._changing = threading.Lock()
+        self._lock = threading.Lock()
         self._admins = tuple(
             (_hash(token.reveal()), _admin(name)) for name, token in admins.items() if token
         )
@@ -85,17 +85,17 @@ class TokenStore:
         """Return what is known of every token that was issued and not revoked."""
         return self._records
 
-    def find(self, given: str, now: datetime) -> Grant | None:
+    def find(self, token: str, now: datetime) -> Grant | None:
         """Say what the bearer may do; None when the token is not one of ours, or has expired.
 
         Every token is compared, so that the time it takes does not tell which one was near.
         """
-        hashed = _hash(given)
-        found: Grant | None = None
+        token_hash = _hash(token)
+        match: Grant | None = None
         for known, grant in (*self._admins, *self._issued):
-            if hmac.compare_digest(known, hashed):
-                found = grant
-        return found if found and not _is_expired(found, now) else None
+            if hmac.compare_digest(known, token_hash):
+                match = grant
+        return match if match and not _is_expired(match, now) else None
 
     def knows_agent(self, agent: str) -> bool:
         """Say whether a token was issued for that agent."""
@@ -106,27 +106,27 @@ class TokenStore:
         grants = (grant for _, grant in self._issued if grant.agent == agent)
         return any(one.allows(Scope.PROXY) and not _is_expired(one, now) for one in grants)
 
-    def issue(self, wanted: TokenRequest) -> tuple[TokenRecord, Secret]:
+    def issue(self, request: TokenRequest) -> tuple[TokenRecord, Secret]:
         """Make a token; it is durable now, and nobody can be told it again.
 
         Raises:
             InvalidRequest: There may be no such token.
             HomeError: The file cannot be written; the token does not exist.
         """
-        check_token_request(wanted)
-        token = _new_token(wanted.agent)
+        check_token_request(request)
+        token = _new_token(request.agent)
         now = self._clock()
-        life = timedelta(seconds=wanted.expires_in) if wanted.expires_in is not None else None
+        life = timedelta(seconds=request.expires_in) if request.expires_in is not None else None
         record = TokenRecord(
             id=new_id(),
-            name=wanted.name or wanted.agent or "admin",
-            agent=wanted.agent,
-            scopes=(Scope.ADMIN,) if wanted.admin else tuple(sorted(set(wanted.scopes))),
+            name=request.name or request.agent or "admin",
+            agent=request.agent,
+            scopes=(Scope.ADMIN,) if request.admin else tuple(sorted(set(request.scopes))),
             sha256=_hash(token.reveal()).hex(),
             created=now,
             expires=now + life if life else None,
         )
-        with self._changing:
+        with self._lock:
             if len(self._records) >= _MAX_TOKENS:
                 raise InvalidRequest(f"there are {_MAX_TOKENS} tokens already. Revoke some first")
             self._replace((*self._records, record))
@@ -139,9 +139,9 @@ class TokenStore:
             UnknownToken: There is none with that id.
             HomeError: The file cannot be written; the token is as good as before.
         """
-        with self._changing:
+        with self._lock:
             record = self._record(token_id)
-            self._replace(tuple(one for one in self._records if one is not record))
+            self._replace(tuple(other for other in self._records if other is not record))
 
     def rotate(self, token_id: str) -> tuple[TokenRecord, Secret]:
         """Put a new token in the place of the old one, which is good for nothing at once.
@@ -152,7 +152,7 @@ class TokenStore:
             UnknownToken: There is none with that id.
             HomeError: The file cannot be written; the old token is as good as before.
         """
-        with self._changing:
+        with self._lock:
             old = self._record(token_id)
             token = _new_token(old.agent)
             now = self._clock()
@@ -162,14 +162,14 @@ class TokenStore:
                 created=now,
                 expires=now + (old.expires - old.created) if old.expires else None,
             )
-            self._replace(tuple(new if one is old else one for one in self._records))
+            self._replace(tuple(new if other is old else other for other in self._records))
         return new, token
 
     def _record(self, token_id: str) -> TokenRecord:
-        found = {record.id: record for record in self._records}.get(token_id)
-        if found is None:
+        match = {record.id: record for record in self._records}.get(token_id)
+        if match is None:
             raise make_unknown_token(token_id)
-        return found
+        return match
 
     def _replace(self, records: tuple[TokenRecord, ...]) -> None:
         body = msgspec.json.encode(_TokenFile(version=_FORMAT_VERSION, tokens=records))

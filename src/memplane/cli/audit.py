@@ -315,7 +315,7 @@ async def _follow(arguments: argparse.Namespace, settings: Settings) -> None:
         files = [Path(arguments.log)] if arguments.log else own
         follow = partial(
             follow_file,
-            show=show,
+            handle=show,
             wait=partial(asyncio.sleep, _POLL_INTERVAL_S),
             from_start=arguments.since is not None,
         )

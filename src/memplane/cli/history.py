@@ -138,7 +138,7 @@ def _find_entry(view: LedgerView, start: str) -> tuple[str, bytes, int]:
     begins = start if start.startswith("hist1_") else f"hist1_{start}"
     with view.entry(begins) as page:
         if len(page.entries) == 1:
-            entry_id, line = next(page.identified())
+            entry_id, line = next(page.with_ids())
             return entry_id, line, page.entries[0].segment
         how_many = f"{len(page.entries)} turns begin" if page.entries else "no turn begins"
     hint = "" if page.entries or not view.hides_any(begins) else _FORGOTTEN_HINT
@@ -207,7 +207,7 @@ def _list(view: LedgerView, arguments: argparse.Namespace) -> None:
         raise InvalidRequest("whose receipt? Name a turn by its id; without one they are listed")
     with view.last(arguments.limit) as page:
         if arguments.json:
-            lines = (view.line(*found) for found in page.identified())
+            lines = (view.line(*found) for found in page.with_ids())
             sys.stdout.buffer.writelines(line + b"\n" for line in lines)
         else:
             _print_list(view, page.lines())
@@ -315,7 +315,7 @@ def _question_of(views: Sequence[LedgerView], entry_id: str) -> str:
         if view.hides(entry_id):
             return "(that turn was forgotten)"
         with view.entry(entry_id) as page:
-            for found, line in page.identified():
+            for found, line in page.with_ids():
                 if found == entry_id:
                     turn = build_episode(json.loads(line.decode("utf-8", "replace")))
                     return _shortened(" ".join((turn.question or turn.answer).split()))
@@ -342,7 +342,7 @@ def _export(arguments: argparse.Namespace, settings: Settings) -> int:
     more, skipped = True, 0
     while more:
         with view.page(cursor=cursor, after=arguments.after, limit=limit) as page:
-            for entry_id, line in page.identified():
+            for entry_id, line in page.with_ids():
                 kept = redact_entry_line(redactor, line).value if redactor else line
                 sys.stdout.buffer.write(view.line(entry_id, kept) + b"\n")
         cursor, more = page.next, page.has_more and arguments.all

@@ -189,7 +189,7 @@ async def _inspect(asking: PersonaRequest) -> tuple[SyncView, PublishGate, str]:
     async with open_persona(
         asking.settings, asking.root, project, join=given.join, force=given.force
     ) as engine:
-        view = await engine.look()
+        view = await engine.survey()
         try:
             engine.refuse_accidents(view, force=given.force)
         except PersonaError as error:

@@ -104,7 +104,7 @@ async def _list(asking: PersonaRequest) -> PersonaResult:
             rows = _rows(asking, view, {}, {})
         else:
             async with open_persona(asking.settings, asking.root, asking.project()) as engine:
-                view = await engine.look()
+                view = await engine.survey()
                 held = {one.key: one.reason for one in engine.baseline.held()}
                 rows = _rows(asking, view, engine.baseline.states(), held)
     except (BackendUnavailable, AuthError) as error:

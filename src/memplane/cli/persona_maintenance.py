@@ -238,7 +238,7 @@ async def _prune_tombstones(asking: PersonaRequest) -> PersonaResult:
     before = system_clock() - age
     old: list[str] = []
     async with open_persona(asking.settings, asking.root, asking.project()) as engine:
-        listed = (await engine.look()).survey.listed
+        listed = (await engine.survey()).survey.listed
         for key in sorted(key for key, one in listed.items() if one.tombstone):
             there = await engine.container.read(key)
             deleted = read_instant(there.changed) if there and there.text is None else None
@@ -302,10 +302,12 @@ async def _import(asking: PersonaRequest) -> PersonaResult:
     folder = asking.folder()
     folder.create()
     taken = import_documents(folder, archived, now=system_clock(), replace=given.replace)
-    failed = any(one.what == "failed" for one in taken)
-    lines = [f"{one.what:<9} {one.key}{f': {one.more}' if one.more else ''}" for one in taken]
-    same = sum(one.what == "same" for one in taken)
-    lines = [line for line, one in zip(lines, taken, strict=True) if one.what != "same"]
+    failed = any(one.outcome == "failed" for one in taken)
+    lines = [
+        f"{one.outcome:<9} {one.key}{f': {one.detail}' if one.detail else ''}" for one in taken
+    ]
+    same = sum(one.outcome == "same" for one in taken)
+    lines = [line for line, one in zip(lines, taken, strict=True) if one.outcome != "same"]
     told = f"{len(taken)} documents in the archive, {same} were here already"
     answer = _make_result({"documents": taken}, "\n".join([*lines, told]))
     return answer._replace(code=EXIT_FAILED if failed else EXIT_OK)

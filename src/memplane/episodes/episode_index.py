@@ -131,7 +131,7 @@ class ReadOnlyIndex:
         if at[0] != self._at[0]:
             self._index = open_index(self._folder / at[0]) if at[0] else None
         elif at != self._at and self._index is not None:
-            self._index.look_again()
+            self._index.refresh()
         # One that could not be opened is tried again next time.
         self._at = at if self._index is not None else ("", "")
         return self._index

@@ -74,7 +74,7 @@ def collect_forgotten_texts(
 def _recorded(places: MemorySources, agent: str, entry_id: str) -> Iterator[Episode]:
     for ledger in (OWN_LEDGER, RECEIVED_LEDGER):
         with open_entries_by_id(places.folder(ledger, agent), entry_id) as page:
-            for found, line in page.identified():
+            for found, line in page.with_ids():
                 members = decode_entry(line) if found == entry_id else None
                 if members is not None:
                     yield build_episode(members)

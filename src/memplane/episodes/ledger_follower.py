@@ -69,7 +69,7 @@ class MemorySources(msgspec.Struct, frozen=True, kw_only=True):
         """Say whether the recorder wants nothing to be remembered of a turn."""
         if folder.root != self.ledger:
             return False
-        return self.notes.setdefault(folder.agent, NoteReader(folder)).leaves_out(entry_id)
+        return self.notes.setdefault(folder.agent, NoteReader(folder)).omits_response(entry_id)
 
     def scope_of(self, folder: AgentFolder, entry_id: str) -> MemoryScope:
         """Say whose memory a turn of one of the two ledgers is."""
@@ -206,7 +206,7 @@ def _read_from(
     read = _LedgerPage(begin=encode_cursor(cursor) if cursor.id else "")
     number = get_agent_number(rows, folder.agent)
     with open_page(folder, cursor=cursor, limit=limit) as page:
-        for identifier, line in page.identified():
+        for identifier, line in page.with_ids():
             known_before = (
                 table.predict_outcome(rows, number, identifier) is not RetainOutcome.RETAINED
             )

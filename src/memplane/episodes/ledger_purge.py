@@ -31,7 +31,7 @@ def _repeats(places: MemorySources, agent: str, entry_id: str) -> Iterator[str]:
     for ledger in (OWN_LEDGER, RECEIVED_LEDGER):
         folder = places.folder(ledger, agent)
         with open_entries_by_id(folder, entry_id) as page:
-            lines = list(zip(page.entries, page.identified(), strict=True))
+            lines = list(zip(page.entries, page.with_ids(), strict=True))
         for found, (identifier, line) in lines:
             if identifier == entry_id:
                 at = Cursor(found.segment, found.offset, identifier)

@@ -105,7 +105,7 @@ class LedgerView:
 
     def hides(self, entry_id: str) -> bool:
         """Say whether an entry is not shown."""
-        if self._replay is not None and self._replay.leaves_out(entry_id):
+        if self._replay is not None and self._replay.omits_response(entry_id):
             return True
         return not self._includes_forgotten and self.is_forgotten(entry_id)
 

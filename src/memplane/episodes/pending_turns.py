@@ -40,7 +40,7 @@ class PendingIndexWork(NamedTuple):
         """Say whether a turn is in one of the tails."""
         return any(key in tail for tail in self.tails)
 
-    def having(
+    def find_turns(
         self, terms: Iterable[str]
     ) -> tuple[list[SearchTurn], dict[int, MatchedTermCounts]]:
         """Return the turns in the tails that have some of the terms, and what each has of them."""
@@ -48,7 +48,7 @@ class PendingIndexWork(NamedTuple):
         turns: list[SearchTurn] = []
         held: dict[int, MatchedTermCounts] = {}
         for tail in self.tails:
-            having, counts = tail.having(sought)
+            having, counts = tail.find_turns(sought)
             turns += having
             held.update(counts)
         return turns, held
@@ -92,7 +92,7 @@ class PendingTurns:
         """Return a scope's tail with the turns that are new in it."""
         (scope,) = only.numbers
         tail = self._tails.pop(scope, None) or InvertedIndex()
-        tail.add(table.get_searchable(rows, only, tail.keep(new)))
+        tail.add(table.get_searchable(rows, only, tail.retain_only(new)))
         self._tails[scope] = tail
         return tail
 

@@ -253,7 +253,7 @@ def _find_candidates(where: _SearchScope, terms: Mapping[str, int]) -> _Candidat
     telling = {one.term: terms[one.term] for one in weights}
     finder = TermFinder(telling)
     held = finder.count_in_turns(found)
-    waiting, held_waiting = pending.having(telling)
+    waiting, held_waiting = pending.find_turns(telling)
     held.update(held_waiting)
     turns = {turn.key: turn for turn in (*found, *waiting) if turn.id not in where.here}
     documents = [(key, merge_counts(held[key]), turn.length) for key, turn in turns.items()]

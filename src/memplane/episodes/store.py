@@ -209,7 +209,7 @@ def _values(new: _NewEpisode) -> tuple[Value, ...]:
     return (
         *(new.agent, new.scope, said.id, said.at, stored.state, said.question, said.answer),
         *("\n".join(said.calls), spoken.length, spoken.speaker, spoken.signs),
-        *(spoken.asked, spoken.told),
+        *(spoken.user_terms, spoken.agent_terms),
     )
 
 
@@ -667,11 +667,11 @@ class UnindexedEpisode(msgspec.Struct, frozen=True):
     asked: str
     told: str
 
-    def terms(self, mark: str, most: int) -> list[str] | None:
+    def terms(self, mark: str, max_count: int) -> list[str] | None:
         """Return its terms as the index takes them; None when it is to be left out."""
         if not self.is_searchable:
             return None
-        return repeat_terms(self.asked, mark, most) + repeat_terms(self.told, mark, most)
+        return repeat_terms(self.asked, mark, max_count) + repeat_terms(self.told, mark, max_count)
 
 
 def get_last_unindexed_key(rows: Connection) -> int:

@@ -32,28 +32,30 @@ class AnthropicMessages(msgspec.Struct, frozen=True):
     family: ApiFamily = "anthropic"
     needs_usage_option: bool = False
     stores_answers: bool = False
-    told: str = "system"
-    listed: str = "messages"
+    system_member: str = "system"
+    messages_member: str = "messages"
     last: tuple[str, ...] = ("message_stop",)
 
     def conversation(self, body: RequestBody) -> Conversation:
-        return read_conversation(body, listed=self.listed, told=self.told)
+        return read_conversation(
+            body, messages_member=self.messages_member, system_member=self.system_member
+        )
 
     def with_blocks(self, body: RequestBody, blocks: Mapping[int, str]) -> bytes:
-        return insert_blocks(body, self.listed, blocks, _append_text)
+        return insert_blocks(body, self.messages_member, blocks, _append_text)
 
     def with_context(self, body: RequestBody, text: str) -> bytes | None:
-        span = body.span(self.listed)
+        span = body.span(self.messages_member)
         if span is None or not is_list(body, span):
             return None
         message = b'{"role":"user","content":[%s]}' % encode_text_part("text", text)
-        last = find_last_user_message(body.messages(self.listed))
+        last = find_last_user_message(body.messages(self.messages_member))
         if last is None:
-            return body.edited([append_edit(body.readable, span, message)])
+            return body.with_edits([append_edit(body.readable, span, message)])
         after = body.items(span)[last].end
-        return body.edited([JsonEdit(after, after, b"," + message)])
+        return body.with_edits([JsonEdit(after, after, b"," + message)])
 
-    def ended_by(self, event: SseEvent) -> bool:
+    def is_end(self, event: SseEvent) -> bool:
         return is_event_named(event, self.last)
 
     def failure_in(self, document: object) -> str:

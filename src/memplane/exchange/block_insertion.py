@@ -17,13 +17,13 @@ TextAppender: TypeAlias = Callable[[RequestBody, JsonSpan, str], list[JsonEdit]]
 
 
 def insert_blocks(
-    body: RequestBody, listed: str, blocks: Mapping[int, str], ending: TextAppender
+    body: RequestBody, messages_member: str, blocks: Mapping[int, str], append_text: TextAppender
 ) -> bytes:
     """Put texts at the end of messages; those without content are left alone."""
-    return body.edited(
+    return body.with_edits(
         edit
-        for content, text in _find_contents(body, listed, blocks)
-        for edit in ending(body, content, text)
+        for content, text in _find_contents(body, messages_member, blocks)
+        for edit in append_text(body, content, text)
     )
 
 
@@ -54,14 +54,14 @@ def is_list(body: RequestBody, span: JsonSpan | None) -> bool:
 
 
 def _find_contents(
-    body: RequestBody, listed: str, blocks: Mapping[int, str]
+    body: RequestBody, messages_member: str, blocks: Mapping[int, str]
 ) -> Iterator[tuple[JsonSpan, str]]:
-    span = body.span(listed)
-    wanted = {index: text for index, text in blocks.items() if text}
-    if span is None or not wanted:
+    span = body.span(messages_member)
+    texts = {index: text for index, text in blocks.items() if text}
+    if span is None or not texts:
         return
     items = body.items(span)
-    for index, text in wanted.items():
+    for index, text in texts.items():
         if 0 <= index < len(items):
             content = body.member(items[index], "content")
             if content is not None:

@@ -32,13 +32,13 @@ class _Decompressor(msgspec.Struct, frozen=True):
     error: type[Exception]
 
 
-def decode_content(body: bytes, encoding: str, *, most: int) -> bytes:
+def decode_content(body: bytes, encoding: str, *, max_bytes: int) -> bytes:
     """Return a body without its encodings; of one that was cut, what can be had.
 
     Args:
         body: The bytes as they came.
         encoding: The value of Content-Encoding.
-        most: How long it may become.
+        max_bytes: How long it may become.
 
     Raises:
         InvalidRequest: The encoding is not known here, the bytes are damaged, or there are too
@@ -47,64 +47,66 @@ def decode_content(body: bytes, encoding: str, *, most: int) -> bytes:
     names = [name.strip().lower() for name in encoding.split(",")]
     for name in reversed(names):
         if name not in _IDENTITY_ENCODINGS:
-            body = _decode_layer(body, name, most)
+            body = _decode_layer(body, name, max_bytes)
     return body
 
 
-def _decode_layer(body: bytes, name: str, most: int) -> bytes:
+def _decode_layer(body: bytes, name: str, max_bytes: int) -> bytes:
     match name:
         case "gzip" | "x-gzip":
-            return _inflate(body, _GZIP_OR_ZLIB_WINDOW_BITS, most)
+            return _inflate(body, _GZIP_OR_ZLIB_WINDOW_BITS, max_bytes)
         case "deflate":
             # Some servers leave the zlib header out, which has to be a multiple of 31.
             header = int.from_bytes(body[:2], "big")
             has_header = body[:1] != b"" and body[0] & 15 == zlib.DEFLATED and header % 31 == 0
-            return _inflate(body, zlib.MAX_WBITS if has_header else _RAW_DEFLATE_WINDOW_BITS, most)
+            return _inflate(
+                body, zlib.MAX_WBITS if has_header else _RAW_DEFLATE_WINDOW_BITS, max_bytes
+            )
         case "zstd":
-            return _decompress(body, name, most, _load_zstd())
+            return _decompress(body, name, max_bytes, _load_zstd())
         case "br":
-            return _decompress(body, name, most, _load_brotli())
+            return _decompress(body, name, max_bytes, _load_brotli())
         case _:
             raise InvalidRequest(f"the encoding {name[:40]!r} is not known")
 
 
-def _inflate(body: bytes, window: int, most: int) -> bytes:
+def _inflate(body: bytes, window: int, max_bytes: int) -> bytes:
     parts: list[bytes] = []
-    left = most
+    remaining = max_bytes
     while body:  # gzip may have several members, and zeros behind them
         if len(parts) == _MAX_GZIP_MEMBERS:
             raise InvalidRequest("the encoded body has too many members")
-        inflating = zlib.decompressobj(window)
+        decompressor = zlib.decompressobj(window)
         try:
-            parts.append(inflating.decompress(body, left + 1))
+            parts.append(decompressor.decompress(body, remaining + 1))
         except zlib.error as error:
             raise InvalidRequest("the encoded body is damaged") from error
-        left -= len(parts[-1])
-        if left < 0:
-            raise _too_long(most)
-        body = inflating.unused_data.lstrip(b"\0")
+        remaining -= len(parts[-1])
+        if remaining < 0:
+            raise _too_long(max_bytes)
+        body = decompressor.unused_data.lstrip(b"\0")
     return b"".join(parts)
 
 
-def _decompress(body: bytes, name: str, most: int, library: _Decompressor | None) -> bytes:
+def _decompress(body: bytes, name: str, max_bytes: int, library: _Decompressor | None) -> bytes:
     if library is None:
         raise InvalidRequest(f"there is no library for the encoding {name!r}")
     decompress = library.decompressing()
     parts: list[bytes] = []
-    left = most
+    remaining = max_bytes
     for start in range(0, len(body), _CHUNK_BYTES):
         try:
             parts.append(decompress(body[start : start + _CHUNK_BYTES]))
         except (library.error, EOFError) as error:
             raise InvalidRequest("the encoded body is damaged") from error
-        left -= len(parts[-1])
-        if left < 0:
-            raise _too_long(most)
+        remaining -= len(parts[-1])
+        if remaining < 0:
+            raise _too_long(max_bytes)
     return b"".join(parts)
 
 
-def _too_long(most: int) -> InvalidRequest:
-    return InvalidRequest(f"the body is longer than {most} bytes")
+def _too_long(max_bytes: int) -> InvalidRequest:
+    return InvalidRequest(f"the body is longer than {max_bytes} bytes")
 
 
 @cache

@@ -23,7 +23,7 @@ _TOOL_RESULT: Final = "tool_result"
 _UNKNOWN_TYPE: Final = "unknown"
 _CACHE_MARKS: Final = frozenset({"cache_control", "prompt_cache_breakpoint"})
 """Marks for a provider's cache, which clients move from message to message."""
-_PLACE_BYTES: Final = 16
+_POSITION_HASH_BYTES: Final = 16
 _MEMORY_MARK: Final = b"BEGIN MEMORY"
 _WHOLE_INPUT_INDEX: Final = -1
 
@@ -39,42 +39,53 @@ class _UserMessage(msgspec.Struct, frozen=True):
     Args:
         texts: The user's words, text by text.
         has_results: Tools answered in it.
-        has_others: There is something beside words and tools' answers, such as an image.
+        has_other_parts: There is something beside words and tools' answers, such as an image.
     """
 
     texts: tuple[str, ...]
     has_results: bool = False
-    has_others: bool = False
+    has_other_parts: bool = False
 
 
-def read_conversation(body: RequestBody, *, listed: str, told: str) -> Conversation:
+def read_conversation(
+    body: RequestBody, *, messages_member: str, system_member: str
+) -> Conversation:
     """Read the conversation that a member lists; it may be one text instead of a list."""
-    whole = body.members.get(listed)
-    if whole is not None and bytes(whole)[:1] == b'"':
-        return _read_single_text(body, listed, told)
-    messages = body.messages(listed)
+    raw_messages = body.members.get(messages_member)
+    if raw_messages is not None and bytes(raw_messages)[:1] == b'"':
+        return _read_single_text(body, messages_member, system_member)
+    messages = body.messages(messages_member)
     prompts: list[ConversationPrompt] = []
-    place = ""
+    position_hash = ""
     awaits = False
     latest = 0  # where what the newest prompt stands beside begins
     for index, message in enumerate(messages):
         if is_user_message(message):
-            said = _read_user_message(message)
-            if said.texts:
-                place = _hash_place(
-                    place, said.texts, _find_other_parts(message) if said.has_others else ()
+            user_message = _read_user_message(message)
+            if user_message.texts:
+                position_hash = _hash_position(
+                    position_hash,
+                    user_message.texts,
+                    _find_other_parts(message) if user_message.has_other_parts else (),
                 )
-                prompts.append(ConversationPrompt(index, place, "\n".join(said.texts)))
+                prompts.append(
+                    ConversationPrompt(index, position_hash, "\n".join(user_message.texts))
+                )
                 awaits = True
-                latest = index if said.has_results else latest
-            elif said.has_results:
+                latest = index if user_message.has_results else latest
+            elif user_message.has_results:
                 awaits, latest = False, index + 1
         elif message.role not in INSTRUCTION_ROLES:
             awaits = awaits and index == len(messages) - 1 and _is_answer_prefix(message)
             latest = latest if awaits else index + 1
     injected = awaits and any(map(_has_memory, messages[latest:]))
     return Conversation(
-        tuple(prompts), awaits, injected=injected, body=body, told=told, listed=listed
+        tuple(prompts),
+        awaits,
+        injected=injected,
+        body=body,
+        system_member=system_member,
+        messages_member=messages_member,
     )
 
 
@@ -108,15 +119,24 @@ def content_texts(content: bytes, kinds: Collection[str] = _TEXT_TYPES) -> list[
     return [part.text for part in _parts(content) if part.type in kinds]
 
 
-def _read_single_text(body: RequestBody, listed: str, told: str) -> Conversation:
-    text = as_string(body.value(listed))
-    said = _clean_texts([text])
-    if not said:
-        return Conversation(body=body, told=told, listed=listed)
-    prompt = ConversationPrompt(_WHOLE_INPUT_INDEX, _hash_place("", said, ()), "\n".join(said))
+def _read_single_text(body: RequestBody, messages_member: str, system_member: str) -> Conversation:
+    text = as_string(body.value(messages_member))
+    texts = _clean_texts([text])
+    if not texts:
+        return Conversation(
+            body=body, system_member=system_member, messages_member=messages_member
+        )
+    prompt = ConversationPrompt(
+        _WHOLE_INPUT_INDEX, _hash_position("", texts, ()), "\n".join(texts)
+    )
     injected = strip_injected_memory(text) != text
     return Conversation(
-        (prompt,), awaits=True, injected=injected, body=body, told=told, listed=listed
+        (prompt,),
+        awaits=True,
+        injected=injected,
+        body=body,
+        system_member=system_member,
+        messages_member=messages_member,
     )
 
 
@@ -187,15 +207,15 @@ def _find_other_parts(message: Message) -> list[Mapping[str, msgspec.Raw]]:
     ]
 
 
-def _hash_place(
-    before: str, texts: Iterable[str], others: Iterable[Mapping[str, msgspec.Raw]]
+def _hash_position(
+    before: str, texts: Iterable[str], other_parts: Iterable[Mapping[str, msgspec.Raw]]
 ) -> str:
     """Return the place after another one; lengths are hashed too, so that no two texts run on."""
-    digest = hashlib.blake2b(before.encode(), digest_size=_PLACE_BYTES)
+    digest = hashlib.blake2b(before.encode(), digest_size=_POSITION_HASH_BYTES)
     for text in texts:
-        said = text.encode("utf-8", "surrogatepass")
-        digest.update(b"t%d:" % len(said) + said)
-    for part in others:
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(b"t%d:" % len(data) + data)
+    for part in other_parts:
         for name in sorted(part.keys() - _CACHE_MARKS):
             key, value = name.encode("utf-8", "surrogatepass"), bytes(part[name])
             digest.update(b"m%d:%d:" % (len(key), len(value)) + key + value)

@@ -78,9 +78,9 @@ def iterate_user_texts_backwards(messages: object) -> Iterator[str]:
     if isinstance(messages, str):
         messages = [messages]
     for message in reversed(_items(messages)):
-        said = _extract_user_text(message)
-        if said:
-            yield said
+        text = _extract_user_text(message)
+        if text:
+            yield text
 
 
 def parse_reply(response: object) -> ParsedReply:
@@ -133,8 +133,8 @@ def _parse_unary_reply(body: dict[str, Any]) -> ParsedReply:
 
 
 def _reply(text: str, names: list[str]) -> ParsedReply:
-    called = dict.fromkeys(_encodable(name)[:_MAX_TOOL_NAME_CHARS] for name in names if name)
-    return ParsedReply(_encodable(text), tuple(called)[:_MAX_CALLS])
+    tool_names = dict.fromkeys(_encodable(name)[:_MAX_TOOL_NAME_CHARS] for name in names if name)
+    return ParsedReply(_encodable(text), tuple(tool_names)[:_MAX_CALLS])
 
 
 def _first_with_words(texts: list[str]) -> str:
@@ -142,8 +142,8 @@ def _first_with_words(texts: list[str]) -> str:
 
 
 def _message_text(message: dict[str, Any]) -> str:
-    spoken = "\n".join(filter(None, _texts(message.get("content"))))
-    return spoken or _string(message.get("refusal"))
+    text = "\n".join(filter(None, _texts(message.get("content"))))
+    return text or _string(message.get("refusal"))
 
 
 def _iterate_call_names(message: dict[str, Any]) -> Iterator[str]:
@@ -154,8 +154,8 @@ def _iterate_call_names(message: dict[str, Any]) -> Iterator[str]:
 
 
 def _tool_name(call: dict[str, Any]) -> str:
-    named = _members(call.get("function")) or _members(call.get("custom"))
-    return _string(named.get("name"))
+    function = _members(call.get("function")) or _members(call.get("custom"))
+    return _string(function.get("name"))
 
 
 def _call_name(part: object) -> str:
@@ -186,7 +186,7 @@ class _StreamAssembler(msgspec.Struct):
         parts: The texts of each part, where an answer has parts, in the order they began.
         names: The name of each call, in the order they began.
         latest_calls: Which call a delta that does not say so belongs to.
-        whole: The reply that the last event brings along in one piece.
+        final_reply: The reply that the last event brings along in one piece.
     """
 
     choices: dict[int, list[str]] = msgspec.field(default_factory=dict[int, list[str]])
@@ -194,19 +194,19 @@ class _StreamAssembler(msgspec.Struct):
     parts: dict[Hashable, list[str]] = msgspec.field(default_factory=dict[Hashable, list[str]])
     names: dict[Hashable, str] = msgspec.field(default_factory=dict[Hashable, str])
     latest_calls: dict[Hashable, str] = msgspec.field(default_factory=dict[Hashable, str])
-    whole: ParsedReply = ParsedReply()
+    final_reply: ParsedReply = ParsedReply()
 
-    def take(self, event: dict[str, Any]) -> None:
+    def add(self, event: dict[str, Any]) -> None:
         """Add what an event says; each kind is named by the dialect that has it."""
         for choice in _items(event.get("choices")):
-            self._take_choice(_members(choice))
+            self._add_choice(_members(choice))
         kind = _string(event.get("type"))
         if kind.startswith("content_block_"):
-            self._take_block(event)
+            self._add_block(event)
         elif kind in _FINAL_EVENT_TYPES:
-            self.whole = _parse_unary_reply(_members(event.get("response")))
+            self.final_reply = _parse_unary_reply(_members(event.get("response")))
         elif kind.startswith("response."):
-            self._take_item(kind, event)
+            self._add_item(kind, event)
 
     def reply(self) -> ParsedReply:
         """Return the answer; the whole of the last event serves when its deltas are missing."""
@@ -216,10 +216,10 @@ class _StreamAssembler(msgspec.Struct):
             for index in sorted(lanes)
         ]
         parts = "\n".join(filter(None, map("".join, self.parts.values())))
-        text = _first_with_words(answers) or parts or self.whole.text
-        return _reply(text, [*self.names.values(), *self.whole.calls])
+        text = _first_with_words(answers) or parts or self.final_reply.text
+        return _reply(text, [*self.names.values(), *self.final_reply.calls])
 
-    def _take_choice(self, choice: dict[str, Any]) -> None:
+    def _add_choice(self, choice: dict[str, Any]) -> None:
         index = _number(choice.get("index"))
         delta = _members(choice.get("delta")) or _members(choice.get("message"))
         content = delta.get("content", choice.get("text"))
@@ -235,11 +235,11 @@ class _StreamAssembler(msgspec.Struct):
 
     def _name_call(self, choice: int, call: dict[str, Any]) -> None:
         """Some providers number every call of a choice alike; then the ids tell them apart."""
-        place = (choice, _number(call.get("index")))
-        said = _string(call.get("id"))
-        if said:
-            self.latest_calls[place] = said
-        self._add_name((*place, self.latest_calls.get(place, "")), _tool_name(call))
+        position = (choice, _number(call.get("index")))
+        call_id = _string(call.get("id"))
+        if call_id:
+            self.latest_calls[position] = call_id
+        self._add_name((*position, self.latest_calls.get(position, "")), _tool_name(call))
 
     def _add_name(self, call: Hashable, name: str) -> None:
         """Append to a name that came in pieces; some providers say all of it each time."""
@@ -247,30 +247,32 @@ class _StreamAssembler(msgspec.Struct):
         if name and name != known and len(known) < _MAX_TOOL_NAME_CHARS:
             self.names[call] = known + name
 
-    def _take_block(self, event: dict[str, Any]) -> None:
-        place = _number(event.get("index"))
+    def _add_block(self, event: dict[str, Any]) -> None:
+        index = _number(event.get("index"))
         block = _members(event.get("content_block"))
-        self._add_name(place, _call_name(block))
-        said = self.parts.setdefault(place, [])
+        self._add_name(index, _call_name(block))
+        block_parts = self.parts.setdefault(index, [])
         if _string(block.get("type")) in _TEXT_PART_TYPES:
-            said.append(_string(block.get("text")))
-        said.append(_string(_members(event.get("delta")).get("text")))
+            block_parts.append(_string(block.get("text")))
+        block_parts.append(_string(_members(event.get("delta")).get("text")))
 
-    def _take_item(self, kind: str, event: dict[str, Any]) -> None:
-        place = (_number(event.get("output_index")), _number(event.get("content_index")))
+    def _add_item(self, kind: str, event: dict[str, Any]) -> None:
+        position = (_number(event.get("output_index")), _number(event.get("content_index")))
         if kind in {"response.output_text.delta", "response.refusal.delta"}:
-            self.parts.setdefault(place, []).append(_string(event.get("delta")))
+            self.parts.setdefault(position, []).append(_string(event.get("delta")))
         elif kind == "response.output_text.done":
-            self.parts[place] = [_string(event.get("text")) or "".join(self.parts.get(place, []))]
+            self.parts[position] = [
+                _string(event.get("text")) or "".join(self.parts.get(position, []))
+            ]
         elif kind.startswith("response.output_item."):
-            self._add_name(place, _call_name(event.get("item")))
+            self._add_name(position, _call_name(event.get("item")))
 
 
 def _parse_streamed_reply(text: str) -> ParsedReply:
     """Put the deltas of a stream together, in the order they came."""
     assembly = _StreamAssembler()
     for event in _events(text):
-        assembly.take(event)
+        assembly.add(event)
     return assembly.reply()
 
 

@@ -53,18 +53,22 @@ class Conversation:
     injected: bool = False
     after: tuple[str, ...] = ()
     body: RequestBody | None = field(default=None, repr=False, compare=False)
-    told: str = field(default="", repr=False, compare=False)
-    listed: str = field(default="messages", repr=False, compare=False)
+    system_member: str = field(default="", repr=False, compare=False)
+    messages_member: str = field(default="messages", repr=False, compare=False)
 
     @property
     def system(self) -> object:
         """What the client tells the model beside the messages, decoded when it is asked for."""
-        return self.body.value(self.told) if self.body is not None and self.told else None
+        return (
+            self.body.value(self.system_member)
+            if self.body is not None and self.system_member
+            else None
+        )
 
     @property
     def messages(self) -> object:
         """The messages, decoded when they are asked for: that costs more than all else here."""
-        return None if self.body is None else self.body.value(self.listed)
+        return None if self.body is None else self.body.value(self.messages_member)
 
 
 class Dialect(Protocol):
@@ -91,12 +95,12 @@ class Dialect(Protocol):
         ...
 
     @property
-    def told(self) -> str:
+    def system_member(self) -> str:
         """The member in which clients tell the model what to do; empty when there is none."""
         ...
 
     @property
-    def listed(self) -> str:
+    def messages_member(self) -> str:
         """The member that lists the conversation."""
         ...
 
@@ -124,7 +128,7 @@ class Dialect(Protocol):
         """
         ...
 
-    def ended_by(self, event: SseEvent) -> bool:
+    def is_end(self, event: SseEvent) -> bool:
         """Tell whether this is the event after which nothing of a reply comes."""
         ...
 

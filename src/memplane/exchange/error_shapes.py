@@ -20,12 +20,12 @@ def find_error(document: object) -> str:
 def describe_error(error: object) -> str:
     """Say in one line what an error is: its type or code, and its message."""
     if isinstance(error, str):
-        said = error
+        message = error
     else:
         of = as_object(error)
         kind = as_string(of.get("type")) or as_string(of.get("code"))
-        said = ": ".join(filter(None, (kind, as_string(of.get("message")))))
-    return " ".join(said.split())[:_MAX_ERROR_CHARS] or _UNNAMED_ERROR
+        message = ": ".join(filter(None, (kind, as_string(of.get("message")))))
+    return " ".join(message.split())[:_MAX_ERROR_CHARS] or _UNNAMED_ERROR
 
 
 def is_event_named(event: SseEvent, names: tuple[str, ...]) -> bool:

@@ -164,11 +164,11 @@ class _AnswerLines(msgspec.Struct, frozen=True):
         if not self.prose[number]:
             return []
         line = self.visible[number]
-        shown = _without_brackets(line, _code_spans(line)) if "`" in line else line
-        if "[" not in shown:
+        visible = _without_brackets(line, _code_spans(line)) if "`" in line else line
+        if "[" not in visible:
             return []
-        starts = {found.start() for found in re.finditer(_OPENING, shown)}
-        if first := re.match(_OPENING_OF_LINE, shown):
+        starts = {match.start() for match in re.finditer(_OPENING, visible)}
+        if first := re.match(_OPENING_OF_LINE, visible):
             starts.add(first.start(1))
         if starts and _is_quoted_log(line, min(starts)):
             return []
@@ -210,14 +210,14 @@ def strip_markers(text: str) -> str:
     spans = list(_marked_spans(answer))
     if not spans:
         return text
-    left = list(answer.lines)
-    gone: set[int] = set()
+    remaining = list(answer.lines)
+    removed: set[int] = set()
     for number, start, end, last in reversed(spans):
-        left[number] = (left[number][:start] + left[number][end:]).rstrip()
-        gone.update(range(number + 1, last + 1))
-        if not re.search(_TEXT_CHARACTER, left[number]):
-            gone.add(number)
-    return "\n".join(line for number, line in enumerate(left) if number not in gone)
+        remaining[number] = (remaining[number][:start] + remaining[number][end:]).rstrip()
+        removed.update(range(number + 1, last + 1))
+        if not re.search(_TEXT_CHARACTER, remaining[number]):
+            removed.add(number)
+    return "\n".join(line for number, line in enumerate(remaining) if number not in removed)
 
 
 def update_fence(fence: str, line: str) -> str:
@@ -230,7 +230,7 @@ def update_fence(fence: str, line: str) -> str:
     if fence:
         bare = line.strip()
         return "" if bare.startswith(fence) and not bare.strip(fence[0]) else fence
-    bare = _unlisted(line.strip())
+    bare = _strip_list_marks(line.strip())
     return bare[: len(bare) - len(bare.lstrip(bare[0]))] if _opens_fence(bare) else ""
 
 
@@ -240,22 +240,24 @@ def format_bracket(category: str, service: str) -> str:
 
 
 def _markers(answer: _AnswerLines) -> Iterator[MemoryMarker]:
-    for one in _attempts(answer):
-        if one.text and one.bracket.startswith(_MEMORY) and one.bracket.endswith("]"):
-            category, _, service = one.bracket[len(_MEMORY) : -1].partition(":")
-            yield MemoryMarker(category, service, one.text)
+    for attempt in _attempts(answer):
+        if attempt.text and attempt.bracket.startswith(_MEMORY) and attempt.bracket.endswith("]"):
+            category, _, service = attempt.bracket[len(_MEMORY) : -1].partition(":")
+            yield MemoryMarker(category, service, attempt.text)
 
 
 def _attempts(answer: _AnswerLines, *, aborted: bool = False) -> Iterator[MarkerAttempt]:
-    half = len(answer.lines) - 1 if aborted else -1
+    cut_line = len(answer.lines) - 1 if aborted else -1
     for number, start, end, last in _marked_spans(answer):
         line = answer.lines[number]
         bracket = _bracket(line, start, end)
-        said = line[start + len(bracket) : end]
-        if last != half:
-            whole = " ".join((said, *map(str.strip, answer.lines[number + 1 : last + 1])))
+        memory_text = line[start + len(bracket) : end]
+        if last != cut_line:
+            full_text = " ".join(
+                (memory_text, *map(str.strip, answer.lines[number + 1 : last + 1]))
+            )
             yield MarkerAttempt(
-                bracket, *_names(bracket), _cleaned(whole)[:_MAX_MARKER_TEXT_CHARS]
+                bracket, *_names(bracket), _clean_memory_text(full_text)[:_MAX_MARKER_TEXT_CHARS]
             )
 
 
@@ -280,8 +282,8 @@ def _bracket(line: str, start: int, end: int) -> str:
     close = line.find("]", start, min(end, start + _MAX_BRACKET_CHARS))
     if close >= 0:
         return line[start : close + 1]
-    found = re.match(_UNCLOSED, line[start:end])
-    return found.group() if found else _MEMORY
+    match = re.match(_UNCLOSED, line[start:end])
+    return match.group() if match else _MEMORY
 
 
 def _names(bracket: str) -> tuple[str, str]:
@@ -290,12 +292,12 @@ def _names(bracket: str) -> tuple[str, str]:
     names = inner.lstrip(_BEFORE_NAMES).rstrip()
     category, colon, service = names.partition(":")
     if not colon:
-        category, *rest = re.split(_BETWEEN_NAMES, names, maxsplit=1)
-        service = rest[0] if rest else ""
+        category, *other_names = re.split(_BETWEEN_NAMES, names, maxsplit=1)
+        service = other_names[0] if other_names else ""
     return category.strip(), service.strip()
 
 
-def _last_line(answer: _AnswerLines, number: int, said: str) -> int:
+def _last_line(answer: _AnswerLines, number: int, memory_text: str) -> int:
     """Return the number of the last line over which a text was wrapped."""
     last = number
     indent = _indent(answer.lines[number]) + _CONTINUED_INDENT
@@ -304,15 +306,15 @@ def _last_line(answer: _AnswerLines, number: int, said: str) -> int:
         bare = line.strip()
         if not answer.prose[at] or answer.openings(at) or re.match(_NEW_BLOCK, bare):
             break
-        is_open = not said.rstrip().endswith(_SENTENCE_ENDS)
-        goes_on = bare[0].islower() or bare[0].isdigit() or bare.startswith(_BRACKETS)
-        if _indent(line) < indent and not (is_open and goes_on):
+        is_open = not memory_text.rstrip().endswith(_SENTENCE_ENDS)
+        continues = bare[0].islower() or bare[0].isdigit() or bare.startswith(_BRACKETS)
+        if _indent(line) < indent and not (is_open and continues):
             break
-        said, last = bare, at
+        memory_text, last = bare, at
     return last
 
 
-def _cleaned(said: str) -> str:
+def _clean_memory_text(said: str) -> str:
     """Take the emphasis and the punctuation between a marker and its text away."""
     text = unicodedata.normalize("NFC", " ".join(said.split())).lstrip(" :" + _EMPHASIS)
     if text.startswith(_DASHES):
@@ -331,7 +333,7 @@ def _read(text: str) -> _AnswerLines:
         visible = _without_brackets(visible, _spans(visible, opening, closing))
     lines = text.split("\n")
     prose = list(_prose(lines))
-    _leave_out_tables(lines, prose)
+    _exclude_tables(lines, prose)
     return _AnswerLines(lines, _without_quotations(visible.split("\n"), prose), prose)
 
 
@@ -344,16 +346,16 @@ def _prose(lines: list[str]) -> Iterator[bool]:
         if before or fence:
             yield False
         else:
-            bare = _unlisted(line.strip())
+            bare = _strip_list_marks(line.strip())
             may_be_code = not bare or (may_be_code and _indent(line) >= _CODE_INDENT)
             yield not may_be_code and not bare.startswith(">")
 
 
-def _leave_out_tables(lines: list[str], prose: list[bool]) -> None:
+def _exclude_tables(lines: list[str], prose: list[bool]) -> None:
     """Mark the rows of tables as no prose, with or without a pipe at their beginning."""
     in_table = False
     for number, line in enumerate(lines):
-        bare = _unlisted(line.strip())
+        bare = _strip_list_marks(line.strip())
         if not prose[number] or not bare:
             in_table = False
             continue
@@ -369,7 +371,7 @@ def _leave_out_tables(lines: list[str], prose: list[bool]) -> None:
 
 def _is_quoted_log(line: str, start: int) -> bool:
     """Tell a line of a log, or a cell of a row, by what stands before its first marker."""
-    before = _unlisted(line[:start].lstrip())
+    before = _strip_list_marks(line[:start].lstrip())
     if before.rstrip(" \t*_").endswith("|") or ("|" in before and "|" in line[start:]):
         return True
     return bool(_LOG_LINE.match(before) or _LOG_ANNOUNCED.search(before[-_MAX_BRACKET_CHARS:]))
@@ -377,7 +379,7 @@ def _is_quoted_log(line: str, start: int) -> bool:
 
 def _without_quotations(lines: list[str], prose: list[bool]) -> list[str]:
     """Blank the brackets in quotation marks; a quotation ends with its paragraph at the latest."""
-    shown = list(lines)
+    visible = list(lines)
     begin = 0
     while begin < len(lines):
         end = begin + 1
@@ -386,11 +388,11 @@ def _without_quotations(lines: list[str], prose: list[bool]) -> list[str]:
                 end += 1
             paragraph = "\n".join(lines[begin:end])
             if "[" in paragraph and _QUOTE.search(paragraph):
-                coded = "\n".join(_with_code_masked(line) for line in lines[begin:end])
-                spans = _outermost(sorted(_quotations(coded)))
-                shown[begin:end] = _without_brackets(paragraph, spans).split("\n")
+                masked = "\n".join(_with_code_masked(line) for line in lines[begin:end])
+                spans = _outermost(sorted(_quotations(masked)))
+                visible[begin:end] = _without_brackets(paragraph, spans).split("\n")
         begin = end
-    return shown
+    return visible
 
 
 def _with_code_masked(line: str) -> str:
@@ -405,8 +407,8 @@ def _with_code_masked(line: str) -> str:
 def _quotations(text: str) -> Iterator[tuple[int, int]]:
     """Yield where quotations stand; a mark that is never closed quotes nothing."""
     opened: list[tuple[str, int]] = []
-    for found in _QUOTE.finditer(text):
-        mark, at = found.group(), found.start()
+    for match in _QUOTE.finditer(text):
+        mark, at = match.group(), match.start()
         before = text[max(0, at - _MAX_ESCAPE_CHARS) : at].rstrip("\\")[-1:]
         after = text[at + 1 : at + 2]
         level = _closed_level(mark, opened) if _may_close(mark, before, after) else None
@@ -453,10 +455,10 @@ def _outermost(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
             reached = end
 
 
-def _unlisted(bare: str) -> str:
+def _strip_list_marks(bare: str) -> str:
     """Take the marks of list items off, since code and quotes may stand in a list."""
-    found = re.match(_LIST_MARKS, bare)
-    return bare[found.end() :] if found else bare
+    match = re.match(_LIST_MARKS, bare)
+    return bare[match.end() :] if match else bare
 
 
 def _opens_fence(bare: str) -> bool:
@@ -480,19 +482,19 @@ def _without_brackets(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 def _spans(text: str, opening: str, closing: str) -> Iterator[tuple[int, int]]:
     end = 0
-    for found in re.finditer(opening, text, re.IGNORECASE):
-        if found.start() < end:
+    for match in re.finditer(opening, text, re.IGNORECASE):
+        if match.start() < end:
             continue
-        ending = re.compile(closing, re.IGNORECASE).search(text, found.end())
-        if ending is None:
+        end_match = re.compile(closing, re.IGNORECASE).search(text, match.end())
+        if end_match is None:
             return
-        end = ending.start()
-        yield found.start(), end
+        end = end_match.start()
+        yield match.start(), end
 
 
 def _code_spans(line: str) -> Iterator[tuple[int, int]]:
     """Yield where code stands between runs of as many back-ticks."""
-    runs = [found.span() for found in re.finditer("`+", line)]
+    runs = [match.span() for match in re.finditer("`+", line)]
     last_of_length = {end - start: start for start, end in runs}
     code: tuple[int, int] | None = None
     for start, end in runs:

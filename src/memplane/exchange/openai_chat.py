@@ -33,28 +33,30 @@ class OpenAIChat(msgspec.Struct, frozen=True):
     family: ApiFamily = "openai"
     needs_usage_option: bool = True
     stores_answers: bool = False
-    told: str = ""
-    listed: str = "messages"
+    system_member: str = ""
+    messages_member: str = "messages"
     last: tuple[str, ...] = ("[DONE]",)
 
     def conversation(self, body: RequestBody) -> Conversation:
-        return read_conversation(body, listed=self.listed, told=self.told)
+        return read_conversation(
+            body, messages_member=self.messages_member, system_member=self.system_member
+        )
 
     def with_blocks(self, body: RequestBody, blocks: Mapping[int, str]) -> bytes:
-        return insert_blocks(body, self.listed, blocks, _append_text)
+        return insert_blocks(body, self.messages_member, blocks, _append_text)
 
     def with_context(self, body: RequestBody, text: str) -> bytes | None:
-        span = body.span(self.listed)
+        span = body.span(self.messages_member)
         if span is None or not is_list(body, span):
             return None
         message = b'{"role":"system","content":%s}' % encode_json_string(text)
-        last = find_last_user_message(body.messages(self.listed))
+        last = find_last_user_message(body.messages(self.messages_member))
         if last is None:
-            return body.edited([append_edit(body.readable, span, message)])
+            return body.with_edits([append_edit(body.readable, span, message)])
         before = body.items(span)[last].start
-        return body.edited([JsonEdit(before, before, message + b",")])
+        return body.with_edits([JsonEdit(before, before, message + b",")])
 
-    def ended_by(self, event: SseEvent) -> bool:
+    def is_end(self, event: SseEvent) -> bool:
         return event.data.strip() in self.last
 
     def failure_in(self, document: object) -> str:

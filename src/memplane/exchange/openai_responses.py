@@ -37,40 +37,42 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
     family: ApiFamily = "openai"
     needs_usage_option: bool = False
     stores_answers: bool = True
-    told: str = "instructions"
-    listed: str = "input"
+    system_member: str = "instructions"
+    messages_member: str = "input"
     last: tuple[str, ...] = ("response.completed", "response.incomplete", "response.failed")
 
     def conversation(self, body: RequestBody) -> Conversation:
         # Services are sent Anthropic's instructions alone, as their contract has it.
-        conversation = read_conversation(body, listed=self.listed, told="")
+        conversation = read_conversation(
+            body, messages_member=self.messages_member, system_member=""
+        )
         after = tuple(_find_stored_names(body))
         return replace(conversation, after=after) if after else conversation
 
     def with_blocks(self, body: RequestBody, blocks: Mapping[int, str]) -> bytes:
-        span = body.span(self.listed)
+        span = body.span(self.messages_member)
         if span is not None and is_string(body, span):
             text = blocks.get(_WHOLE_INPUT_INDEX, "")
-            return body.edited(append_to_string(span, text) if text else ())
-        return insert_blocks(body, self.listed, blocks, _append_text)
+            return body.with_edits(append_to_string(span, text) if text else ())
+        return insert_blocks(body, self.messages_member, blocks, _append_text)
 
     def with_context(self, body: RequestBody, text: str) -> bytes | None:
-        span = body.span(self.listed)
+        span = body.span(self.messages_member)
         item = b'{"role":"system","content":%s}' % encode_json_string(text)
         if span is not None and is_string(body, span):
             opening = b'[%s,{"role":"user","content":' % item
-            return body.edited(
+            return body.with_edits(
                 [JsonEdit(span.start, span.start, opening), JsonEdit(span.end, span.end, b"}]")]
             )
         if span is None or not is_list(body, span):
             return None
-        last = find_last_user_message(body.messages(self.listed))
+        last = find_last_user_message(body.messages(self.messages_member))
         if last is None:
-            return body.edited([append_edit(body.readable, span, item)])
+            return body.with_edits([append_edit(body.readable, span, item)])
         before = body.items(span)[last].start
-        return body.edited([JsonEdit(before, before, item + b",")])
+        return body.with_edits([JsonEdit(before, before, item + b",")])
 
-    def ended_by(self, event: SseEvent) -> bool:
+    def is_end(self, event: SseEvent) -> bool:
         return is_event_named(event, self.last)
 
     def failure_in(self, document: object) -> str:

@@ -58,8 +58,8 @@ def _strip_prompt(prompt: bytes) -> bytes:
     """Take memory out of a prompt; one that is nested too deep to look into is left out."""
     try:
         value: object = json.loads(prompt.decode("utf-8", "replace"))
-        kept = _strip_content(value)
-        return prompt if kept == value else reencode_json(json.dumps(kept).encode())
+        stripped = _strip_content(value)
+        return prompt if stripped == value else reencode_json(json.dumps(stripped).encode())
     except (ValueError, RecursionError):
         return b"null"
 
@@ -68,25 +68,25 @@ def _strip_content(prompt: object) -> object:
     """Take memory out of what a prompt consists of; a member that had nothing else is empty."""
     if not isinstance(prompt, dict):
         return prompt
-    kept: dict[str, object] = {}
+    stripped: dict[str, object] = {}
     for name, value in cast("dict[str, object]", prompt).items():
-        left = _strip_value(value)
-        kept[name] = type(value)() if left is _Removed.GONE else left
-    return kept
+        value_left = _strip_value(value)
+        stripped[name] = type(value)() if value_left is _Removed.GONE else value_left
+    return stripped
 
 
 def _strip_value(value: object) -> object:
     """Take memory out of a value; a message, or a part of one, that had nothing else is gone."""
     if isinstance(value, str):
-        words = strip_injected_memory(value)
-        return _Removed.GONE if words != value and not words.strip() else words
+        text = strip_injected_memory(value)
+        return _Removed.GONE if text != value and not text.strip() else text
     if isinstance(value, Mapping):
         members = {
-            name: _strip_value(one) for name, one in cast("Mapping[str, object]", value).items()
+            name: _strip_value(item) for name, item in cast("Mapping[str, object]", value).items()
         }
         return _Removed.GONE if _Removed.GONE in members.values() else members
     if isinstance(value, list):
         items = cast("list[object]", value)
-        left = [one for one in map(_strip_value, items) if one is not _Removed.GONE]
-        return left if left or not items else _Removed.GONE
+        items_left = [item for item in map(_strip_value, items) if item is not _Removed.GONE]
+        return items_left if items_left or not items else _Removed.GONE
     return value

@@ -132,18 +132,18 @@ def strip_injected_memory(text: str) -> str:
     if "memory" not in text.lower():
         return text
     data = text.encode("utf-8", "surrogatepass")
-    kept: list[bytes] = []
+    parts: list[bytes] = []
     position = 0
     for start, end in _blocks(data):
-        kept.append(data[position:start])
+        parts.append(data[position:start])
         position = end
-    if not kept:
+    if not parts:
         return text
-    kept.append(data[position:])
-    rest = b"".join(kept)
-    if compile_pattern(_BESIDE_A_BLOCK).is_all_of(rest):
+    parts.append(data[position:])
+    remaining = b"".join(parts)
+    if compile_pattern(_BESIDE_A_BLOCK).is_all_of(remaining):
         return ""
-    return rest.decode("utf-8", "surrogatepass")
+    return remaining.decode("utf-8", "surrogatepass")
 
 
 def find_injected_blocks(text: str) -> list[str]:
@@ -241,7 +241,7 @@ def _end_of_block(
     it has none at the start of a line, and those elsewhere are left alone.
     """
     for candidates in (leading_ends, ends):
-        at = bisect_left(candidates, mark.end, key=lambda one: one.start)
+        at = bisect_left(candidates, mark.end, key=lambda mark_: mark_.start)
         if at < len(candidates):
             end = candidates[at].end
             return compile_pattern(_REST_OF_LINE).end_at(data, end)
@@ -253,17 +253,17 @@ def _end_of_block(
 
 def _without_spans(text: str, opening: str, closing: str, *, is_tag: bool = False) -> str:
     """Take out what stands from an opening to its closing; a tag may have attributes."""
-    kept: list[str] = []
+    parts: list[str] = []
     position = 0
     while (start := _opening(text, opening, position, is_tag=is_tag)) >= 0:
         end = text.find(closing, start + len(opening))
         if end < 0:
             break  # somebody talks about the mark
         start = _leading(text, opening, start, end, is_tag=is_tag)
-        kept.append(text[position:start])
+        parts.append(text[position:start])
         position = end + len(closing)
-    kept.append(text[position:])
-    return "".join(kept)
+    parts.append(text[position:])
+    return "".join(parts)
 
 
 def _opening(text: str, opening: str, position: int, *, is_tag: bool) -> int:

@@ -27,7 +27,7 @@ from memplane.ledger.entry import JsonReply, Reply, StreamReply, Usage
 MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
 
 _CHUNKS_PER_PACK: Final = 24
-_MAX_PACKED_BYTES: Final = 16 << 10
+_MAX_COMPRESSED_BYTES: Final = 16 << 10
 _ZLIB_LEVEL: Final = 1
 
 _USAGE_MARKS: Final = (b"_tokens", b"error")
@@ -83,20 +83,20 @@ class AssembledReply:
         kind: How it ended.
         reply: Its bytes, without an encoding; empty when they could not be kept.
         usage: What the provider counted, and the cost that it reported.
-        why: What went wrong, partly in the provider's words; empty for a whole one.
+        problem: What went wrong, partly in the provider's words; empty for a whole one.
         cached: What the provider's cache had to do with it.
     """
 
     kind: ReplyOutcome
     reply: Reply
     usage: Usage = _NO_USAGE
-    why: str = ""
+    problem: str = ""
     cached: CachedTokens = _NO_CACHED_TOKENS
 
     @property
     def is_truncated(self) -> bool:
         """Whether it is cut because bytes are missing, and not because it cannot be kept."""
-        return self.kind is ReplyOutcome.CUT and self.why in _TRUNCATION_REASONS
+        return self.kind is ReplyOutcome.CUT and self.problem in _TRUNCATION_REASONS
 
 
 class ReplyAssembler:
@@ -108,14 +108,14 @@ class ReplyAssembler:
         encoding: Its Content-Encoding; empty for none.
     """
 
-    __slots__ = ("_chunks", "_dialect", "_encoding", "_length", "_packed", "_stream")
+    __slots__ = ("_chunks", "_compressed_chunks", "_dialect", "_encoding", "_length", "_stream")
 
     def __init__(self, dialect: Dialect, *, stream: bool, encoding: str = "") -> None:
         self._dialect = dialect
         self._stream = stream
         self._encoding = encoding
         self._chunks: list[bytes] = []
-        self._packed: list[tuple[bool, bytes]] = []
+        self._compressed_chunks: list[tuple[bool, bytes]] = []
         """What came before, and whether each part of it is pressed."""
         self._length = 0
 
@@ -128,7 +128,7 @@ class ReplyAssembler:
         """Take the next bytes."""
         self._length += len(chunk)
         if self._length > MAX_REPLY_BYTES:
-            self._chunks, self._packed = [], []  # nobody needs the part that was kept
+            self._chunks, self._compressed_chunks = [], []  # nobody needs the part that was kept
             return
         self._chunks.append(chunk)
         if len(self._chunks) == _CHUNKS_PER_PACK and self._stream and not self._encoding:
@@ -137,34 +137,39 @@ class ReplyAssembler:
     def _pack(self) -> None:
         """Press small pieces together: events are much alike, and a thousand streams may run."""
         loose = b"".join(self._chunks)
-        pressed = zlib.compress(loose, _ZLIB_LEVEL) if len(loose) <= _MAX_PACKED_BYTES else b""
-        self._packed.append((bool(pressed), pressed or loose))
+        compressed = (
+            zlib.compress(loose, _ZLIB_LEVEL) if len(loose) <= _MAX_COMPRESSED_BYTES else b""
+        )
+        self._compressed_chunks.append((bool(compressed), compressed or loose))
         self._chunks = []
 
-    def ended(self) -> AssembledReply:
+    def finish(self) -> AssembledReply:
         """Read the reply; that takes some milliseconds for a megabyte, so do it off the way."""
         if self._length > MAX_REPLY_BYTES:
-            return self._unkept(_TOO_LONG)
+            return self._unread_reply(_TOO_LONG)
         try:
-            body = decode_content(self._whole(), self._encoding, most=MAX_REPLY_BYTES)
+            body = decode_content(self._body(), self._encoding, max_bytes=MAX_REPLY_BYTES)
         except InvalidRequest as error:
-            return self._unkept(str(error))
+            return self._unread_reply(str(error))
         if self._length and not body:
-            return self._unkept(_CUT_ENCODING)
+            return self._unread_reply(_CUT_ENCODING)
         if not body.strip():
-            return AssembledReply(ReplyOutcome.FAILED, self._reply(b""), why=_EMPTY)
+            return AssembledReply(ReplyOutcome.FAILED, self._reply(b""), problem=_EMPTY)
         return (
             _read_stream_reply(self._dialect, body)
             if self._stream
             else _read_json_reply(self._dialect, body)
         )
 
-    def _whole(self) -> bytes:
-        parts = [zlib.decompress(part) if pressed else part for pressed, part in self._packed]
+    def _body(self) -> bytes:
+        parts = [
+            zlib.decompress(part) if is_compressed else part
+            for is_compressed, part in self._compressed_chunks
+        ]
         return b"".join((*parts, *self._chunks))
 
-    def _unkept(self, why: str) -> AssembledReply:
-        return AssembledReply(ReplyOutcome.CUT, self._reply(b""), why=why)
+    def _unread_reply(self, problem: str) -> AssembledReply:
+        return AssembledReply(ReplyOutcome.CUT, self._reply(b""), problem=problem)
 
     def _reply(self, body: bytes) -> Reply:
         return StreamReply(body) if self._stream else JsonReply(body)
@@ -174,7 +179,7 @@ def _read_json_reply(dialect: Dialect, body: bytes) -> AssembledReply:
     try:
         compact_json(body)  # as the ledger will, which takes nothing else
     except ValueError:
-        return AssembledReply(ReplyOutcome.CUT, JsonReply(b""), why=_NOT_JSON)
+        return AssembledReply(ReplyOutcome.CUT, JsonReply(b""), problem=_NOT_JSON)
     document = decode_json_or_none(body)
     failure = dialect.failure_in(document)
     kind = ReplyOutcome.FAILED if failure else ReplyOutcome.WHOLE
@@ -188,17 +193,17 @@ def _read_json_reply(dialect: Dialect, body: bytes) -> AssembledReply:
 def _read_stream_reply(dialect: Dialect, body: bytes) -> AssembledReply:
     usage, cached = _NO_USAGE, _NO_CACHED_TOKENS
     failure = ""
-    is_whole = False
+    is_complete = False
     for event in _find_marked_events(body, (*_USAGE_MARKS, *map(str.encode, dialect.last))):
         document = decode_json_or_none(event.data)
         usage, cached = _merge_usage(usage, document), _merge_cached_tokens(cached, document)
         failure = failure or dialect.failure_in(document)
         if event.name == _ERROR_EVENT:
             failure = failure or _UNNAMED_ERROR
-        is_whole = is_whole or dialect.ended_by(event)
+        is_complete = is_complete or dialect.is_end(event)
     if failure:
         return AssembledReply(ReplyOutcome.FAILED, StreamReply(body), usage, failure, cached)
-    if is_whole:
+    if is_complete:
         return AssembledReply(ReplyOutcome.WHOLE, StreamReply(body), usage, cached=cached)
     return AssembledReply(ReplyOutcome.CUT, StreamReply(body), usage, _NO_LAST_EVENT, cached)
 
@@ -228,28 +233,28 @@ def _find_event_spans(mark: bytes, body: bytes) -> Iterator[tuple[int, int]]:
 
 def _merge_usage(usage: Usage, document: object) -> Usage:
     """Return the largest counts: some providers count up, and some repeat an early count."""
-    for counted in _find_usage_objects(document):
+    for usage_object in _find_usage_objects(document):
         usage = Usage(
             max(
                 usage.prompt_tokens,
-                *(_parse_count(counted.get(name)) for name in _PROMPT_TOKEN_NAMES),
+                *(_parse_count(usage_object.get(name)) for name in _PROMPT_TOKEN_NAMES),
             ),
             max(
                 usage.completion_tokens,
-                *(_parse_count(counted.get(name)) for name in _COMPLETION_TOKEN_NAMES),
+                *(_parse_count(usage_object.get(name)) for name in _COMPLETION_TOKEN_NAMES),
             ),
-            _merge_cost(usage.reported_cost_usd, counted.get("cost")),
+            _merge_cost(usage.reported_cost_usd, usage_object.get("cost")),
         )
     return usage
 
 
 def _merge_cached_tokens(cached: CachedTokens, document: object) -> CachedTokens:
-    for counted in _find_usage_objects(document):
-        details = (as_object(counted.get(name)) for name in _TOKEN_DETAIL_NAMES)
+    for usage_object in _find_usage_objects(document):
+        details = (as_object(usage_object.get(name)) for name in _TOKEN_DETAIL_NAMES)
         cached = CachedTokens(
-            max(cached.within, *(_parse_count(one.get("cached_tokens")) for one in details)),
-            max(cached.beside, _parse_count(counted.get("cache_read_input_tokens"))),
-            max(cached.kept, _parse_count(counted.get("cache_creation_input_tokens"))),
+            max(cached.within, *(_parse_count(detail.get("cached_tokens")) for detail in details)),
+            max(cached.beside, _parse_count(usage_object.get("cache_read_input_tokens"))),
+            max(cached.kept, _parse_count(usage_object.get("cache_creation_input_tokens"))),
         )
     return cached
 
@@ -258,9 +263,9 @@ def _find_usage_objects(document: object) -> Iterator[Mapping[str, object]]:
     """Yield what a document says was used, wherever it says so."""
     of = as_object(document)
     for holder in (of, as_object(of.get("message")), as_object(of.get("response"))):
-        counted = as_object(holder.get("usage"))
-        if counted:
-            yield counted
+        usage_object = as_object(holder.get("usage"))
+        if usage_object:
+            yield usage_object
 
 
 def _parse_count(value: object) -> int:

@@ -101,7 +101,7 @@ class RequestBody:
 
     def items(self, list_span: JsonSpan) -> list[JsonSpan]:
         """Return where the items of the list that stands there do; none when it is no list."""
-        values = _decode_or_none(self._at(list_span), _LIST)
+        values = _decode_or_none(self._text_at(list_span), _LIST)
         return [] if values is None else find_item_spans(self.readable, list_span.start, values)
 
     def member(self, object_span: JsonSpan, name: str) -> JsonSpan | None:
@@ -109,7 +109,7 @@ class RequestBody:
 
         None when it is no object, has no such member, or has one name twice.
         """
-        values = _decode_or_none(self._at(object_span), _OBJECT)
+        values = _decode_or_none(self._text_at(object_span), _OBJECT)
         try:
             return find_member_spans(self.readable, object_span.start, values or {}).get(name)
         except ValueError:
@@ -129,14 +129,14 @@ class RequestBody:
             at = self.raw.rindex(b"}")
             separator = b"," if self.members else b""
             edits.append(JsonEdit(at, at, separator + b",".join(added)))
-        return self.edited(edits)
+        return self.with_edits(edits)
 
-    def edited(self, edits: Iterable[JsonEdit]) -> bytes:
+    def with_edits(self, edits: Iterable[JsonEdit]) -> bytes:
         """Return the body with edits made; the very same bytes when there are none."""
-        made = list(edits)
-        return apply_edits(self.raw, made) if made else self.raw
+        edit_list = list(edits)
+        return apply_edits(self.raw, edit_list) if edit_list else self.raw
 
-    def _at(self, span: JsonSpan) -> bytes:
+    def _text_at(self, span: JsonSpan) -> bytes:
         return self.readable[span.start : span.end]
 
 
@@ -168,9 +168,9 @@ def parse_body(raw: bytes) -> RequestBody:
 
 
 def _messages(raw: bytes) -> Sequence[Message]:
-    listed = _decode_or_none(raw, _MESSAGES)
-    if listed is not None:
-        return listed
+    decoded = _decode_or_none(raw, _MESSAGES)
+    if decoded is not None:
+        return decoded
     items = _decode_or_none(raw, _LIST) or []
     return [_message(bytes(item)) for item in items]
 
@@ -196,7 +196,7 @@ def _replace_half_pairs(raw: bytes) -> bytes:
     """Write U+FFFD for halves of surrogate pairs, which some clients cut and most readers take."""
     if _SURROGATE.search(raw) is None:
         return raw
-    return _ESCAPE.sub(lambda found: _REPLACED if found[1] else found[0], raw)
+    return _ESCAPE.sub(lambda match: _REPLACED if match[1] else match[0], raw)
 
 
 _STRING: Final = msgspec.json.Decoder(str)

@@ -50,17 +50,17 @@ def sanitize_text(text: str) -> str:
     What nobody sees is taken out; a text that has nothing of this kind stays as it is.
     """
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
-        seen = bare = text  # most texts, and it is much quicker to see that
+        visible = bare = text  # most texts, and it is much quicker to see that
     else:
-        seen = _compiled(_CONTROLS).sub("", _compiled(_INVISIBLE).sub("", text))
-        bare = _compiled(_INVISIBLE_IN_BLOCKS).sub("", seen)
+        visible = _compiled(_CONTROLS).sub("", _compiled(_INVISIBLE).sub("", text))
+        bare = _compiled(_INVISIBLE_IN_BLOCKS).sub("", visible)
     if "--" not in bare and "[" not in bare:
-        return seen  # neither a mark nor a header can begin
+        return visible  # neither a mark nor a header can begin
     lowered = bare.lower()
     if not any(part in lowered for part in _FORGERY_HINTS):
-        return seen
+        return visible
     # Of what ends a line only the newline and U+2028 and U+2029 are left by now.
-    return "".join(map(_defuse_line, seen.splitlines(keepends=True)))
+    return "".join(map(_defuse_line, visible.splitlines(keepends=True)))
 
 
 def sanitize_label(text: str) -> str:

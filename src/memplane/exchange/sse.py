@@ -51,25 +51,25 @@ class SseParser:
             return []
         lines = data.splitlines()  # of bytes: only at CR, LF and CR LF
         self._after_return = data.endswith(b"\r")
-        rest = b"" if data.endswith(_LINE_ENDS) else lines.pop()
+        last_line = b"" if data.endswith(_LINE_ENDS) else lines.pop()
         if lines and self._unfinished:
             lines[0] = b"".join((*self._unfinished, lines[0]))
             self._unfinished.clear()
-        if rest:
-            self._unfinished.append(rest)
+        if last_line:
+            self._unfinished.append(last_line)
         events: list[SseEvent] = []
         for line in lines:
-            self._take(line, events)
+            self._parse_line(line, events)
         return events
 
     def end(self) -> list[SseEvent]:
         """Return what is left when the stream has ended: at most one event, perhaps cut."""
         if self._unfinished:
-            self._take(b"".join(self._unfinished), [])
+            self._parse_line(b"".join(self._unfinished), [])
             self._unfinished.clear()
-        left = [self._event()] if self._name or self._data else []
+        events = [self._event()] if self._name or self._data else []
         self._name, self._data = b"", []
-        return left
+        return events
 
     def is_cut(self) -> bool:
         """Say whether the stream has ended inside an event; one that lacks only its end is whole.
@@ -78,11 +78,11 @@ class SseParser:
         """
         unfinished = b"".join(self._unfinished)
         for event in self.end():
-            said = event.data.strip()
-            return said not in {_LAST_DATA, _NULL} and decode_json_or_none(said) is None
+            data = event.data.strip()
+            return data not in {_LAST_DATA, _NULL} and decode_json_or_none(data) is None
         return bool(unfinished) and not unfinished.startswith(_COMMENT)
 
-    def _take(self, line: bytes, events: list[SseEvent]) -> None:
+    def _parse_line(self, line: bytes, events: list[SseEvent]) -> None:
         if not self._started:
             self._started = True
             line = line.removeprefix(BYTE_ORDER_MARK)

@@ -22,5 +22,5 @@ def canonical_path(path: str) -> str:
         if decoded == path:
             break
         path = decoded
-    segments = (one.partition(";")[0] for one in path.split("/"))
+    segments = (segment.partition(";")[0] for segment in path.split("/"))
     return "/" + "/".join(filter(None, segments))

@@ -41,26 +41,26 @@ class UsageChunkFilter:
     """Passes a stream on, event by event, without the chunk that only tells the usage."""
 
     def __init__(self) -> None:
-        self._held = bytearray()
+        self._buffer = bytearray()
 
     def feed(self, data: bytes) -> bytes:
         """Return what may be passed on now."""
         # What was held has no end in it; one may have begun there.
-        unread = max(0, len(self._held) - _MAX_EVENT_END_BYTES + 1)
-        self._held += data
-        passed: list[bytes] = []
+        unread = max(0, len(self._buffer) - _MAX_EVENT_END_BYTES + 1)
+        self._buffer += data
+        output: list[bytes] = []
         start = 0
-        for end in _EVENT_END.finditer(self._held, unread):
-            event = bytes(self._held[start : end.end()])
+        for end in _EVENT_END.finditer(self._buffer, unread):
+            event = bytes(self._buffer[start : end.end()])
             start = end.end()
             if not _has_only_usage(event):
-                passed.append(event)
-        self._held = self._held[start:] if start else self._held
-        return b"".join(passed)
+                output.append(event)
+        self._buffer = self._buffer[start:] if start else self._buffer
+        return b"".join(output)
 
     def end(self) -> bytes:
         """Return what is left."""
-        return bytes(self._held)
+        return bytes(self._buffer)
 
 
 def _has_only_usage(event: bytes) -> bool:

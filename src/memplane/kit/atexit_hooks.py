@@ -24,7 +24,7 @@ class ExitHook(Protocol):
         ...
 
 
-def register_exit_hook(thing: ExitHook) -> None:
+def register_exit_hook(hook: ExitHook) -> None:
     """Have `leave()` called when the process ends, also by SIGTERM or SIGHUP.
 
     A program that handles these signals itself keeps its handlers; it ends by exiting, and that
@@ -36,18 +36,18 @@ def register_exit_hook(thing: ExitHook) -> None:
         for number in _SIGNALS:
             if signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, _close_and_exit)
-    _open.add(thing)
+    _open.add(hook)
 
 
-def unregister_exit_hook(thing: ExitHook) -> None:
+def unregister_exit_hook(hook: ExitHook) -> None:
     """Forget something that was closed before the process leaves."""
-    _open.discard(thing)
+    _open.discard(hook)
 
 
 def _close_all() -> None:
-    for thing in list(_open):
+    for hook in list(_open):
         try:
-            thing.leave(_EXIT_TIMEOUT_S)
+            hook.leave(_EXIT_TIMEOUT_S)
         except Exception:  # noqa: BLE001 - nobody is left to handle it, and the others must go on
             # Not by logging: the thread that was interrupted may hold its lock.
             traceback.print_exc(file=sys.stderr)

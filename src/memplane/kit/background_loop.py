@@ -25,11 +25,11 @@ def run_in_background(work: Coroutine[Any, Any, _T], *, patience: float | None =
     Raises:
         TimeoutError: It took longer than `patience` seconds, and was told to stop.
     """
-    running = asyncio.run_coroutine_threadsafe(work, _background.loop())
+    future = asyncio.run_coroutine_threadsafe(work, _background.loop())
     try:
-        return running.result(patience)
+        return future.result(patience)
     except FutureTimeout:
-        running.cancel()
+        future.cancel()
         raise TimeoutError from None
 
 
@@ -45,11 +45,11 @@ class _BackgroundLoop:
     """The loop, made when it is first needed."""
 
     def __init__(self) -> None:
-        self._making = threading.Lock()
+        self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def loop(self) -> asyncio.AbstractEventLoop:
-        with self._making:
+        with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._loop.set_default_executor(_ExitSafeThreadPool())

@@ -9,7 +9,7 @@ from pathlib import Path
 from memplane.errors import PodError
 
 
-def read_bounded(path: Path, most: int) -> bytes | None:
+def read_bounded(path: Path, max_bytes: int) -> bytes | None:
     """Read a file; None when there is none.
 
     Raises:
@@ -20,11 +20,11 @@ def read_bounded(path: Path, most: int) -> bytes | None:
         with os.fdopen(descriptor, "rb") as handle:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise PodError(f"{path} is no regular file")
-            data = handle.read(most + 1)
+            data = handle.read(max_bytes + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise PodError(f"{path} cannot be read: {error}") from error
-    if len(data) > most:
-        raise PodError(f"{path} is larger than {most} bytes")
+    if len(data) > max_bytes:
+        raise PodError(f"{path} is larger than {max_bytes} bytes")
     return data

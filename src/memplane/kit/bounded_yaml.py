@@ -34,20 +34,20 @@ _CORE_TAG: Final = "tag:yaml.org,2002:"
 _KNOWN_TAGS: Final = {_CORE_TAG + name for name in ("str", "seq", "map")}
 
 
-def read_yaml(data: bytes, what: str, *, times: int = 1) -> object:
-    """Read one document; `what` names it in errors, and it may be so many times as large.
+def read_yaml(data: bytes, description: str, *, times: int = 1) -> object:
+    """Read one document; `description` names it in errors, and it may be so many times as large.
 
     Raises:
         PodError: It is no YAML, or more than anybody would write by hand.
     """
     if len(data) > MAX_YAML_BYTES * times:
-        raise PodError(f"parse {what}: it is larger than {MAX_YAML_BYTES * times} bytes")
+        raise PodError(f"parse {description}: it is larger than {MAX_YAML_BYTES * times} bytes")
     try:
         text = data.decode("utf-8-sig")
-        _YamlSizeCheck(what, MAX_YAML_NODES * times).count_nodes(_Loader(text))
+        _YamlSizeCheck(description, MAX_YAML_NODES * times).count_nodes(_Loader(text))
         return cast("object", _Loader(text).get_single_data())
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise PodError(f"parse {what}: {' '.join(str(error).split())}") from error
+        raise PodError(f"parse {description}: {' '.join(str(error).split())}") from error
 
 
 def write_yaml(value: object) -> bytes:
@@ -72,12 +72,12 @@ _PLAIN_SCALAR_RULES: Final = (
 
 def _resolvers() -> _Resolvers:
     """Say which plain words are no texts, by their first letter."""
-    found: _Resolvers = {"": [(_CORE_TAG + "null", re.compile(""))]}
+    resolvers: _Resolvers = {"": [(_CORE_TAG + "null", re.compile(""))]}
     for name, letters, words in _PLAIN_SCALAR_RULES:
         pattern = re.compile(rf"(?:{words})\Z", re.ASCII)
         for letter in letters:
-            found.setdefault(letter, []).append((_CORE_TAG + name, pattern))
-    return found
+            resolvers.setdefault(letter, []).append((_CORE_TAG + name, pattern))
+    return resolvers
 
 
 class _Loader(yaml.CSafeLoader):
@@ -113,30 +113,30 @@ class _OpenCollection(msgspec.Struct):
     anchor: str | None
     before: int
     keys: set[str] | None
-    at_key: bool = True
+    is_at_key: bool = True
 
-    def takes(self, word: str | None) -> str | None:
+    def add_node(self, scalar: str | None) -> str | None:
         """Note one more node; return the key when the mapping has it already."""
         if self.keys is None:
             return None
-        is_key, self.at_key = self.at_key, not self.at_key
-        if not is_key or word is None or word == "<<":
+        is_key, self.is_at_key = self.is_at_key, not self.is_at_key
+        if not is_key or scalar is None or scalar == "<<":
             return None
-        if word in self.keys:
-            return word
-        self.keys.add(word)
+        if scalar in self.keys:
+            return scalar
+        self.keys.add(scalar)
         return None
 
 
 class _YamlSizeCheck(msgspec.Struct):
     """Counts what a document would become, before anything is built from it."""
 
-    what: str
-    most: int
+    description: str
+    max_bytes: int
     nodes: int = 0
     aliases: int = 0
     sizes: dict[str, int] = msgspec.field(default_factory=dict[str, int])
-    around: list[_OpenCollection] = msgspec.field(default_factory=list[_OpenCollection])
+    open_collections: list[_OpenCollection] = msgspec.field(default_factory=list[_OpenCollection])
 
     def count_nodes(self, loader: _Loader) -> None:
         while (event := loader.get_event()) is not None:
@@ -152,19 +152,21 @@ class _YamlSizeCheck(msgspec.Struct):
             case CollectionStartEvent():
                 self._begin(event)
             case MappingEndEvent() | SequenceEndEvent():
-                done = self.around.pop()
-                self._note(done.anchor, self.nodes - done.before)
+                closed = self.open_collections.pop()
+                self._note(closed.anchor, self.nodes - closed.before)
             case _:
                 pass
-        if self.nodes > self.most:
-            raise PodError(f"parse {self.what}: it has more than {self.most} values")
+        if self.nodes > self.max_bytes:
+            raise PodError(f"parse {self.description}: it has more than {self.max_bytes} values")
 
     def _alias(self, anchor: str) -> None:
         self.aliases += 1
         if self.aliases > MAX_YAML_ALIASES:
-            raise PodError(f"parse {self.what}: it has more than {MAX_YAML_ALIASES} aliases")
+            raise PodError(
+                f"parse {self.description}: it has more than {MAX_YAML_ALIASES} aliases"
+            )
         if anchor not in self.sizes:
-            raise PodError(f"parse {self.what}: the alias {anchor!r} means nothing here")
+            raise PodError(f"parse {self.description}: the alias {anchor!r} means nothing here")
         self.nodes += self.sizes[anchor]
         self._arrive(None)
 
@@ -172,21 +174,25 @@ class _YamlSizeCheck(msgspec.Struct):
         before = self.nodes
         self._node(event, None)
         keys: set[str] | None = set() if isinstance(event, MappingStartEvent) else None
-        self.around.append(_OpenCollection(event.anchor, before, keys))
-        if len(self.around) > MAX_YAML_DEPTH:
-            raise PodError(f"parse {self.what}: it is nested more than {MAX_YAML_DEPTH} deep")
+        self.open_collections.append(_OpenCollection(event.anchor, before, keys))
+        if len(self.open_collections) > MAX_YAML_DEPTH:
+            raise PodError(
+                f"parse {self.description}: it is nested more than {MAX_YAML_DEPTH} deep"
+            )
 
-    def _node(self, event: NodeEvent, word: str | None) -> None:
+    def _node(self, event: NodeEvent, scalar: str | None) -> None:
         tag = cast("str | None", getattr(event, "tag", None))
         if tag not in {None, "", "!"} and tag not in _KNOWN_TAGS:
-            raise PodError(f"parse {self.what}: the tag {tag!r} is not supported")
+            raise PodError(f"parse {self.description}: the tag {tag!r} is not supported")
         self.nodes += 1
-        self._arrive(word)
+        self._arrive(scalar)
 
-    def _arrive(self, word: str | None) -> None:
-        again = self.around[-1].takes(word) if self.around else None
-        if again is not None:
-            raise PodError(f"parse {self.what}: the key {again!r} is there twice")
+    def _arrive(self, scalar: str | None) -> None:
+        repeated_key = (
+            self.open_collections[-1].add_node(scalar) if self.open_collections else None
+        )
+        if repeated_key is not None:
+            raise PodError(f"parse {self.description}: the key {repeated_key!r} is there twice")
 
     def _note(self, anchor: str | None, size: int) -> None:
         if anchor is not None:

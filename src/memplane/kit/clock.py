@@ -15,14 +15,14 @@ def system_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def format_timestamp(moment: datetime) -> str:
+def format_timestamp(at: datetime) -> str:
     """Write a moment the way memplane's files do: `2026-03-01T09:30:00.000000Z`."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def format_milli_timestamp(moment: datetime) -> str:
+def format_milli_timestamp(at: datetime) -> str:
     """Write a moment the way operational memory does: `2026-03-01T09:30:00.000Z`."""
-    return format_timestamp(moment)[:-4] + "Z"
+    return format_timestamp(at)[:-4] + "Z"
 
 
 def parse_timestamp(text: str) -> datetime:

@@ -11,19 +11,19 @@ _T = TypeVar("_T")
 
 
 async def run_for_each(
-    items: Iterable[_T], action: Callable[[_T], Awaitable[object]], *, at_once: int
+    items: Iterable[_T], action: Callable[[_T], Awaitable[object]], *, max_concurrent: int
 ) -> None:
     """Run the action for every item; the first error ends the rest and is raised."""
-    places = asyncio.Semaphore(at_once)
+    semaphore = asyncio.Semaphore(max_concurrent)
 
-    async def one(item: _T) -> None:
-        async with places:
+    async def run_one(item: _T) -> None:
+        async with semaphore:
             await action(item)
 
     try:
         async with asyncio.TaskGroup() as group:
             for item in items:
-                group.create_task(one(item))
+                group.create_task(run_one(item))
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from errors
 

@@ -93,8 +93,8 @@ def run_file_work(work: FileWork[_T]) -> _T:
                 else:
                     descriptor = next(work)
         except StopIteration as done:
-            made: _T = done.value
-            return made
+            result: _T = done.value
+            return result
 
 
 def sync_data(descriptor: int) -> None:
@@ -122,22 +122,22 @@ def open_folder(root: Path | int, parts: tuple[str, ...], *, create: bool) -> in
     Raises:
         FileNotFoundError: It is not there, and was not to be created.
     """
-    here = os.dup(root) if isinstance(root, int) else _open_root(root, create=create)
+    folder_fd = os.dup(root) if isinstance(root, int) else _open_root(root, create=create)
     try:
         for part in parts:
             try:
-                deeper = _open_below(here, part)
+                deeper = _open_below(folder_fd, part)
             except FileNotFoundError:
                 if not create:
                     raise
-                _make_folder(part, here)
-                deeper = _open_below(here, part)
-            os.close(here)
-            here = deeper
+                _make_folder(part, folder_fd)
+                deeper = _open_below(folder_fd, part)
+            os.close(folder_fd)
+            folder_fd = deeper
     except BaseException:
-        os.close(here)
+        os.close(folder_fd)
         raise
-    return here
+    return folder_fd
 
 
 def _open_root(root: Path, *, create: bool) -> int:
@@ -197,9 +197,9 @@ def replace_file_work(
 
 def write_all(descriptor: int, data: bytes) -> None:
     """Write every byte; a short write goes on where it stopped."""
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[os.write(descriptor, remaining) :]
 
 
 def append_to_file(folder: int, name: str, data: bytes, *, create: bool = True) -> None:

@@ -69,7 +69,7 @@ def apply_edits(document: bytes, edits: Iterable[JsonEdit]) -> bytes:
     """Return the document with its edits made; they may come in any order but not overlap."""
     parts: list[bytes] = []
     position = 0
-    for edit in sorted(edits, key=lambda one: one.start):
+    for edit in sorted(edits, key=lambda edit_: edit_.start):
         parts += document[position : edit.start], edit.new
         position = edit.end
     parts.append(document[position:])

@@ -37,8 +37,8 @@ def encode_json_string(text: str) -> bytes:
     try:
         return msgspec.json.encode(text)
     except UnicodeEncodeError:
-        joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return msgspec.json.encode(joined)
+        valid_text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return msgspec.json.encode(valid_text)
 
 
 def as_object(value: object) -> dict[str, object]:

@@ -12,34 +12,34 @@ MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 class LineSplitter:
     """Puts pieces together until a newline ends a line. It never holds more than one line."""
 
-    def __init__(self, longest: int = MAX_LINE_BYTES) -> None:
-        self._longest = longest
-        self._waiting: list[bytes] = []
+    def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        self._max_line_bytes = max_line_bytes
+        self._pending: list[bytes] = []
         self._size = 0
 
-    def lines(self, piece: bytes) -> Iterator[bytes | None]:
+    def lines(self, chunk: bytes) -> Iterator[bytes | None]:
         """Take a piece and yield the lines that end in it; None is one that is too long."""
         start = 0
-        while (end := piece.find(b"\n", start)) >= 0:
-            self._keep(piece[start:end])
-            yield self._whole()
+        while (end := chunk.find(b"\n", start)) >= 0:
+            self._keep(chunk[start:end])
+            yield self._take_line()
             start = end + 1
-        self._keep(piece[start:])
+        self._keep(chunk[start:])
 
-    def rest(self) -> bytes | None:
+    def take_rest(self) -> bytes | None:
         """Return what no newline ended; None when that is too long."""
-        return self._whole()
+        return self._take_line()
 
     def _keep(self, part: bytes) -> None:
         self._size += len(part)
-        if self._size > self._longest:
-            self._waiting.clear()
+        if self._size > self._max_line_bytes:
+            self._pending.clear()
         elif part:
-            self._waiting.append(part)
+            self._pending.append(part)
 
-    def _whole(self) -> bytes | None:
-        too_long = self._size > self._longest
-        line = b"".join(self._waiting)
-        self._waiting.clear()
+    def _take_line(self) -> bytes | None:
+        too_long = self._size > self._max_line_bytes
+        line = b"".join(self._pending)
+        self._pending.clear()
         self._size = 0
         return None if too_long else line

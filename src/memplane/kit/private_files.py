@@ -14,10 +14,10 @@ from memplane.kit.ids import new_id
 
 def make_private_folder(folder: Path) -> None:
     """Make a folder, and those above it that are missing, for this user alone."""
-    missing = takewhile(lambda one: not one.exists(), (folder, *folder.parents))
-    for one in reversed([*missing]):
-        one.mkdir(mode=0o700, exist_ok=True)
-        _sync_folder(one.parent)
+    missing = takewhile(lambda path: not path.exists(), (folder, *folder.parents))
+    for path in reversed([*missing]):
+        path.mkdir(mode=0o700, exist_ok=True)
+        _sync_folder(path.parent)
 
 
 def read_private_file(path: Path) -> bytes | None:

@@ -36,7 +36,7 @@ _LOCK_RETRY_DELAY_S: Final = 0.002
 
 
 class AgentWriter:
-    """Writes lines to an agent's ledger. Nothing is written unless `held`."""
+    """Writes lines to an agent's ledger. Nothing is written unless `open_locked`."""
 
     def __init__(self, folder: AgentFolder, *, modes: FileModes, max_bytes: int) -> None:
         self.folder = folder
@@ -52,7 +52,7 @@ class AgentWriter:
         self._unsynced_lines = False
 
     @contextmanager
-    def held(
+    def open_locked(
         self, anchor: Callable[[], ChainEnd | None], clock: Clock
     ) -> Generator[RecoveryReport | None]:
         """Hold the agent's lock, and look at the end of its files again.
@@ -99,15 +99,17 @@ class AgentWriter:
         with suppress(PermissionError):  # a folder that may only be passed through is not ours
             sync_folder(path.parent.parent)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        self._lock = self._opened(path / "lock", flags)
+        self._lock = self._open_file(path / "lock", flags)
         self._lock_status = os.fstat(self._lock)
 
     def _is_current(self) -> bool:
         if self._chain is None:
             return False
-        there = _is_at(self.folder.path / OPEN_SEGMENT_NAME, self._file_status)
+        file_status = _is_at(self.folder.path / OPEN_SEGMENT_NAME, self._file_status)
         return (
-            there is not None and there.st_size == self.end.place.offset and self._chain.unchanged
+            file_status is not None
+            and file_status.st_size == self.end.place.offset
+            and self._chain.unchanged
         )
 
     @property
@@ -120,7 +122,7 @@ class AgentWriter:
         before = self.end.place if self._chain is not None else None
         self._close_files()
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        chain = ChainFile(self._opened(self.folder.path / CHAIN_FILE_NAME, flags))
+        chain = ChainFile(self._open_file(self.folder.path / CHAIN_FILE_NAME, flags))
         try:
             recovered = recover(self.folder, chain, anchor, self._modes)
             chain.sync()
@@ -133,7 +135,7 @@ class AgentWriter:
         self._learn(clock, before)
         return recovered
 
-    def _opened(self, path: Path, flags: int) -> int:
+    def _open_file(self, path: Path, flags: int) -> int:
         """Open a file of ours, and give a new one its permissions whatever the umask is."""
         new = not path.exists()
         descriptor = os.open(path, flags, self._modes.file)
@@ -159,7 +161,7 @@ class AgentWriter:
             if head is not None:
                 self.recent.learn(line, head)
 
-    def fitting(self, lines: Sequence[bytes]) -> int:
+    def count_fitting(self, lines: Sequence[bytes]) -> int:
         """Say how many of the lines go into the open segment; none when it must be sealed."""
         size = self.end.place.offset
         for count, line in enumerate(lines):
@@ -175,7 +177,7 @@ class AgentWriter:
             OSError: It may not all be there.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = self._opened(self.folder.path / NOTES_FILE_NAME, flags)
+        descriptor = self._open_file(self.folder.path / NOTES_FILE_NAME, flags)
         try:
             size = os.fstat(descriptor).st_size
             # A line that was cut off by a crash must not swallow the next one.
@@ -198,10 +200,10 @@ class AgentWriter:
         try:
             write_all(self._file, b"\n".join((*lines, b"")))
         except OSError:
-            self._take_back()
+            self._undo_write()
             raise
 
-    def _take_back(self) -> None:
+    def _undo_write(self) -> None:
         try:
             os.ftruncate(self._file, self.end.place.offset)
             sync_data(self._file)
@@ -254,7 +256,7 @@ class AgentWriter:
         assert self._chain is not None  # noqa: S101 - only asked while held
         if self._unsynced_lines:
             self.sync()
-        self._chain.add_notes(RecordKind.ERASED, (one.noted() for one in erasures))
+        self._chain.add_notes(RecordKind.ERASED, (erasure.to_note() for erasure in erasures))
         self._unsynced_chain = True
         self._chain.sync()
 
@@ -302,7 +304,7 @@ class AgentWriter:
 def _is_at(path: Path, opened: os.stat_result | None) -> os.stat_result | None:
     """Return the status of what is at a path, when that is the file that was opened."""
     try:
-        there = path.lstat()
+        path_status = path.lstat()
     except FileNotFoundError:
         return None
-    return there if opened is not None and os.path.samestat(there, opened) else None
+    return path_status if opened is not None and os.path.samestat(path_status, opened) else None

@@ -38,16 +38,18 @@ def read_anchors(root: Path) -> dict[str, ChainEnd]:
         lines = (root / STATE_FOLDER_NAME / ANCHORS_FILE_NAME).read_bytes().split(b"\n")
     except FileNotFoundError:
         return {}
-    found: dict[str, ChainEnd] = {}
+    anchors: dict[str, ChainEnd] = {}
     for line in lines:
         try:
-            one = msgspec.json.decode(line, type=_Anchor)
-            found[one.agent] = ChainEnd(
-                one.seq, bytes.fromhex(one.hash), LedgerPosition(one.segment, one.offset)
+            anchor = msgspec.json.decode(line, type=_Anchor)
+            anchors[anchor.agent] = ChainEnd(
+                anchor.seq,
+                bytes.fromhex(anchor.hash),
+                LedgerPosition(anchor.segment, anchor.offset),
             )
         except (msgspec.DecodeError, ValueError):
             continue
-    return found
+    return anchors
 
 
 def write_anchors(
@@ -70,9 +72,9 @@ def write_anchors(
                 for agent, end in ends.items()
                 if anew or agent not in known or end.seq > known[agent].seq
             }
-            append_to_file(folder, ANCHORS_FILE_NAME, b"\n" + _encoded(news))
+            append_to_file(folder, ANCHORS_FILE_NAME, b"\n" + _encode_anchors(news))
             if (root / STATE_FOLDER_NAME / ANCHORS_FILE_NAME).stat().st_size > _COMPACT_AT_BYTES:
-                replace_file(folder, ANCHORS_FILE_NAME, _encoded({**known, **news}))
+                replace_file(folder, ANCHORS_FILE_NAME, _encode_anchors({**known, **news}))
     finally:
         os.close(folder)
 
@@ -90,7 +92,7 @@ def _share(folder: int, modes: FileModes) -> None:
         os.close(descriptor)
 
 
-def _encoded(ends: Mapping[str, ChainEnd]) -> bytes:
+def _encode_anchors(ends: Mapping[str, ChainEnd]) -> bytes:
     return b"".join(
         msgspec.json.encode(
             _Anchor(agent, end.seq, end.hash.hex(), end.place.segment, end.place.offset)

@@ -41,8 +41,8 @@ def compact_json(raw: bytes) -> bytes:
     try:
         return msgspec.json.format(raw, indent=-1)
     except (msgspec.DecodeError, RecursionError):
-        _parsed(raw)  # what it refuses may still be JSON: half a surrogate pair, deep nesting
-    return _BLANKS_OR_STRING_PATTERN.sub(_string_or_nothing, raw)
+        _parse(raw)  # what it refuses may still be JSON: half a surrogate pair, deep nesting
+    return _BLANKS_OR_STRING_PATTERN.sub(_keep_string, raw)
 
 
 def reencode_json(raw: bytes) -> bytes:
@@ -51,7 +51,7 @@ def reencode_json(raw: bytes) -> bytes:
     Raises:
         ValueError: It is not JSON, or holds a number that no float can.
     """
-    value = _decoded_fast(raw)
+    value = _decode_fast(raw)
     try:
         return msgspec.json.encode(value, order="sorted")
     except UnicodeEncodeError:
@@ -61,15 +61,15 @@ def reencode_json(raw: bytes) -> bytes:
 def quote_text(raw: bytes) -> bytes:
     """Write text as a JSON string; a byte that is not UTF-8 becomes an escaped U+FFFD."""
     parts: list[bytes] = []
-    rest = raw
+    remaining = raw
     while True:
         try:
-            parts.append(msgspec.json.encode(rest.decode("utf-8"))[1:-1])
+            parts.append(msgspec.json.encode(remaining.decode("utf-8"))[1:-1])
             break
         except UnicodeDecodeError as error:
-            parts.append(msgspec.json.encode(rest[: error.start].decode("utf-8"))[1:-1])
+            parts.append(msgspec.json.encode(remaining[: error.start].decode("utf-8"))[1:-1])
             parts.append(b"\\ufffd" * (error.end - error.start))
-            rest = rest[error.end :]
+            remaining = remaining[error.end :]
     return b'"' + b"".join(parts) + b'"'
 
 
@@ -85,15 +85,15 @@ def escape_characters(encoded: bytes) -> bytes:
 
 
 @lru_cache(1024)
-def format_shortest_number(spelled: str) -> bytes:
+def format_shortest_number(literal: str) -> bytes:
     """Write a number as the shortest digits that give the same float.
 
     Raises:
         ValueError: It is beyond every float.
     """
-    number = float(spelled)
+    number = float(literal)
     if number in {float("inf"), float("-inf")}:
-        raise ValueError(f"{spelled[:40]} is beyond every float")
+        raise ValueError(f"{literal[:40]} is beyond every float")
     sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
     assert isinstance(exponent, int)  # noqa: S101 - it is finite
     text = "".join(map(str, digits))
@@ -114,10 +114,10 @@ def _plain(digits: str, exponent: int) -> bytes:
     return ("0." + "0" * (-exponent - len(digits)) + digits).encode()
 
 
-def _parsed(raw: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
+def _parse(raw: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
     try:
         return json.loads(
-            _decoded(raw),
+            _decode_string(raw),
             parse_int=_number,
             parse_float=_number,
             parse_constant=_refuse_constant,
@@ -126,13 +126,13 @@ def _parsed(raw: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
         raise ValueError("nested too deeply") from None
 
 
-def _decoded_fast(raw: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
+def _decode_fast(raw: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
     if not _may_be_rounded(raw):
         try:
             return _decoder().decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # what it refuses may still be JSON
-    return _parsed(raw)
+    return _parse(raw)
 
 
 def _may_be_rounded(raw: bytes) -> bool:
@@ -147,7 +147,7 @@ def _decoder() -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(float_hook=_number)
 
 
-def _decoded(raw: bytes) -> str:
+def _decode_string(raw: bytes) -> str:
     """Decode UTF-8; each byte that is none becomes U+FFFD."""
     parts: list[str] = []
     while True:
@@ -159,8 +159,8 @@ def _decoded(raw: bytes) -> str:
             raw = raw[error.end :]
 
 
-def _number(spelled: str) -> msgspec.Raw:
-    return msgspec.Raw(format_shortest_number(spelled))
+def _number(literal: str) -> msgspec.Raw:
+    return msgspec.Raw(format_shortest_number(literal))
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -172,17 +172,17 @@ def _without_surrogates(value: Any) -> Any:  # noqa: ANN401 - whatever JSON hold
         case str():
             return _SURROGATE_PATTERN.sub("\ufffd", value)
         case list():
-            return [_without_surrogates(one) for one in cast("list[object]", value)]
+            return [_without_surrogates(item) for item in cast("list[object]", value)]
         case dict():
             members = cast("dict[str, object]", value)
             return {
-                _SURROGATE_PATTERN.sub("\ufffd", name): _without_surrogates(one)
-                for name, one in members.items()
+                _SURROGATE_PATTERN.sub("\ufffd", name): _without_surrogates(item)
+                for name, item in members.items()
             }
         case _:
             return value
 
 
-def _string_or_nothing(found: re.Match[bytes]) -> bytes:
-    token = found[0]
+def _keep_string(match: re.Match[bytes]) -> bytes:
+    token = match[0]
     return token if token.startswith(b'"') else b""

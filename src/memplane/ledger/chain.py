@@ -107,11 +107,11 @@ class Erasure(msgspec.Struct, frozen=True):
     ts: str = ""
     sha256: str = ""
 
-    def noted(self) -> dict[str, object]:
+    def to_note(self) -> dict[str, object]:
         """Return what a record of it says."""
-        left = {"id": self.id, "ts": self.ts, "sha256": self.sha256}
+        remaining = {"id": self.id, "ts": self.ts, "sha256": self.sha256}
         place = {"segment": self.place.segment, "offset": self.place.offset}
-        return {"record": self.record, **place, **{k: v for k, v in left.items() if v}}
+        return {"record": self.record, **place, **{k: v for k, v in remaining.items() if v}}
 
 
 def compute_commitment(salt: bytes, line: bytes) -> bytes:
@@ -133,27 +133,27 @@ def chain_lines(
 
     It writes what `make_line_record` and `encode` would, without making what nobody keeps.
     """
-    seq, digest, place = before.seq, before.hash, before.place
-    offset, name = place.offset, kind.encode()
-    written: list[bytes] = []
+    seq, digest, position = before.seq, before.hash, before.place
+    offset, name = position.offset, kind.encode()
+    output: list[bytes] = []
     for at, line in enumerate(lines):
         seq += 1
         salt = salts[at * SALT_BYTES : (at + 1) * SALT_BYTES]
         commitment = hashlib.sha256(salt + line)
-        header = _HEADER_FORMAT % (name, seq, place.segment, offset, len(line) + 1)
+        header = _HEADER_FORMAT % (name, seq, position.segment, offset, len(line) + 1)
         digest = hashlib.sha256(digest + header + b"}" + commitment.digest()).digest()
         digest = digest[:_HASH_BYTES]
         committed = salt.hex(), commitment.hexdigest(), digest.hex()
-        written.append(header + _COMMITMENT_FORMAT % tuple(map(str.encode, committed)))
+        output.append(header + _COMMITMENT_FORMAT % tuple(map(str.encode, committed)))
         offset += len(line) + 1
-    return b"".join(written), ChainEnd(seq, digest, LedgerPosition(place.segment, offset))
+    return b"".join(output), ChainEnd(seq, digest, LedgerPosition(position.segment, offset))
 
 
 def make_note_record(
-    before: ChainEnd, kind: RecordKind, more: Mapping[str, object], *, size: int = 0
+    before: ChainEnd, kind: RecordKind, members: Mapping[str, object], *, size: int = 0
 ) -> ChainRecord:
     """Chain something that is not a line; `size` is how many bytes of the ledger it is about."""
-    record = ChainRecord(kind, before.seq + 1, before.place, size, more=dict(more))
+    record = ChainRecord(kind, before.seq + 1, before.place, size, more=dict(members))
     return replace(record, hash=compute_record_hash(before.hash, record))
 
 
@@ -163,18 +163,18 @@ def compute_record_hash(previous: bytes, record: ChainRecord) -> bytes:
 
 
 def _header(record: ChainRecord) -> bytes:
-    place = record.place
+    position = record.place
     start = _HEADER_FORMAT % (
         record.kind.encode(),
         record.seq,
-        place.segment,
-        place.offset,
+        position.segment,
+        position.offset,
         record.size,
     )
     if not record.more:
         return start + b"}"
-    more = json.dumps(record.more, sort_keys=True, separators=(",", ":"))
-    return start + b',"more":' + more.encode() + b"}"
+    members = json.dumps(record.more, sort_keys=True, separators=(",", ":"))
+    return start + b',"more":' + members.encode() + b"}"
 
 
 def encode_record(record: ChainRecord) -> bytes:
@@ -230,13 +230,13 @@ def read_erasure(record: ChainRecord) -> Erasure | None:
     if record.kind != RecordKind.ERASED:
         return None
     try:
-        said = msgspec.convert(record.more, _ErasureFields)
+        fields = msgspec.convert(record.more, _ErasureFields)
     except msgspec.ValidationError:
         return None
-    if said.record >= record.seq:
+    if fields.record >= record.seq:
         return None  # nobody can know what will be recorded
-    place = LedgerPosition(said.segment, said.offset)
-    return Erasure(said.record, place, said.id, said.ts, said.sha256)
+    position = LedgerPosition(fields.segment, fields.offset)
+    return Erasure(fields.record, position, fields.id, fields.ts, fields.sha256)
 
 
 def find_chain_end(tail: bytes) -> tuple[ChainEnd, int] | None:

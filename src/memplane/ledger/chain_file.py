@@ -41,11 +41,11 @@ class ChainFile:
         while True:
             start = max(0, size - window)
             tail = os.pread(self._descriptor, size - start, start)
-            found = find_chain_end(tail)
-            if found is not None or start == 0:
+            chain_end = find_chain_end(tail)
+            if chain_end is not None or start == 0:
                 break
             window *= 16
-        self.end, extra = found or (GENESIS, len(tail))
+        self.end, extra = chain_end or (GENESIS, len(tail))
         self._size = size - extra
         return tail[len(tail) - extra :]
 
@@ -63,19 +63,19 @@ class ChainFile:
         data, end = chain_lines(self.end, kind, lines, os.urandom(SALT_BYTES * len(lines)))
         self._append(data, end)
 
-    def add_note(self, kind: RecordKind, more: Mapping[str, object], *, size: int = 0) -> None:
+    def add_note(self, kind: RecordKind, members: Mapping[str, object], *, size: int = 0) -> None:
         """Chain something that is not a line."""
-        record = make_note_record(self.end, kind, more, size=size)
+        record = make_note_record(self.end, kind, members, size=size)
         self._append(encode_record(record), record.link)
 
     def add_notes(self, kind: RecordKind, notes: Iterable[Mapping[str, object]]) -> None:
         """Chain things that are not lines, all of them or none."""
-        written, end = list[bytes](), self.end
-        for more in notes:
-            record = make_note_record(end, kind, more)
-            written.append(encode_record(record))
+        output, end = list[bytes](), self.end
+        for members in notes:
+            record = make_note_record(end, kind, members)
+            output.append(encode_record(record))
             end = record.link
-        self._append(b"".join(written), end)
+        self._append(b"".join(output), end)
 
     def skip_to(self, segment: int) -> None:
         """Go on with a later segment."""
@@ -111,15 +111,15 @@ class ChainFile:
         end = self._size
         while end > 0:
             start = max(0, end - _CHUNK_BYTES)
-            piece = os.pread(
+            chunk = os.pread(
                 self._descriptor, min(self._size, end + _MAX_RECORD_BYTES) - start, start
             )
-            at = piece.rfind(mark)
+            at = chunk.rfind(mark)
             while at >= 0:
-                begin = piece.rfind(b"\n", 0, at) + 1
-                record = decode_record(piece[begin : piece.find(b"\n", at)])
+                line_start = chunk.rfind(b"\n", 0, at) + 1
+                record = decode_record(chunk[line_start : chunk.find(b"\n", at)])
                 if record is not None:
                     return record
-                at = piece.rfind(mark, 0, at)
+                at = chunk.rfind(mark, 0, at)
             end = start
         return None

@@ -98,7 +98,7 @@ def _verify_once(
     with ExitStack() as stack:
         ledger = _open_ledger_files(folder, stack)
         end = _check_chain(folder, ledger, anchor, report)
-        _check_rest(ledger, end, report, opaque_ids=opaque_ids)
+        _check_unchained_lines(ledger, end, report, opaque_ids=opaque_ids)
         _check_ids(ledger, end, report)
         return report, _erased_since(ledger.chain)
 
@@ -139,8 +139,11 @@ def _open_ledger_files(folder: AgentFolder, stack: ExitStack) -> _LedgerFiles:
     """Open the files between two batches of whoever writes, when all of them agree."""
     with _hold_lock(folder.path / "lock"):
         chain = _open_file(folder.chain, stack) if folder.chain.exists() else None
-        found = folder.segments()
-        segments = {one.number: _open_file(one.path, stack, end=one.end) for one in found}
+        all_segments = folder.segments()
+        segments = {
+            segment.number: _open_file(segment.path, stack, end=segment.end)
+            for segment in all_segments
+        }
     ledger = _LedgerFiles(chain, segments)
     for erasure in _erasures(chain):
         ledger.erasures[erasure.record] = erasure
@@ -198,8 +201,8 @@ def _check_chain(
     end, anchored = GENESIS, anchor is None or anchor.seq == 0
     erased: set[int] = set()
     for offset, record in _records(ledger.chain, report):
-        for problem, found in _record_findings(end, record):
-            report.findings.append(LedgerFinding(folder.chain.name, offset, problem, found))
+        for problem, detail in _record_findings(end, record):
+            report.findings.append(LedgerFinding(folder.chain.name, offset, problem, detail))
         _check_ledger_side(record, ledger, report)
         if ledger.erasure_of(record) is not None:
             erased.add(record.seq)
@@ -207,11 +210,11 @@ def _check_chain(
         if anchor is not None and record.seq == anchor.seq:
             anchored = hmac.compare_digest(record.hash, anchor.hash)
     if not anchored and anchor is not None:
-        found = f"record {anchor.seq}, which was there once, is missing or another one"
-        report.findings.append(LedgerFinding(folder.chain.name, 0, LedgerProblem.MISSING, found))
+        detail = f"record {anchor.seq}, which was there once, is missing or another one"
+        report.findings.append(LedgerFinding(folder.chain.name, 0, LedgerProblem.MISSING, detail))
     for number in sorted(ledger.erasures.keys() - erased):
-        found = f"record {number}, which was erased, is missing or another one"
-        report.findings.append(LedgerFinding(folder.chain.name, 0, LedgerProblem.MISSING, found))
+        detail = f"record {number}, which was erased, is missing or another one"
+        report.findings.append(LedgerFinding(folder.chain.name, 0, LedgerProblem.MISSING, detail))
     return end.place
 
 
@@ -240,8 +243,8 @@ def _record_findings(before: ChainEnd, record: ChainRecord) -> Iterator[tuple[Le
     elif not hmac.compare_digest(compute_record_hash(before.hash, record), record.hash):
         yield LedgerProblem.CHANGED, f"record {record.seq} does not follow from the one before it"
     elif record.place != before.place and record.place.offset:
-        where = f"byte {before.place.offset} of segment {before.place.segment}"
-        yield LedgerProblem.CHANGED, f"record {record.seq} leaves out what is at {where}"
+        location = f"byte {before.place.offset} of segment {before.place.segment}"
+        yield LedgerProblem.CHANGED, f"record {record.seq} leaves out what is at {location}"
 
 
 def _check_ledger_side(record: ChainRecord, ledger: _LedgerFiles, report: LedgerReport) -> None:
@@ -250,17 +253,17 @@ def _check_ledger_side(record: ChainRecord, ledger: _LedgerFiles, report: Ledger
     name = file.name if file is not None else f"segment {record.place.segment}"
     erasure = ledger.erasure_of(record)
     if erasure is None:
-        told = list(_ledger_findings(record, file, ledger))
-        report.entries += record.kind in _LINE_KINDS and not told
+        findings = list(_ledger_findings(record, file, ledger))
+        report.entries += record.kind in _LINE_KINDS and not findings
     else:
-        told = list(_erasure_findings(record, file, erasure, report.agent))
-        report.erased += not told
-        if any(problem is LedgerProblem.UNFINISHED for problem, _ in told):
+        findings = list(_erasure_findings(record, file, erasure, report.agent))
+        report.erased += not findings
+        if any(problem is LedgerProblem.UNFINISHED for problem, _ in findings):
             ledger.unfinished.add(record.place.segment)
         if record.kind == RecordKind.DAMAGED:
-            told += _ledger_findings(record, file, ledger)
+            findings += _ledger_findings(record, file, ledger)
     report.findings += [
-        LedgerFinding(name, record.place.offset, problem, words) for problem, words in told
+        LedgerFinding(name, record.place.offset, problem, detail) for problem, detail in findings
     ]
     if record.kind == RecordKind.GAP:
         count = record.more.get("count")
@@ -270,12 +273,12 @@ def _check_ledger_side(record: ChainRecord, ledger: _LedgerFiles, report: Ledger
 def _ledger_findings(
     record: ChainRecord, file: _LedgerFile | None, ledger: _LedgerFiles
 ) -> Iterator[tuple[LedgerProblem, str]]:
-    noted = f"noted in record {record.seq}: {record.more.get('why')}"
+    explanation = f"noted in record {record.seq}: {record.more.get('why')}"
     match record.kind:
         case RecordKind.BROKEN:
-            yield LedgerProblem.MISSING, noted
+            yield LedgerProblem.MISSING, explanation
         case RecordKind.DAMAGED:
-            yield LedgerProblem.DAMAGED, noted
+            yield LedgerProblem.DAMAGED, explanation
         case RecordKind.SEALED | RecordKind.ENTRY | RecordKind.FOUND if file is None:
             yield (
                 LedgerProblem.MISSING,
@@ -301,15 +304,17 @@ def _erasure_findings(
 
     While its salt is there the erasure goes on, and the line may be as it was, or half gone.
     """
-    left = make_erased_line(agent, erasure.id, erasure.ts, record.size - 1) + b"\n"
-    is_left = file is not None and hmac.compare_digest(_bytes_of(record, file), left)
-    if record.salt == ERASED_SALT and not is_left:
+    erased_line = make_erased_line(agent, erasure.id, erasure.ts, record.size - 1) + b"\n"
+    is_already_erased = file is not None and hmac.compare_digest(
+        _bytes_of(record, file), erased_line
+    )
+    if record.salt == ERASED_SALT and not is_already_erased:
         yield LedgerProblem.CHANGED, f"the line of record {record.seq} is not what erasing it left"
-    elif record.salt != ERASED_SALT and (record.salt or not is_left):
-        again = "run the same `memplane forget --purge` again"
+    elif record.salt != ERASED_SALT and (record.salt or not is_already_erased):
+        advice = "run the same `memplane forget --purge` again"
         yield (
             LedgerProblem.UNFINISHED,
-            f"the line of record {record.seq} is not erased yet: {again}",
+            f"the line of record {record.seq} is not erased yet: {advice}",
         )
 
 
@@ -331,11 +336,11 @@ def _is_as_sealed(record: ChainRecord, file: _LedgerFile, ledger: _LedgerFiles) 
     if not expected or number in ledger.unfinished:
         return True
     file.file.seek(0)
-    found = hashlib.file_digest(file.file, "sha256").hexdigest()
-    return hmac.compare_digest(found, str(expected))
+    digest = hashlib.file_digest(file.file, "sha256").hexdigest()
+    return hmac.compare_digest(digest, str(expected))
 
 
-def _check_rest(
+def _check_unchained_lines(
     ledger: _LedgerFiles, end: LedgerPosition, report: LedgerReport, *, opaque_ids: bool
 ) -> None:
     """Check the lines that the chain does not know, by their ids where these are hashes."""
@@ -343,12 +348,12 @@ def _check_rest(
         if number < end.segment:
             continue
         lines = file.lines(end.offset if number == end.segment else 0)
-        rest = verify_lines(lines, opaque_ids=opaque_ids)
-        report.unchained += rest.entries
+        remainder = verify_lines(lines, opaque_ids=opaque_ids)
+        report.unchained += remainder.entries
         report.findings += [
-            LedgerFinding(file.name, one.offset, one.problem, one.found)
-            for one in rest.findings
-            if one.problem is not LedgerProblem.REPEATED
+            LedgerFinding(file.name, finding.offset, finding.problem, finding.found)
+            for finding in remainder.findings
+            if finding.problem is not LedgerProblem.REPEATED
         ]
 
 
@@ -358,12 +363,12 @@ def _check_ids(ledger: _LedgerFiles, end: LedgerPosition, report: LedgerReport) 
     Eight bytes of each id tell turns apart.
     """
     ours: set[int] = set()
-    others: set[int] = set()
-    erased = {one.place for one in ledger.erasures.values()}
+    other_erasures: set[int] = set()
+    erased = {erasure.place for erasure in ledger.erasures.values()}
 
-    def finding(place: LedgerPosition, problem: LedgerProblem, words: str) -> None:
-        name = ledger.segments[place.segment].name
-        report.findings.append(LedgerFinding(name, place.offset, problem, words))
+    def add_finding(position: LedgerPosition, problem: LedgerProblem, detail: str) -> None:
+        name = ledger.segments[position.segment].name
+        report.findings.append(LedgerFinding(name, position.offset, problem, detail))
 
     for place, kind, line in _every_line(ledger, end):
         head = read_entry_head(line)
@@ -371,23 +376,23 @@ def _check_ids(ledger: _LedgerFiles, end: LedgerPosition, report: LedgerReport) 
             continue
         if is_erased_line(line, head):
             if place not in erased:
-                finding(place, LedgerProblem.CHANGED, "erased, and no record says so")
+                add_finding(place, LedgerProblem.CHANGED, "erased, and no record says so")
             continue
         identifier = add_missing_id(line, head)[0].encode("utf-8", "surrogatepass")
         short = int.from_bytes(hashlib.sha256(identifier).digest()[:8], "big")
-        if short in ours or (kind == RecordKind.ENTRY and short in others):
-            finding(place, LedgerProblem.REPEATED, "a turn that is there already")
-        elif short in others:
+        if short in ours or (kind == RecordKind.ENTRY and short in other_erasures):
+            add_finding(place, LedgerProblem.REPEATED, "a turn that is there already")
+        elif short in other_erasures:
             report.repeated += 1
-        (ours if kind == RecordKind.ENTRY else others).add(short)
+        (ours if kind == RecordKind.ENTRY else other_erasures).add(short)
 
 
 def _every_line(
     ledger: _LedgerFiles, end: LedgerPosition
 ) -> Iterator[tuple[LedgerPosition, str, bytes]]:
     """Yield every line with its place and who recorded it; the chain's lines first."""
-    for one in ledger.chain.lines() if ledger.chain is not None else ():
-        record = decode_record(one.data) if one.data is not None else None
+    for chain_line in ledger.chain.lines() if ledger.chain is not None else ():
+        record = decode_record(chain_line.data) if chain_line.data is not None else None
         file = ledger.segments.get(record.place.segment) if record is not None else None
         if record is not None and file is not None and record.kind in _LINE_KINDS:
             yield record.place, record.kind, _bytes_of(record, file)[:-1]

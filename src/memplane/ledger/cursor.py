@@ -52,8 +52,8 @@ def decode_cursor(text: str) -> Cursor:
     try:
         padded = text[:_MAX_CURSOR_CHARS] + "=" * (-len(text) % 4)
         body = cast("list[Any]", json.loads(base64.b64decode(padded, b"-_", validate=True)))
-        segment, offset, identifier, *rest = body
-        after = parse_timestamp(rest[0]) if rest else None
+        segment, offset, identifier, *extra = body
+        after = parse_timestamp(extra[0]) if extra else None
         if _is_number(segment) and _is_number(offset) and type(identifier) is str:
             return Cursor(segment, offset, identifier, after)
     except (ValueError, TypeError, binascii.Error, RecursionError):

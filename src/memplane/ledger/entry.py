@@ -99,10 +99,12 @@ def make_entry(turn: Turn) -> Entry:
     Raises:
         ValueError: A body that must be JSON is not.
     """
-    hashed = _members(turn)
-    identifier = compute_entry_id(hashed)
+    hashed_members = _members(turn)
+    identifier = compute_entry_id(hashed_members)
     version = b'{"version":%d,' % _FORMAT_VERSION
-    line = b"".join((version, b'"id":"', identifier.encode(), b'",', hashed[len(version) :]))
+    line = b"".join(
+        (version, b'"id":"', identifier.encode(), b'",', hashed_members[len(version) :])
+    )
     return Entry(identifier, line)
 
 
@@ -111,9 +113,9 @@ def with_occurrence(turn: Turn, occurrence: int) -> Turn:
     return replace(turn, occurrence=occurrence)
 
 
-def compute_entry_id(hashed: bytes) -> str:
+def compute_entry_id(hashed_members: bytes) -> str:
     """Return the id of an entry's bytes without their id."""
-    return _ID_PREFIX + hashlib.sha256(hashed).hexdigest()
+    return _ID_PREFIX + hashlib.sha256(hashed_members).hexdigest()
 
 
 def recompute_entry_id(line: bytes) -> str:
@@ -123,8 +125,8 @@ def recompute_entry_id(line: bytes) -> str:
 
 def strip_entry_id(line: bytes) -> bytes:
     """Return a line's bytes without their id member, which stands second when there is one."""
-    found = _ID_MEMBER_PATTERN.match(line)
-    return line if found is None else line[: found.start(1)] + line[found.end(1) :]
+    match = _ID_MEMBER_PATTERN.match(line)
+    return line if match is None else line[: match.start(1)] + line[match.end(1) :]
 
 
 def _members(turn: Turn) -> bytes:

@@ -66,8 +66,12 @@ def make_erased_line(agent: str, identifier: str, ts: str, size: int) -> bytes:
 
     It is an entry that says nothing but whose, when and which, and blanks; or only blanks.
     """
-    which = {"version": 1, "id": identifier, "status": _ERASED_STATUS}
-    for members in (which | {"ts": ts, "claw_id": agent}, which, {"status": _ERASED_STATUS}):
+    fixed_members = {"version": 1, "id": identifier, "status": _ERASED_STATUS}
+    for members in (
+        fixed_members | {"ts": ts, "claw_id": agent},
+        fixed_members,
+        {"status": _ERASED_STATUS},
+    ):
         line = msgspec.json.encode({name: value for name, value in members.items() if value})
         if len(line) <= size:
             return line.ljust(size)
@@ -91,19 +95,19 @@ def add_missing_id(line: bytes, head: EntryHead) -> tuple[str, bytes]:
         return head.id, line
     bare = line.strip()
     identifier = recompute_entry_id(bare)
-    found = _VERSION_MEMBER_PATTERN.match(bare)
-    at = found.end() if found else 1
+    match = _VERSION_MEMBER_PATTERN.match(bare)
+    at = match.end() if match else 1
     comma = b"" if bare[at:].lstrip().startswith(b"}") else b","
     return identifier, b'%s"id":"%s"%s%s' % (bare[:at], identifier.encode(), comma, bare[at:])
 
 
 def parse_rfc3339(text: str) -> datetime | None:
     """Read an RFC 3339 time, with or without a fraction or an offset; None when it is none."""
-    found = _RFC3339_PATTERN.fullmatch(text)
-    if found is None:
+    match = _RFC3339_PATTERN.fullmatch(text)
+    if match is None:
         return None
     try:
-        zone = "+00:00" if found[3] == "Z" else found[3]
-        return datetime.fromisoformat(found[1] + (found[2] or "")[:7] + zone).astimezone(UTC)
+        zone = "+00:00" if match[3] == "Z" else match[3]
+        return datetime.fromisoformat(match[1] + (match[2] or "")[:7] + zone).astimezone(UTC)
     except (ValueError, OverflowError):
         return None

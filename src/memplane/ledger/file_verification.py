@@ -70,36 +70,40 @@ def verify_lines(lines: Iterable[LedgerLine], *, opaque_ids: bool = False) -> Fi
 def _findings(
     line: LedgerLine, first_seen: dict[str, int], report: FileReport, *, opaque_ids: bool
 ) -> Iterator[LineFinding]:
-    def finding(problem: LedgerProblem, found: str) -> LineFinding:
-        return LineFinding(line.number, line.offset, problem, found)
+    def make_finding(problem: LedgerProblem, detail: str) -> LineFinding:
+        return LineFinding(line.number, line.offset, problem, detail)
 
     if line.data is None:
-        yield finding(LedgerProblem.TOO_LONG, f"{line.size} bytes")
+        yield make_finding(LedgerProblem.TOO_LONG, f"{line.size} bytes")
         return
-    entry = _parsed(line.data)
+    entry = _parse(line.data)
     if entry is None:
         torn = LedgerProblem.DAMAGED if line.ended else LedgerProblem.TORN
-        yield finding(torn, "not a JSON object")
+        yield make_finding(torn, "not a JSON object")
         return
-    given = entry.get("id")
-    computed = str(given) if opaque_ids and given is not None else recompute_entry_id(line.data)
-    if given is None and any(map(_looks_like_an_id, entry.values())):
-        yield finding(LedgerProblem.CHANGED, "its id stands under another name")
+    stated_id = entry.get("id")
+    computed_id = (
+        str(stated_id) if opaque_ids and stated_id is not None else recompute_entry_id(line.data)
+    )
+    if stated_id is None and any(map(_looks_like_an_id, entry.values())):
+        yield make_finding(LedgerProblem.CHANGED, "its id stands under another name")
         return
-    if given is None:
+    if stated_id is None:
         report.legacy += 1
-    elif given != computed:
-        yield finding(LedgerProblem.CHANGED, f"its bytes have the id {computed}, not {given}")
+    elif stated_id != computed_id:
+        yield make_finding(
+            LedgerProblem.CHANGED, f"its bytes have the id {computed_id}, not {stated_id}"
+        )
         return
-    if (before := first_seen.setdefault(computed, line.number)) != line.number:
-        yield finding(LedgerProblem.REPEATED, f"the same as line {before}")
+    if (before := first_seen.setdefault(computed_id, line.number)) != line.number:
+        yield make_finding(LedgerProblem.REPEATED, f"the same as line {before}")
 
 
 def _looks_like_an_id(value: object) -> bool:
     return isinstance(value, str) and value.startswith("hist1_")
 
 
-def _parsed(data: bytes) -> dict[str, Any] | None:
+def _parse(data: bytes) -> dict[str, Any] | None:
     try:
         value = json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):

@@ -88,7 +88,7 @@ class AgentFolder:
         """Where damaged bytes are kept."""
         return self.root / STATE_FOLDER_NAME / "quarantine" / self.agent
 
-    def sealed(self) -> list[Segment]:
+    def list_sealed(self) -> list[Segment]:
         """Return the sealed segments, oldest first; what is no ordinary file is none."""
         folder = self.path / SEGMENTS_FOLDER_NAME
         if self.path.is_symlink() or folder.is_symlink() or not folder.is_dir():
@@ -101,20 +101,20 @@ class AgentFolder:
                 and len(path.stem) == _SEGMENT_NUMBER_DIGITS
                 and _is_regular_file(path)
             ),
-            key=lambda one: one.number,
+            key=lambda segment: segment.number,
         )
 
     def segments(self) -> list[Segment]:
         """Return every file that holds entries, oldest first; some may not exist any more."""
-        found = self.sealed()
-        following = found[-1].number + 1 if found else 1
+        segments = self.list_sealed()
+        next_number = segments[-1].number + 1 if segments else 1
         if self.path.is_symlink():
-            return found
+            return segments
         for name in (ROTATED_SEGMENT_NAME, OPEN_SEGMENT_NAME):
             if _is_regular_file(self.path / name):
-                found.append(Segment(following, self.path / name))
-                following += 1
-        return found
+                segments.append(Segment(next_number, self.path / name))
+                next_number += 1
+        return segments
 
     def sealed_path(self, number: int) -> Path:
         """Return where a segment lies once it is sealed."""
@@ -156,11 +156,11 @@ def encode_end(offset: int) -> bytes:
 def _read_end(path: Path) -> int | None:
     """Read where a segment ends; None when it is not said, or not to be trusted."""
     try:
-        said = path.read_bytes()
-        offset = int(said.split(b" ")[0])
+        data = path.read_bytes()
+        offset = int(data.split(b" ")[0])
     except (FileNotFoundError, ValueError):
         return None
-    return offset if hmac.compare_digest(said, encode_end(offset)) else None
+    return offset if hmac.compare_digest(data, encode_end(offset)) else None
 
 
 def list_ledger_agents(root: Path) -> list[str]:

@@ -26,25 +26,25 @@ class LedgerLine(msgspec.Struct, frozen=True):
     ended: bool = True
 
 
-def read_lines(file: IO[bytes], *, longest: int = MAX_LINE_BYTES) -> Iterator[LedgerLine]:
+def read_lines(file: IO[bytes], *, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[LedgerLine]:
     """Yield the lines of a file opened for reading bytes; only a newline ends a line."""
     number = 0
-    following = file.tell()
-    while data := file.readline(longest + 1):
+    next_offset = file.tell()
+    while data := file.readline(max_line_bytes + 1):
         number += 1
-        offset, following = following, following + len(data)
+        offset, next_offset = next_offset, next_offset + len(data)
         if data.endswith(b"\n"):
             yield LedgerLine(number, offset, len(data), data[:-1])
-        elif len(data) <= longest:
+        elif len(data) <= max_line_bytes:
             yield LedgerLine(number, offset, len(data), data, ended=False)
         else:
-            ended = _skip_to_newline(file)
-            following = file.tell()
-            yield LedgerLine(number, offset, following - offset, None, ended)
+            has_newline = _skip_to_newline(file)
+            next_offset = file.tell()
+            yield LedgerLine(number, offset, next_offset - offset, None, has_newline)
 
 
 def _skip_to_newline(file: IO[bytes]) -> bool:
-    while piece := file.readline(_CHUNK_BYTES):
-        if piece.endswith(b"\n"):
+    while chunk := file.readline(_CHUNK_BYTES):
+        if chunk.endswith(b"\n"):
             return True
     return False

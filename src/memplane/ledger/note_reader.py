@@ -19,11 +19,11 @@ from memplane.ledger.turn_note import TurnNote
 
 def find_note(folder: AgentFolder, entry_id: str) -> TurnNote | None:
     """Return what is said about a turn; None when nothing is."""
-    found = None
+    note = None
     for line in NoteReader(folder).new_lines():
         if line.id == entry_id:
-            found = _add_line(found, line)
-    return found
+            note = _add_line(note, line)
+    return note
 
 
 def _add_line(known: TurnNote | None, line: TurnNote) -> TurnNote:
@@ -39,23 +39,23 @@ class NoteReader:
     def __init__(self, folder: AgentFolder) -> None:
         self._folder = folder
         self._read = 0
-        self._reading = Lock()
-        self._left_out: set[str] = set()
-        self._removed: dict[str, int] = {}
+        self._lock = Lock()
+        self._omitted_ids: set[str] = set()
+        self._removed_counts: dict[str, int] = {}
         self._scopes: dict[str, tuple[str, str]] = {}
         """The user and the view of each turn that is not shared."""
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
         """Each such pair once: a user has many turns."""
 
-    def leaves_out(self, entry_id: str) -> bool:
+    def omits_response(self, entry_id: str) -> bool:
         """Say whether nothing is to be remembered of a turn."""
         self._read_on()
-        return entry_id in self._left_out
+        return entry_id in self._omitted_ids
 
-    def removed(self, entry_id: str) -> int:
+    def removed_count(self, entry_id: str) -> int:
         """Say how many secrets were taken out of a turn before it was written."""
         self._read_on()
-        return self._removed.get(entry_id, 0)
+        return self._removed_counts.get(entry_id, 0)
 
     def scope_of(self, entry_id: str) -> MemoryScope:
         """Say whose memory a turn is."""
@@ -63,12 +63,12 @@ class NoteReader:
         return MemoryScope(self._folder.agent, *self._scopes.get(entry_id, (SHARED, SHARED)))
 
     def _read_on(self) -> None:
-        with self._reading:
+        with self._lock:
             for line in self.new_lines():
                 if line.id and line.left_out:
-                    self._left_out.add(line.id)
+                    self._omitted_ids.add(line.id)
                 if line.removed:
-                    self._removed[line.id] = line.removed
+                    self._removed_counts[line.id] = line.removed
                 if line.shared:
                     self._scopes.pop(line.id, None)
                 elif line.user or line.view:

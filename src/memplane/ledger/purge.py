@@ -72,9 +72,10 @@ class PurgeReport(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _ErasureTarget:
-    """A line that is to go: its file, where in it, its length without the newline, what it is.
+    """A line to erase: its file, its position, its length without the newline, its id and time.
 
-    `is_left` when it is already what erasing leaves. `salt_at` is where in the chain its salt is.
+    `is_already_erased` says that an earlier run replaced it. `salt_at` is the offset of its salt
+    in the chain.
     """
 
     path: Path
@@ -83,11 +84,11 @@ class _ErasureTarget:
     size: int
     id: str
     ts: str
-    is_left: bool = False
+    is_already_erased: bool = False
     record: ChainRecord | None = None
     salt_at: int = 0
 
-    def left(self, agent: str) -> bytes:
+    def erased_line(self, agent: str) -> bytes:
         """Return what erasing leaves."""
         return make_erased_line(agent, _plain_id(self.id), _plain_ts(self.ts), self.size)
 
@@ -118,8 +119,10 @@ def purge_ledger(
         return PurgeReport(missing=tuple(sorted(set(ids))))
     log = AgentWriter(folder, modes=modes, max_bytes=sys.maxsize)
     try:
-        with log.held(lambda: read_anchors(folder.root).get(folder.agent), clock) as recovered:
-            if recovered is not None and recovered.broken:
+        with log.open_locked(
+            lambda: read_anchors(folder.root).get(folder.agent), clock
+        ) as recovery:
+            if recovery is not None and recovery.broken:
                 write_anchors(folder.root, {folder.agent: log.end}, modes=modes, anew=True)
             return purge_open_ledger(log, ids, modes=modes)
     finally:
@@ -133,36 +136,42 @@ def purge_open_ledger(log: AgentWriter, ids: Collection[str], *, modes: FileMode
         LedgerError: Another recorder moved the files meanwhile. The same purge again goes on.
         OSError: It failed, and some may be left. The same purge again goes on.
     """
-    folder, wanted = log.folder, frozenset(ids)
+    folder, wanted_ids = log.folder, frozenset(ids)
     segments = {one.number: one for one in folder.segments()}
-    begun = {one.place: one for one in _erasures(folder)}
-    found = [one for segment in segments.values() for one in _with_ids(folder, segment, wanted)]
-    chained = _chained(folder, {*begun, *(one.place for one in found)})
+    started = {one.place: one for one in _erasures(folder)}
+    targets = [
+        one for segment in segments.values() for one in _with_ids(folder, segment, wanted_ids)
+    ]
+    chain_index = _index_chain(folder, {*started, *(one.place for one in targets)})
 
-    by_id = [one for one in _with_records(found, chained) if not _is_done(one, begun)]
-    others = begun.keys() - {one.place for one in found}
-    unfinished = list(_unfinished(folder, [begun[one] for one in others], chained, segments))
-    doomed = sorted([*by_id, *unfinished], key=lambda one: (one.place.segment, one.place.offset))
+    by_id = [one for one in _with_records(targets, chain_index) if not _is_done(one, started)]
+    other_positions = started.keys() - {one.place for one in targets}
+    unfinished = list(
+        _find_unfinished(folder, [started[one] for one in other_positions], chain_index, segments)
+    )
+    all_targets = sorted(
+        [*by_id, *unfinished], key=lambda one: (one.place.segment, one.place.offset)
+    )
 
-    _record_erasures(log, doomed, chained)
+    _record_erasures(log, all_targets, chain_index)
     fragments = _erase_fragments(
         folder,
-        ids=wanted | {one.id for one in unfinished},
-        places={*begun, *(one.place for one in doomed)},
+        ids=wanted_ids | {one.id for one in unfinished},
+        positions={*started, *(one.place for one in all_targets)},
     )
-    _erase_lines(folder, doomed)
-    _erase_salts(folder, doomed)
-    if doomed:
+    _erase_lines(folder, all_targets)
+    _erase_salts(folder, all_targets)
+    if all_targets:
         write_anchors(folder.root, {folder.agent: log.end}, modes=modes)
-    known = {one.id for one in found} | {one.id for one in begun.values()}
-    return PurgeReport(len(by_id), len(unfinished), fragments, tuple(sorted(wanted - known)))
+    known = {one.id for one in targets} | {one.id for one in started.values()}
+    return PurgeReport(len(by_id), len(unfinished), fragments, tuple(sorted(wanted_ids - known)))
 
 
 def list_erased_ids(folder: AgentFolder) -> frozenset[str]:
     """Name the entries that were erased, or are being; one whose id was not kept has no name."""
     if not folder.chain.exists():
         return frozenset()
-    return frozenset(one.id for one in _erasures(folder) if one.id)
+    return frozenset(erasure.id for erasure in _erasures(folder) if erasure.id)
 
 
 # What must go
@@ -176,12 +185,12 @@ def _erasures(folder: AgentFolder) -> Iterator[Erasure]:
             yield erasure
 
 
-def _chained(folder: AgentFolder, places: Collection[LedgerPosition]) -> _ChainIndex:
+def _index_chain(folder: AgentFolder, positions: Collection[LedgerPosition]) -> _ChainIndex:
     """Find the records of lines at places, and which segments have a hash."""
     records: dict[LedgerPosition, tuple[ChainRecord, int]] = {}
     sealed: set[int] = set()
     for line, record in _records(folder):
-        if record.kind in _LINE_KINDS and record.place in places:
+        if record.kind in _LINE_KINDS and record.place in positions:
             salt_at = line.offset + (line.data or b"").rfind(_SALT_MEMBER) + len(_SALT_MEMBER)
             records[record.place] = record, salt_at
         elif record.kind == RecordKind.SEALED and record.more.get("sha256"):
@@ -204,54 +213,54 @@ def _with_ids(
     with open_regular_file(segment.path) as file:
         inode = os.fstat(file.fileno()).st_ino
         for line in read_lines(file):
-            if line.data is None or (named := _named(line.data, ids)) is None:
+            if line.data is None or (id_and_time := _find_named_id(line.data, ids)) is None:
                 continue
-            place = LedgerPosition(segment.number, line.offset)
-            one = _ErasureTarget(segment.path, inode, place, len(line.data), *named)
-            yield replace(one, is_left=line.data == one.left(folder.agent))
+            position = LedgerPosition(segment.number, line.offset)
+            target = _ErasureTarget(segment.path, inode, position, len(line.data), *id_and_time)
+            yield replace(target, is_already_erased=line.data == target.erased_line(folder.agent))
 
 
-def _named(line: bytes, ids: Collection[str]) -> tuple[str, str] | None:
+def _find_named_id(line: bytes, ids: Collection[str]) -> tuple[str, str] | None:
     """Return the id and the time of a line that has one of the ids; of a damaged one, its id."""
     head = read_entry_head(line)
     if head is not None:
         identifier = add_missing_id(line, head)[0]
         return (identifier, head.ts) if identifier in ids else None
-    within = (one.decode("utf-8", "replace") for one in _ID_PATTERN.findall(line))
-    return next(((one, "") for one in within if one in ids), None)
+    within = (match.decode("utf-8", "replace") for match in _ID_PATTERN.findall(line))
+    return next(((match, "") for match in within if match in ids), None)
 
 
 def _with_records(
-    found: Iterable[_ErasureTarget], chained: _ChainIndex
+    targets: Iterable[_ErasureTarget], chain_index: _ChainIndex
 ) -> Iterator[_ErasureTarget]:
     """Join lines with their records; one that the chain does not know can be erased all the same.
 
     Such lines are behind the end of a segment whose last sync failed, or in a ledger that has
     been damaged.
     """
-    for one in found:
-        record, salt_at = chained.records.get(one.place, (None, 0))
-        fits = record is not None and record.size == one.size + 1
-        yield replace(one, record=record, salt_at=salt_at) if fits else one
+    for target in targets:
+        record, salt_at = chain_index.records.get(target.place, (None, 0))
+        fits = record is not None and record.size == target.size + 1
+        yield replace(target, record=record, salt_at=salt_at) if fits else target
 
 
-def _is_done(one: _ErasureTarget, begun: Mapping[LedgerPosition, Erasure]) -> bool:
+def _is_done(target: _ErasureTarget, started: Mapping[LedgerPosition, Erasure]) -> bool:
     """Say whether nothing is left to do: the line is gone, the chain says so, and the salt is."""
-    if one.record is None or not one.is_left:
-        return one.is_left
-    noted = one.place in begun and begun[one.place].record == one.record.seq
-    return noted and one.record.salt in {ERASED_SALT, b""}
+    if target.record is None or not target.is_already_erased:
+        return target.is_already_erased
+    has_note = target.place in started and started[target.place].record == target.record.seq
+    return has_note and target.record.salt in {ERASED_SALT, b""}
 
 
-def _unfinished(
+def _find_unfinished(
     folder: AgentFolder,
-    begun: Iterable[Erasure],
-    chained: _ChainIndex,
+    started: Iterable[Erasure],
+    chain_index: _ChainIndex,
     segments: Mapping[int, Segment],
 ) -> Iterator[_ErasureTarget]:
     """Find lines that the chain says are erased, and are not; their ids may be gone already."""
-    for erasure in begun:
-        record, salt_at = chained.records.get(erasure.place, (None, 0))
+    for erasure in started:
+        record, salt_at = chain_index.records.get(erasure.place, (None, 0))
         segment = segments.get(erasure.place.segment)
         if record is None or record.seq != erasure.record or record.salt == ERASED_SALT:
             continue
@@ -262,10 +271,17 @@ def _unfinished(
             inode = os.fstat(file.fileno()).st_ino
         if line is None:
             continue
-        one = _ErasureTarget(segment.path, inode, erasure.place, len(line), erasure.id, erasure.ts)
-        one = replace(one, is_left=line == one.left(folder.agent), record=record, salt_at=salt_at)
-        if record.salt or not one.is_left:
-            yield one
+        target = _ErasureTarget(
+            segment.path, inode, erasure.place, len(line), erasure.id, erasure.ts
+        )
+        target = replace(
+            target,
+            is_already_erased=line == target.erased_line(folder.agent),
+            record=record,
+            salt_at=salt_at,
+        )
+        if record.salt or not target.is_already_erased:
+            yield target
 
 
 def _line_at(file: BufferedReader, offset: int, size: int) -> bytes | None:
@@ -309,7 +325,7 @@ def _hash_without(folder: AgentFolder, doomed: Sequence[_ErasureTarget]) -> str:
         for one in doomed:
             while piece := file.read(min(_CHUNK_BYTES, one.place.offset - file.tell())):
                 digest.update(piece)
-            digest.update(one.left(folder.agent))
+            digest.update(one.erased_line(folder.agent))
             file.seek(one.place.offset + one.size)
         while piece := file.read(_CHUNK_BYTES):
             digest.update(piece)
@@ -317,7 +333,7 @@ def _hash_without(folder: AgentFolder, doomed: Sequence[_ErasureTarget]) -> str:
 
 
 def _erase_fragments(
-    folder: AgentFolder, ids: Collection[str], places: Collection[LedgerPosition]
+    folder: AgentFolder, ids: Collection[str], positions: Collection[LedgerPosition]
 ) -> int:
     """Erase what quarantine has of the lines, and of their records; says how many pieces.
 
@@ -334,12 +350,16 @@ def _erase_fragments(
             continue
         with open_regular_file(path) as file:
             lines = file.read().split(b"\n")
-        rest = [one for one in lines if not (_named(one, ids) or _is_record_at(one, places))]
-        if len(rest) < len(lines):
-            if any(rest):
-                quarantine_bytes(folder, b"\n".join(rest), "rest")
+        remaining = [
+            line
+            for line in lines
+            if not (_find_named_id(line, ids) or _is_record_at(line, positions))
+        ]
+        if len(remaining) < len(lines):
+            if any(remaining):
+                quarantine_bytes(folder, b"\n".join(remaining), "rest")
             _destroy(path.rename(path.with_name(_ERASING_FILE_PREFIX + path.name)))
-            count += len(lines) - len(rest)
+            count += len(lines) - len(remaining)
     return count
 
 
@@ -353,37 +373,37 @@ def _destroy(path: Path) -> None:
     sync_folder(path.parent)
 
 
-def _is_record_at(line: bytes, places: Collection[LedgerPosition]) -> bool:
+def _is_record_at(line: bytes, positions: Collection[LedgerPosition]) -> bool:
     """Say whether a line is, or begins like, the record of a line at one of the places."""
-    found = _POSITION_PATTERN.search(line) if _SALT_MEMBER in line else None
-    return found is not None and LedgerPosition(int(found[1]), int(found[2])) in places
+    match = _POSITION_PATTERN.search(line) if _SALT_MEMBER in line else None
+    return match is not None and LedgerPosition(int(match[1]), int(match[2])) in positions
 
 
-def _erase_lines(folder: AgentFolder, doomed: Sequence[_ErasureTarget]) -> None:
+def _erase_lines(folder: AgentFolder, targets: Sequence[_ErasureTarget]) -> None:
     """Overwrite lines, durably; one that looks erased may not be so on the disk."""
-    for (path, inode), group in groupby(doomed, key=lambda one: (one.path, one.inode)):
-        pieces = ((one.place.offset, one.left(folder.agent)) for one in group)
-        _overwrite(path, pieces, inode)
+    for (path, inode), group in groupby(targets, key=lambda target: (target.path, target.inode)):
+        patches = ((target.place.offset, target.erased_line(folder.agent)) for target in group)
+        _overwrite(path, patches, inode)
 
 
-def _erase_salts(folder: AgentFolder, doomed: Sequence[_ErasureTarget]) -> None:
+def _erase_salts(folder: AgentFolder, targets: Sequence[_ErasureTarget]) -> None:
     salts = [
-        (one.salt_at, ERASED_SALT.hex().encode())
-        for one in doomed
-        if one.record is not None and len(one.record.salt) == len(ERASED_SALT)
+        (target.salt_at, ERASED_SALT.hex().encode())
+        for target in targets
+        if target.record is not None and len(target.record.salt) == len(ERASED_SALT)
     ]
     if salts:
         _overwrite(folder.chain, salts)
 
 
-def _overwrite(path: Path, pieces: Iterable[tuple[int, bytes]], inode: int | None = None) -> None:
+def _overwrite(path: Path, patches: Iterable[tuple[int, bytes]], inode: int | None = None) -> None:
     """Put bytes in the place of others, durably."""
     with open_writable(path) as file:
         if inode not in {None, os.fstat(file.fileno()).st_ino}:
             raise LedgerError(f"{path} was moved meanwhile; run the same purge again")
-        for offset, data in pieces:
-            left, at = memoryview(data), offset
-            while left:
-                written = os.pwrite(file.fileno(), left, at)
-                left, at = left[written:], at + written
+        for offset, data in patches:
+            remaining, at = memoryview(data), offset
+            while remaining:
+                written = os.pwrite(file.fileno(), remaining, at)
+                remaining, at = remaining[written:], at + written
         sync_file(file.fileno())

@@ -78,20 +78,20 @@ class EntryPage(msgspec.Struct):
     skipped: int = 0
     erased: int = 0
 
-    def identified(self) -> Iterator[tuple[str, bytes]]:
+    def with_ids(self) -> Iterator[tuple[str, bytes]]:
         """Read the entries, one at a time, each with its id; a legacy line is given its own."""
-        for source, group in groupby(self.entries, key=lambda found: found.source):
-            with source.opened() as file:
-                for found in group:
-                    file.seek(found.offset)
-                    line = file.read(found.size).rstrip(b"\n")
+        for source, group in groupby(self.entries, key=lambda location: location.source):
+            with source.open_file() as file:
+                for location in group:
+                    file.seek(location.offset)
+                    line = file.read(location.size).rstrip(b"\n")
                     # It may have been erased since it was found, or be just now.
                     if isinstance(_read_head_or_reason(line), EntryHead):
-                        yield add_missing_id(line, found.head)
+                        yield add_missing_id(line, location.head)
 
     def lines(self) -> Iterator[bytes]:
         """Read the entries, one at a time."""
-        return (line for _, line in self.identified())
+        return (line for _, line in self.with_ids())
 
 
 @contextmanager
@@ -115,21 +115,21 @@ def open_page(
     after = after or cursor.after
     with open_segment_files(folder) as sources:
         page = EntryPage(next=cursor)
-        passed, last = Counter[_UnreadableReason](), None
-        for found in _locate_entries(_find_start(folder, sources, cursor, after)):
-            if isinstance(found, _UnreadableReason):
-                passed[found] += 1
+        unreadable_counts, last = Counter[_UnreadableReason](), None
+        for location in _locate_entries(_find_start(folder, sources, cursor, after)):
+            if isinstance(location, _UnreadableReason):
+                unreadable_counts[location] += 1
                 continue
-            is_wanted = after is None or _is_later(found.head, after)
-            if is_wanted and not _is_hidden(found, hides):
+            is_wanted = after is None or _is_later(location.head, after)
+            if is_wanted and not _is_hidden(location, hides):
                 if len(page.entries) == limit:
                     page.has_more = True
                     break
-                page.entries.append(found)
-                _count(page, passed)
-            last = found
+                page.entries.append(location)
+                _count(page, unreadable_counts)
+            last = location
         if not page.has_more:
-            _count(page, passed)
+            _count(page, unreadable_counts)
             last = last or (
                 _find_last_entry(sources) if after is not None and not cursor.id else None
             )
@@ -139,44 +139,44 @@ def open_page(
         yield page
 
 
-def _is_hidden(found: EntryLocation, hides: IsHidden | None) -> bool:
-    return hides is not None and hides(_id_of(found))
+def _is_hidden(location: EntryLocation, hides: IsHidden | None) -> bool:
+    return hides is not None and hides(_id_of(location))
 
 
-def _count(page: EntryPage, passed: Counter[_UnreadableReason]) -> None:
-    page.skipped += passed[_UnreadableReason.DAMAGED]
-    page.erased += passed[_UnreadableReason.ERASED]
-    passed.clear()
+def _count(page: EntryPage, unreadable_counts: Counter[_UnreadableReason]) -> None:
+    page.skipped += unreadable_counts[_UnreadableReason.DAMAGED]
+    page.erased += unreadable_counts[_UnreadableReason.ERASED]
+    unreadable_counts.clear()
 
 
 def read_entries(
     folder: AgentFolder, *, cursor: Cursor = BEGINNING, after: datetime | None = None
 ) -> Iterator[tuple[str, bytes]]:
     """Read every entry from a start on, each with its id, page by page."""
-    more = True
-    while more:
+    has_more = True
+    while has_more:
         with open_page(folder, cursor=cursor, after=after, limit=MAX_PAGE_ENTRIES) as page:
-            yield from page.identified()
-        cursor, more = page.next, page.has_more
+            yield from page.with_ids()
+        cursor, has_more = page.next, page.has_more
 
 
-def read_lines_since(folder: AgentFolder, place: LedgerPosition) -> Iterator[bytes]:
+def read_lines_since(folder: AgentFolder, position: LedgerPosition) -> Iterator[bytes]:
     """Read the lines that were added behind a place, also what is left of erased ones."""
     with open_segment_files(folder) as sources:
-        yield from _lines_from(sources, place)
+        yield from _lines_from(sources, position)
 
 
-def read_lines_later_than(folder: AgentFolder, moment: datetime) -> Iterator[bytes]:
+def read_lines_later_than(folder: AgentFolder, after: datetime) -> Iterator[bytes]:
     """Read the lines that say a later time, also what is left of erased ones."""
     with open_segment_files(folder) as sources:
-        for line in _lines_from(sources, find_first_position_after(folder, sources, moment)):
+        for line in _lines_from(sources, find_first_position_after(folder, sources, after)):
             head = read_entry_head(line)
-            if head is not None and _is_later(head, moment):
+            if head is not None and _is_later(head, after):
                 yield line
 
 
-def _lines_from(sources: Sequence[SegmentFile], place: LedgerPosition) -> Iterator[bytes]:
-    for source, start in _sources_from_position(sources, place):
+def _lines_from(sources: Sequence[SegmentFile], position: LedgerPosition) -> Iterator[bytes]:
+    for source, start in _sources_from_position(sources, position):
         for line in source.lines(start):
             if line.data is not None:
                 yield line.data
@@ -190,9 +190,11 @@ def open_last_entries(
     with open_segment_files(folder) as sources:
         page = EntryPage()
         for source in reversed(sources):
-            left = count - len(page.entries)
-            shown = (one for one in _entries_in([source]) if not _is_hidden(one, hides))
-            page.entries[:0] = deque(shown, maxlen=left)
+            missing_count = count - len(page.entries)
+            visible = (
+                location for location in _entries_in([source]) if not _is_hidden(location, hides)
+            )
+            page.entries[:0] = deque(visible, maxlen=missing_count)
             if len(page.entries) == count:
                 break
         yield page
@@ -200,23 +202,23 @@ def open_last_entries(
 
 @contextmanager
 def open_entries_by_id(
-    folder: AgentFolder, *starts_of_ids: str, hides: IsHidden | None = None
+    folder: AgentFolder, *id_prefixes: str, hides: IsHidden | None = None
 ) -> Generator[EntryPage]:
     """Find the entries whose id begins so; more than one when too little of it was given."""
     with open_segment_files(folder) as sources:
         page = EntryPage()
-        for found in _entries_in(sources):
-            identifier = _id_of(found)
-            if identifier.startswith(starts_of_ids) and not (hides and hides(identifier)):
-                page.entries.append(found)
+        for location in _entries_in(sources):
+            identifier = _id_of(location)
+            if identifier.startswith(id_prefixes) and not (hides and hides(identifier)):
+                page.entries.append(location)
         yield page
 
 
 def _entries_in(sources: Sequence[SegmentFile]) -> Iterator[EntryLocation]:
     """Yield the entries of whole sources."""
-    for found in _locate_entries((source, 0) for source in sources):
-        if isinstance(found, EntryLocation):
-            yield found
+    for location in _locate_entries((source, 0) for source in sources):
+        if isinstance(location, EntryLocation):
+            yield location
 
 
 def _locate_entries(
@@ -245,9 +247,9 @@ def _read_head_or_reason(line: bytes | None) -> EntryHead | _UnreadableReason:
 def _find_last_entry(sources: list[SegmentFile]) -> EntryLocation | None:
     """Find the last entry of all."""
     for source in reversed(sources):
-        here = deque(_entries_in([source]), maxlen=1)
-        if here:
-            return here[0]
+        last = deque(_entries_in([source]), maxlen=1)
+        if last:
+            return last[0]
     return None
 
 
@@ -266,11 +268,11 @@ def _find_start(
 
 
 def _sources_from_position(
-    sources: Sequence[SegmentFile], place: LedgerPosition
+    sources: Sequence[SegmentFile], position: LedgerPosition
 ) -> Iterator[tuple[SegmentFile, int]]:
     for source in sources:
-        if source.segment.number >= place.segment:
-            yield source, place.offset if source.segment.number == place.segment else 0
+        if source.segment.number >= position.segment:
+            yield source, position.offset if source.segment.number == position.segment else 0
 
 
 def _find_start_after_cursor(
@@ -286,11 +288,11 @@ def _find_start_after_cursor(
     )
     for at in likely:
         line = next(sources[at].lines(cursor.offset), None)
-        is_there = line is not None and (
+        is_cursor_entry = line is not None and (
             _id_in(line) == cursor.id
             or (sources[at].segment.number == cursor.segment and _has_lost_its_id(line))
         )
-        if line is not None and is_there:
+        if line is not None and is_cursor_entry:
             yield sources[at], line.offset + line.size
             yield from ((source, 0) for source in sources[at + 1 :])
             return
@@ -309,21 +311,21 @@ def _has_lost_its_id(line: LedgerLine) -> bool:
     return not data.strip() or (head is not None and not head.id and is_erased_line(data, head))
 
 
-def _id_of(found: EntryLocation) -> str:
-    if found.head.id:
-        return found.head.id
-    with found.source.opened() as file:
-        file.seek(found.offset)
-        line = file.read(found.size).rstrip(b"\n")
+def _id_of(location: EntryLocation) -> str:
+    if location.head.id:
+        return location.head.id
+    with location.source.open_file() as file:
+        file.seek(location.offset)
+        line = file.read(location.size).rstrip(b"\n")
     # It may have been erased since it was found; then its place must do.
     head = read_entry_head(line)
     return add_missing_id(line, head)[0] if head is not None else _LOST_ID
 
 
-def _is_later(head: EntryHead, moment: datetime) -> bool:
-    told = parse_rfc3339(head.ts)
-    return told is not None and told > moment
+def _is_later(head: EntryHead, after: datetime) -> bool:
+    entry_time = parse_rfc3339(head.ts)
+    return entry_time is not None and entry_time > after
 
 
-def _cursor_at(found: EntryLocation, after: datetime | None) -> Cursor:
-    return Cursor(found.segment, found.offset, _id_of(found), after)
+def _cursor_at(location: EntryLocation, after: datetime | None) -> Cursor:
+    return Cursor(location.segment, location.offset, _id_of(location), after)

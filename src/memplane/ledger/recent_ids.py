@@ -26,20 +26,24 @@ class RecentIds:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[int, datetime]] = {}
+        self._occurrences: dict[str, tuple[int, datetime]] = {}
         self._erased: dict[str, datetime] = {}
         self._sweep_at = _MIN_SWEEP_IDS
 
     def learn(self, line: bytes, head: EntryHead) -> None:
         """Take in a line that is in the ledger already."""
-        told = parse_rfc3339(head.ts)
-        if told is None:
+        entry_time = parse_rfc3339(head.ts)
+        if entry_time is None:
             return
         if is_erased_line(line, head):
-            self._erased[head.id] = told
+            self._erased[head.id] = entry_time
             return
         plain = add_missing_id(line, head)[0] if head.occurrence == 1 else _first_id(line, head)
-        self._count(plain, max(head.occurrence, self._seen.get(plain, (0, told))[0]), told)
+        self._count(
+            plain,
+            max(head.occurrence, self._occurrences.get(plain, (0, entry_time))[0]),
+            entry_time,
+        )
 
     def entry_for(self, turn: Turn) -> Entry:
         """Write a turn as its entry, told apart from equal ones that came before.
@@ -48,7 +52,7 @@ class RecentIds:
             ValueError: A body that must be JSON is not.
         """
         first = make_entry(turn)
-        occurrence = self._seen.get(first.id, (0, turn.ts))[0] + 1
+        occurrence = self._occurrences.get(first.id, (0, turn.ts))[0] + 1
         entry = first if occurrence == 1 else make_entry(with_occurrence(turn, occurrence))
         while entry.id in self._erased:
             occurrence += 1
@@ -56,19 +60,21 @@ class RecentIds:
         self._count(first.id, occurrence, turn.ts)
         return entry
 
-    def _count(self, plain: str, occurrence: int, told: datetime) -> None:
-        self._seen[plain] = occurrence, told
-        if len(self._seen) > self._sweep_at:
-            newest = max(one for _, one in self._seen.values())
-            self._seen = {
-                plain: (count, one)
-                for plain, (count, one) in self._seen.items()
-                if one >= newest - MAX_ID_AGE
+    def _count(self, plain: str, occurrence: int, entry_time: datetime) -> None:
+        self._occurrences[plain] = occurrence, entry_time
+        if len(self._occurrences) > self._sweep_at:
+            newest = max(seen_at for _, seen_at in self._occurrences.values())
+            self._occurrences = {
+                plain: (count, seen_at)
+                for plain, (count, seen_at) in self._occurrences.items()
+                if seen_at >= newest - MAX_ID_AGE
             }
             self._erased = {
-                erased: one for erased, one in self._erased.items() if one >= newest - MAX_ID_AGE
+                erased_id: seen_at
+                for erased_id, seen_at in self._erased.items()
+                if seen_at >= newest - MAX_ID_AGE
             }
-            self._sweep_at = max(_MIN_SWEEP_IDS, 2 * len(self._seen))
+            self._sweep_at = max(_MIN_SWEEP_IDS, 2 * len(self._occurrences))
 
 
 def _first_id(line: bytes, head: EntryHead) -> str:

@@ -68,7 +68,7 @@ def recover(
     _mend_chain(folder, chain, result)
     _compare_with_anchor(folder, chain, anchor, result)
     adopt_rotated(folder, modes)
-    for segment in folder.sealed():
+    for segment in folder.list_sealed():
         _drop_doubtful_end(folder, segment, result)
         if segment.number >= chain.end.place.segment:
             if segment.number > chain.end.place.segment:
@@ -81,9 +81,9 @@ def recover(
 
 def _sync_names(folder: AgentFolder) -> None:
     """Make the names of the files durable: whoever made them may have died before they were."""
-    for one in (folder.path, folder.path / SEGMENTS_FOLDER_NAME):
-        if one.is_dir():
-            sync_folder(one)
+    for path in (folder.path, folder.path / SEGMENTS_FOLDER_NAME):
+        if path.is_dir():
+            sync_folder(path)
 
 
 def _mend_chain(folder: AgentFolder, chain: ChainFile, result: RecoveryReport) -> None:
@@ -102,8 +102,8 @@ def _compare_with_anchor(
         return
     record = chain.find(anchor.seq)
     if record is None or record.hash != anchor.hash:
-        what = "is missing" if record is None else "is another one"
-        _note_broken(chain, result, f"record {anchor.seq} of {folder.chain.name} {what}")
+        problem = "is missing" if record is None else "is another one"
+        _note_broken(chain, result, f"record {anchor.seq} of {folder.chain.name} {problem}")
 
 
 def _skip_to(chain: ChainFile, number: int, result: RecoveryReport) -> None:
@@ -112,19 +112,21 @@ def _skip_to(chain: ChainFile, number: int, result: RecoveryReport) -> None:
     chain.skip_to(number)
 
 
-def _note_broken(chain: ChainFile, result: RecoveryReport, why: str) -> None:
+def _note_broken(chain: ChainFile, result: RecoveryReport, reason: str) -> None:
     result.broken += 1
-    _log.warning("the ledger has lost something that was recorded: %s", why)
-    chain.add_note(RecordKind.BROKEN, {"why": why})
+    _log.warning("the ledger has lost something that was recorded: %s", reason)
+    chain.add_note(RecordKind.BROKEN, {"why": reason})
 
 
 def adopt_rotated(folder: AgentFolder, modes: FileModes) -> None:
     """Make another recorder's rotated file the next sealed segment."""
-    rotated = folder.path / ROTATED_SEGMENT_NAME
-    if not rotated.is_file() or rotated.is_symlink():
+    rotated_path = folder.path / ROTATED_SEGMENT_NAME
+    if not rotated_path.is_file() or rotated_path.is_symlink():
         return
-    sealed = folder.sealed()
-    move_to_segments(folder, rotated, sealed[-1].number + 1 if sealed else 1, modes)
+    sealed_segments = folder.list_sealed()
+    move_to_segments(
+        folder, rotated_path, sealed_segments[-1].number + 1 if sealed_segments else 1, modes
+    )
 
 
 def _drop_doubtful_end(folder: AgentFolder, segment: Segment, result: RecoveryReport) -> None:
@@ -147,15 +149,15 @@ def _open_end(
     folder: AgentFolder, chain: ChainFile, modes: FileModes, result: RecoveryReport
 ) -> None:
     """Make the open segment end where the chain does; one that has lost its end is sealed."""
-    path, place = folder.path / OPEN_SEGMENT_NAME, chain.end.place
+    path, position = folder.path / OPEN_SEGMENT_NAME, chain.end.place
     create_file(path, modes)
     # Left by whoever meant to seal this segment after a failed sync, and did not get to it.
-    folder.end_path(place.segment).unlink(missing_ok=True)
-    if not _reaches(path, place.offset):
+    folder.end_path(position.segment).unlink(missing_ok=True)
+    if not _reaches(path, position.offset):
         size = path.stat().st_size
-        _note_broken(chain, result, f"segment {place.segment} ends otherwise, at byte {size}")
+        _note_broken(chain, result, f"segment {position.segment} ends otherwise, at byte {size}")
         _give_newline(path)
-        if not _reaches(path, place.offset):
+        if not _reaches(path, position.offset):
             seal_open_segment(folder, chain, modes)
     _catch_up(folder, chain, path, result)
 
@@ -183,41 +185,43 @@ def _give_newline(path: Path) -> None:
 
 def _catch_up(folder: AgentFolder, chain: ChainFile, path: Path, result: RecoveryReport) -> None:
     """Chain the lines of a file that the chain does not know yet; mend its last line."""
-    whole: list[bytes] = []
+    complete_lines: list[bytes] = []
     with open_regular_file(path) as file:
         file.seek(chain.end.place.offset)
         for line in read_lines(file):
             if not line.ended:
                 result.torn += 1
-                whole += _mend_last_line(folder, path, line)
+                complete_lines += _mend_last_line(folder, path, line)
                 break  # the newline that was just added is not another line
             if line.data is not None and (read_entry_head(line.data) or not line.data.strip()):
-                whole.append(line.data)
+                complete_lines.append(line.data)
             else:
-                _flush(chain, whole, file, result)
+                _flush(chain, complete_lines, file, result)
                 _note_damaged(folder, chain, path, line)
                 result.damaged += 1
-            if len(whole) >= _BATCH_LINES:
-                _flush(chain, whole, file, result)
-        _flush(chain, whole, file, result)
+            if len(complete_lines) >= _BATCH_LINES:
+                _flush(chain, complete_lines, file, result)
+        _flush(chain, complete_lines, file, result)
 
 
 def _flush(
-    chain: ChainFile, whole: list[bytes], file: BufferedReader, result: RecoveryReport
+    chain: ChainFile, complete_lines: list[bytes], file: BufferedReader, result: RecoveryReport
 ) -> None:
-    if whole:
+    if complete_lines:
         # Whoever wrote them may have died before they were durable, and a record says they are.
         sync_data(file.fileno())
-        chain.add_lines(RecordKind.FOUND, whole)
-        result.found += len(whole)
-        whole.clear()
+        chain.add_lines(RecordKind.FOUND, complete_lines)
+        result.found += len(complete_lines)
+        complete_lines.clear()
 
 
 def _mend_last_line(folder: AgentFolder, path: Path, line: LedgerLine) -> list[bytes]:
     """Give a whole last line its newline and return it; one that was cut off is moved away."""
-    whole = [line.data] if line.data is not None and read_entry_head(line.data) is not None else []
+    complete_lines = (
+        [line.data] if line.data is not None and read_entry_head(line.data) is not None else []
+    )
     with open_writable(path) as file:
-        if whole:
+        if complete_lines:
             file.seek(line.offset + line.size)
             file.write(b"\n")
         else:
@@ -226,7 +230,7 @@ def _mend_last_line(folder: AgentFolder, path: Path, line: LedgerLine) -> list[b
             file.truncate(line.offset)
         file.flush()
         sync_file(file.fileno())
-    return whole
+    return complete_lines
 
 
 @contextmanager
@@ -246,18 +250,20 @@ def open_writable(path: Path) -> Generator[BufferedRandom]:
 def _note_damaged(folder: AgentFolder, chain: ChainFile, path: Path, line: LedgerLine) -> None:
     _log.warning("%s has a line at byte %d that cannot be read", path, line.offset)
     if line.data is None:
-        why = "longer than any reader takes"
+        reason = "longer than any reader takes"
     else:
         quarantine_bytes(folder, line.data, "damaged")
-        why = "not an entry"
-    chain.add_note(RecordKind.DAMAGED, {"why": why, "sha256": _sha256(path, line)}, size=line.size)
+        reason = "not an entry"
+    chain.add_note(
+        RecordKind.DAMAGED, {"why": reason, "sha256": _sha256(path, line)}, size=line.size
+    )
 
 
 def _sha256(path: Path, line: LedgerLine) -> str:
-    digest, left = hashlib.sha256(), line.size
+    digest, remaining = hashlib.sha256(), line.size
     with open_regular_file(path) as file:
         file.seek(line.offset)
-        while left and (piece := file.read(min(left, _CHUNK_BYTES))):
-            digest.update(piece)
-            left -= len(piece)
+        while remaining and (chunk := file.read(min(remaining, _CHUNK_BYTES))):
+            digest.update(chunk)
+            remaining -= len(chunk)
     return digest.hexdigest()

@@ -35,9 +35,9 @@ def find_residual_copies(folder: AgentFolder, line: bytes, *, after: Cursor) -> 
     Raises:
         InvalidCursor: The turn is not there.
     """
-    entry = _members(_parsed(line))
+    entry = _members(_parse(line))
     last = list(_drop_short_texts(_read_last_user_texts(entry)))
-    said = list(
+    texts_in_turn = list(
         dict.fromkeys(
             (
                 *_drop_short_texts(_read_user_texts(entry)),
@@ -46,44 +46,46 @@ def find_residual_copies(folder: AgentFolder, line: bytes, *, after: Cursor) -> 
             )
         )
     )
-    if not said:
+    if not texts_in_turn:
         return
-    own = _without_earlier(folder, said, after)
+    own_texts = _without_earlier(folder, texts_in_turn, after)
     for identifier, later in read_entries(folder, cursor=after):
-        texts = list(_strings(_parsed(later)))
-        if any(_is_quoted_in(one, texts) for one in own) or (
-            last and not own and all(_is_quoted_in(one, texts) for one in last)
+        texts = list(_strings(_parse(later)))
+        if any(_is_quoted_in(text, texts) for text in own_texts) or (
+            last and not own_texts and all(_is_quoted_in(text, texts) for text in last)
         ):
             yield identifier
 
 
-def _without_earlier(folder: AgentFolder, said: list[str], turn: Cursor) -> list[str]:
+def _without_earlier(folder: AgentFolder, texts_in_turn: list[str], turn: Cursor) -> list[str]:
     """Leave out what stood in a turn before this one."""
-    own = said
+    own_texts = texts_in_turn
     for earlier in _before(folder, turn):
-        texts = list(_strings(_parsed(earlier)))
-        own = [one for one in own if not _is_quoted_in(one, texts)]
-        if not own:
+        texts = list(_strings(_parse(earlier)))
+        own_texts = [text for text in own_texts if not _is_quoted_in(text, texts)]
+        if not own_texts:
             break
-    return own
+    return own_texts
 
 
 def _before(folder: AgentFolder, turn: Cursor) -> Iterator[bytes]:
     """Read the entries that lie before a turn, which may have been erased itself."""
-    end, cursor, more = (turn.segment, turn.offset), BEGINNING, True
-    while more:
+    end, cursor, has_more = (turn.segment, turn.offset), BEGINNING, True
+    while has_more:
         with open_page(folder, cursor=cursor, limit=MAX_PAGE_ENTRIES) as page:
-            before = [one for one in page.entries if (one.segment, one.offset) < end]
+            before = [
+                location for location in page.entries if (location.segment, location.offset) < end
+            ]
             yield from EntryPage(before).lines()
-        cursor, more = page.next, page.has_more and len(before) == len(page.entries)
+        cursor, has_more = page.next, page.has_more and len(before) == len(page.entries)
 
 
 def _is_quoted_in(text: str, texts: Iterable[str]) -> bool:
-    return any(text in one for one in texts)
+    return any(text in other_text for other_text in texts)
 
 
 def _drop_short_texts(texts: Iterable[str]) -> Iterator[str]:
-    return (one for one in texts if len(one.encode("utf-8", "replace")) >= _MIN_TEXT_BYTES)
+    return (text for text in texts if len(text.encode("utf-8", "replace")) >= _MIN_TEXT_BYTES)
 
 
 def _read_user_texts(entry: dict[str, Any]) -> Iterator[str]:
@@ -101,54 +103,54 @@ def _messages(entry: dict[str, Any]) -> Iterator[object]:
     """Yield the contents of users' messages, in the order they came."""
     for request in _REQUEST_MEMBERS:
         for conversation in _CONVERSATION_MEMBERS:
-            said = _members(entry.get(request)).get(conversation)
-            if isinstance(said, str):
-                yield said
-            for one in _items(said):
-                if _members(one).get("role") == "user":
-                    yield _members(one).get("content")
+            messages = _members(entry.get(request)).get(conversation)
+            if isinstance(messages, str):
+                yield messages
+            for message in _items(messages):
+                if _members(message).get("role") == "user":
+                    yield _members(message).get("content")
 
 
 def _read_reply_texts(entry: dict[str, Any]) -> Iterator[str]:
     """Yield the texts of a reply; of a stream, what its pieces add up to."""
     response = _members(entry.get("response"))
-    yield from _named(response.get("json"), _TEXT_MEMBERS)
+    yield from _find_members(response.get("json"), _TEXT_MEMBERS)
     streamed = response.get("text")
     if isinstance(streamed, str):
-        yield "".join(_pieces(streamed))
+        yield "".join(_read_stream_texts(streamed))
 
 
-def _pieces(stream: str) -> Iterator[str]:
+def _read_stream_texts(stream: str) -> Iterator[str]:
     """Yield the pieces of text that a stream brought; events that repeat the whole are left."""
     for line in stream.splitlines():
-        event = _members(_parsed(line.removeprefix("data:").encode("utf-8", "replace")))
+        event = _members(_parse(line.removeprefix("data:").encode("utf-8", "replace")))
         kind = str(event.get("type", ""))
         if not kind or kind.endswith("delta"):
-            yield from _named(event, _STREAM_TEXT_MEMBERS)
+            yield from _find_members(event, _STREAM_TEXT_MEMBERS)
 
 
-def _named(value: object, names: frozenset[str]) -> Iterator[str]:
+def _find_members(value: object, names: frozenset[str]) -> Iterator[str]:
     """Yield the strings that stand under one of the names, at any depth."""
-    left = [value]
-    while left:
-        one = left.pop()
-        for name, member in _members(one).items():
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        for name, member in _members(item).items():
             if isinstance(member, str) and name in names:
                 yield member
-        left += reversed((*_members(one).values(), *_items(one)))
+        pending += reversed((*_members(item).values(), *_items(item)))
 
 
 def _strings(value: object) -> Iterator[str]:
     """Yield every string in a value."""
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, str):
-            yield one
-        left += reversed((*_members(one).values(), *_items(one)))
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            yield item
+        pending += reversed((*_members(item).values(), *_items(item)))
 
 
-def _parsed(line: bytes) -> object:
+def _parse(line: bytes) -> object:
     """Read JSON, also with half a surrogate pair in it; None when it is none."""
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return msgspec.json.decode(line)

@@ -24,7 +24,7 @@ class SegmentFile(msgspec.Struct, frozen=True):
     pinned: BufferedReader | None = None
 
     @contextmanager
-    def opened(self) -> Generator[BufferedReader]:
+    def open_file(self) -> Generator[BufferedReader]:
         """Open the file, at its beginning."""
         if self.pinned is not None:
             self.pinned.seek(0)
@@ -35,7 +35,7 @@ class SegmentFile(msgspec.Struct, frozen=True):
 
     def lines(self, start: int = 0) -> Iterator[LedgerLine]:
         """Read the lines from a byte on that have an end and are not doubtful."""
-        with self.opened() as file:
+        with self.open_file() as file:
             file.seek(start)
             for line in read_lines(file):
                 if not line.ended or (
@@ -54,23 +54,23 @@ def open_segment_files(folder: AgentFolder) -> Generator[list[SegmentFile]]:
     """
     for _ in range(_MAX_SNAPSHOT_ATTEMPTS):
         with ExitStack() as stack:
-            found = _pin_files(folder, stack)
-            if found is not None:
-                yield found
+            sources = _pin_files(folder, stack)
+            if sources is not None:
+                yield sources
                 return
     raise LedgerError(f"the files of {folder.agent} change faster than they can be listed")
 
 
 def _pin_files(folder: AgentFolder, stack: ExitStack) -> list[SegmentFile] | None:
     """Pin the files that may be renamed; None when one was meanwhile."""
-    listed = folder.segments()
+    segments = folder.segments()
     try:
-        sources = [_source(one, stack) for one in listed]
-        pinned = [(one.segment.path.lstat(), one.pinned) for one in sources if one.pinned]
+        sources = [_source(item, stack) for item in segments]
+        pinned = [(item.segment.path.lstat(), item.pinned) for item in sources if item.pinned]
     except FileNotFoundError:
         return None
-    unchanged = folder.segments() == listed and all(
-        os.path.samestat(there, os.fstat(file.fileno())) for there, file in pinned
+    unchanged = folder.segments() == segments and all(
+        os.path.samestat(path_status, os.fstat(file.fileno())) for path_status, file in pinned
     )
     return sources if unchanged else None
 

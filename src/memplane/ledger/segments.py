@@ -63,17 +63,17 @@ def seal_open_segment(
 
     After a failed sync its end is doubtful. Then a file beside it says first where it ends.
     """
-    place = chain.end.place
+    position = chain.end.place
     _make_segments(folder, modes)
     if doubtful:
         descriptor = open_folder(folder.path / SEGMENTS_FOLDER_NAME, (), create=False)
         try:
-            end = folder.end_path(place.segment).name
-            replace_file(descriptor, end, encode_end(place.offset))
+            end = folder.end_path(position.segment).name
+            replace_file(descriptor, end, encode_end(position.offset))
         finally:
             os.close(descriptor)
-    move_to_segments(folder, folder.path / OPEN_SEGMENT_NAME, place.segment, modes)
-    record_seal(folder, chain, place.segment)
+    move_to_segments(folder, folder.path / OPEN_SEGMENT_NAME, position.segment, modes)
+    record_seal(folder, chain, position.segment)
     create_file(folder.path / OPEN_SEGMENT_NAME, modes)
 
 
@@ -102,24 +102,24 @@ def record_seal(folder: AgentFolder, chain: ChainFile, number: int) -> None:
     # Another recorder's index describes the file that was open.
     (folder.path / FOREIGN_INDEX_NAME).unlink(missing_ok=True)
     before = chain.find_last(RecordKind.SEALED)
-    more: dict[str, object] = {
+    members: dict[str, object] = {
         "first": before.seq + 1 if before is not None else 1,
         "last": chain.end.seq,
     }
     if folder.end_path(number).exists():
-        more["doubtful"] = True
+        members["doubtful"] = True
     else:
         with open_regular_file(folder.sealed_path(number)) as file:
-            more["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
-    chain.add_note(RecordKind.SEALED, more)
+            members["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+    chain.add_note(RecordKind.SEALED, members)
     chain.sync()
 
 
-def quarantine_bytes(folder: AgentFolder, data: bytes, why: str) -> None:
+def quarantine_bytes(folder: AgentFolder, data: bytes, reason: str) -> None:
     """Keep bytes that are about to be cut off or passed over."""
     make_private_folder(folder.quarantine)
     descriptor = open_folder(folder.quarantine, (), create=False)
     try:
-        replace_file(descriptor, f"{why}-{new_id()}", data)
+        replace_file(descriptor, f"{reason}-{new_id()}", data)
     finally:
         os.close(descriptor)

@@ -45,28 +45,30 @@ class IndexBlock(msgspec.Struct, frozen=True):
 
 
 def find_first_position_after(
-    folder: AgentFolder, sources: Sequence[SegmentFile], moment: datetime
+    folder: AgentFolder, sources: Sequence[SegmentFile], after: datetime
 ) -> LedgerPosition:
     """Return a place before which no entry is later than the moment."""
-    stored = _checked(_stored(folder), sources)
-    blocks = [block for source in sources for block in _blocks_in(source, stored, sources[-1])]
-    if len(blocks) - sum(map(len, stored.values())) >= _MIN_NEW_BLOCKS:
+    stored_blocks = _check_blocks(_read_stored_blocks(folder), sources)
+    blocks = [
+        block for source in sources for block in _blocks_in(source, stored_blocks, sources[-1])
+    ]
+    if len(blocks) - sum(map(len, stored_blocks.values())) >= _MIN_NEW_BLOCKS:
         _store(folder, blocks)
     for block in blocks:
-        if read_stamp(block.max_ts) > moment:
+        if read_stamp(block.max_ts) > after:
             return LedgerPosition(block.segment, block.offset)
     return _end_of(blocks, sources)
 
 
-def _stored(folder: AgentFolder) -> list[IndexBlock]:
+def _read_stored_blocks(folder: AgentFolder) -> list[IndexBlock]:
     """Read the blocks; each line begins with a hash of the rest, so that none was changed."""
     try:
         lines = [line.partition(b" ") for line in folder.index.read_bytes().splitlines()]
         if any(
-            not hmac.compare_digest(_compute_checksum(rest), given) for given, _, rest in lines
+            not hmac.compare_digest(_compute_checksum(body), stated) for stated, _, body in lines
         ):
             return []
-        return [msgspec.json.decode(rest, type=IndexBlock) for _, _, rest in lines]
+        return [msgspec.json.decode(body, type=IndexBlock) for _, _, body in lines]
     except (OSError, ValueError, msgspec.DecodeError):
         return []
 
@@ -75,17 +77,21 @@ def _compute_checksum(data: bytes) -> bytes:
     return hashlib.sha256(data).hexdigest()[:16].encode()
 
 
-def _checked(
+def _check_blocks(
     stored: list[IndexBlock], sources: Sequence[SegmentFile]
 ) -> dict[int, list[IndexBlock]]:
     """Return the stored blocks that still describe their segments, by its number."""
-    there = {source.segment.number: source for source in sources}
-    kept: dict[int, list[IndexBlock]] = {}
+    sources_by_number = {source.segment.number: source for source in sources}
+    valid: dict[int, list[IndexBlock]] = {}
     for number, group in groupby(stored, key=lambda block: block.segment):
         blocks = list(group)
-        if number in there and _contiguous(blocks) and _describe(blocks, there[number]):
-            kept[number] = blocks
-    return kept
+        if (
+            number in sources_by_number
+            and _contiguous(blocks)
+            and _describe(blocks, sources_by_number[number])
+        ):
+            valid[number] = blocks
+    return valid
 
 
 def _contiguous(blocks: list[IndexBlock]) -> bool:
@@ -99,10 +105,12 @@ def _contiguous(blocks: list[IndexBlock]) -> bool:
 
 def _describe(blocks: list[IndexBlock], source: SegmentFile) -> bool:
     """Say whether the file is long enough, and blocks begin with the entries that they should."""
-    with source.opened() as file:
+    with source.open_file() as file:
         if os.fstat(file.fileno()).st_size < blocks[-1].end:
             return False
-    return all(_first_id(source, one.offset) == one.first_id for one in (blocks[0], blocks[-1]))
+    return all(
+        _first_id(source, block.offset) == block.first_id for block in (blocks[0], blocks[-1])
+    )
 
 
 def _first_id(source: SegmentFile, offset: int) -> str:
@@ -131,8 +139,8 @@ def _blocks_of(source: SegmentFile, start: int, *, only_full: bool) -> Iterator[
         head = read_entry_head(line.data) if line.data else None
         if head is None:
             continue
-        told = parse_rfc3339(head.ts) or _MIN_TIMESTAMP
-        earliest, latest = max(_MIN_TIMESTAMP, min(earliest, told)), max(latest, told)
+        entry_time = parse_rfc3339(head.ts) or _MIN_TIMESTAMP
+        earliest, latest = max(_MIN_TIMESTAMP, min(earliest, entry_time)), max(latest, entry_time)
         first_id = first_id or add_missing_id(line.data or b"", head)[0]
         count += 1
         if count == BLOCK_ENTRIES:
@@ -168,8 +176,8 @@ def _end_of(blocks: Sequence[IndexBlock], sources: Sequence[SegmentFile]) -> Led
 
 
 def _store(folder: AgentFolder, blocks: list[IndexBlock]) -> None:
-    encoded = [msgspec.json.encode(block) for block in blocks]
-    data = b"".join(b"%s %s\n" % (_compute_checksum(line), line) for line in encoded)
+    encoded_blocks = [msgspec.json.encode(block) for block in blocks]
+    data = b"".join(b"%s %s\n" % (_compute_checksum(line), line) for line in encoded_blocks)
     # A folder that cannot be written to is read all the same, only more slowly.
     with suppress(OSError):
         descriptor = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -74,9 +74,9 @@ def list_agents_with_tombstones(root: Path) -> list[str]:
     if not root.is_dir():
         return []
     return sorted(
-        one.name
-        for one in root.iterdir()
-        if is_agent_id(one.name) and (one / TOMBSTONES_FILE_NAME).is_file()
+        folder.name
+        for folder in root.iterdir()
+        if is_agent_id(folder.name) and (folder / TOMBSTONES_FILE_NAME).is_file()
     )
 
 
@@ -87,13 +87,13 @@ def read_tombstones(root: Path, agent: str) -> dict[str, Tombstone]:
         UnknownAgent: That is no agent's name.
         LedgerError: The file is there and cannot be read.
     """
-    added = read_tombstones_since(root, agent)
-    if added.malformed:
-        _log.warning("%d tombstones of %s cannot be read", added.malformed, agent)
-    found: dict[str, Tombstone] = {}
-    for one in added.tombstones:
-        found.setdefault(one.entry_id, one)
-    return found
+    batch = read_tombstones_since(root, agent)
+    if batch.malformed:
+        _log.warning("%d tombstones of %s cannot be read", batch.malformed, agent)
+    by_id: dict[str, Tombstone] = {}
+    for tombstone in batch.tombstones:
+        by_id.setdefault(tombstone.entry_id, tombstone)
+    return by_id
 
 
 def read_tombstones_since(root: Path, agent: str, offset: int = 0) -> TombstoneBatch:
@@ -145,16 +145,20 @@ def append_tombstones(root: Path, agent: str, tombstones: Iterable[Tombstone]) -
         raise LedgerError(f"tombstones were not written to {path}: {error.strerror}") from error
 
 
-def replicate_tombstones(places: Sequence[Path], agent: str) -> None:
+def replicate_tombstones(roots: Sequence[Path], agent: str) -> None:
     """Give each of several roots the tombstones that the others have.
 
     Raises:
         UnknownAgent: That is no agent's name.
         LedgerError: A file cannot be read or written.
     """
-    there = [dict.fromkeys(read_tombstones_since(root, agent).tombstones) for root in places]
-    for root, own in zip(places, there, strict=True):
-        missing = dict.fromkeys(one for other in there for one in other if one not in own)
+    known_by_root = [
+        dict.fromkeys(read_tombstones_since(root, agent).tombstones) for root in roots
+    ]
+    for root, present in zip(roots, known_by_root, strict=True):
+        missing = dict.fromkeys(
+            tombstone for other in known_by_root for tombstone in other if tombstone not in present
+        )
         if missing:
             append_tombstones(root, agent, missing)
 
@@ -165,11 +169,11 @@ class ForgottenIds:
     `refresh` reads only what was added since, so it may be called before every entry.
     """
 
-    def __init__(self, places: Iterable[Path], agent: str) -> None:
+    def __init__(self, roots: Iterable[Path], agent: str) -> None:
         self.malformed = 0
         self._agent = agent
-        self._offsets = dict.fromkeys(places, 0)
-        self._seen: dict[Path, tuple[int, int, int]] = {}
+        self._offsets = dict.fromkeys(roots, 0)
+        self._file_positions: dict[Path, tuple[int, int, int]] = {}
         self._ids: set[str] = set()
 
     def __contains__(self, entry_id: object) -> bool:
@@ -185,7 +189,7 @@ class ForgottenIds:
 
     def has_prefix(self, start_of_id: str) -> bool:
         """Say whether an entry whose id begins so was forgotten, as far as was read."""
-        return any(one.startswith(start_of_id) for one in self._ids)
+        return any(entry_id.startswith(start_of_id) for entry_id in self._ids)
 
     def refresh(self) -> None:
         """Take in what was added meanwhile; what was forgotten once stays forgotten.
@@ -195,15 +199,15 @@ class ForgottenIds:
             LedgerError: A file is there and cannot be read.
         """
         for root, offset in self._offsets.items():
-            now = _read_file_identity(_path(root, self._agent))
-            if now is not None and self._seen.get(root) == now:
+            identity = _read_file_identity(_path(root, self._agent))
+            if identity is not None and self._file_positions.get(root) == identity:
                 continue
-            added = read_tombstones_since(root, self._agent, offset)
-            self._ids.update(one.entry_id for one in added.tombstones)
-            self._offsets[root] = added.offset
-            self.malformed += added.malformed
-            if now is not None:
-                self._seen[root] = now
+            batch = read_tombstones_since(root, self._agent, offset)
+            self._ids.update(tombstone.entry_id for tombstone in batch.tombstones)
+            self._offsets[root] = batch.offset
+            self.malformed += batch.malformed
+            if identity is not None:
+                self._file_positions[root] = identity
 
 
 def _read_file_identity(path: Path) -> tuple[int, int, int] | None:
@@ -229,27 +233,27 @@ def _start(file: BufferedReader, offset: int) -> int:
 
 
 def _read(file: BufferedReader, agent: str) -> TombstoneBatch:
-    found: list[Tombstone] = []
+    tombstones: list[Tombstone] = []
     offset, malformed = file.tell(), 0
-    for line in read_lines(file, longest=_MAX_LINE_BYTES):
-        one = _tombstone_in(line, agent)
-        if one is not None:
-            found.append(one)
+    for line in read_lines(file, max_line_bytes=_MAX_LINE_BYTES):
+        tombstone = _tombstone_in(line, agent)
+        if tombstone is not None:
+            tombstones.append(tombstone)
         if line.ended:
-            malformed += one is None and (line.data is None or bool(line.data.strip()))
+            malformed += tombstone is None and (line.data is None or bool(line.data.strip()))
             offset = line.offset + line.size
-    return TombstoneBatch(tuple(found), offset, malformed)
+    return TombstoneBatch(tuple(tombstones), offset, malformed)
 
 
 def _tombstone_in(line: LedgerLine, agent: str) -> Tombstone | None:
     """Read a line; it is about the agent whose file it stands in, whatever it says."""
-    wire = _decoded(line.data or b"")
+    wire = _decode(line.data or b"")
     if wire is None or not wire.entry_id.strip():
         return None
     return Tombstone(wire.ts, agent, wire.memory_service, wire.entry_id, wire.reason)
 
 
-def _decoded(line: bytes) -> _TombstoneLine | None:
+def _decode(line: bytes) -> _TombstoneLine | None:
     # The strict decoder refuses half a surrogate pair, and an id may hold one.
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return msgspec.json.decode(line, type=_TombstoneLine)
@@ -303,7 +307,9 @@ def _mend(folder: int, descriptor: int) -> None:
         return
     with os.fdopen(os.dup(descriptor), "rb") as file:
         file.seek(0)
-        last = next(line for line in read_lines(file, longest=_MAX_LINE_BYTES) if not line.ended)
+        last = next(
+            line for line in read_lines(file, max_line_bytes=_MAX_LINE_BYTES) if not line.ended
+        )
         if _tombstone_in(last, "") is not None:
             write_all(descriptor, b"\n")
             return

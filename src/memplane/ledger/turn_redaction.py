@@ -31,27 +31,27 @@ def redact_turn(
     """
     text = text or redactor.text
 
-    def kept(found: RedactionResult[T]) -> T:
-        counts.update(found.counts)
-        return found.value
+    def unwrap(result: RedactionResult[T]) -> T:
+        counts.update(result.counts)
+        return result.value
 
     def reply_of(reply: Reply) -> Reply:
         match reply:
             case JsonReply(body):
-                return JsonReply(kept(redactor.json(body)))
+                return JsonReply(unwrap(redactor.json(body)))
             case StreamReply(body):
-                return StreamReply(kept(redactor.stream(body)))
+                return StreamReply(unwrap(redactor.stream(body)))
 
     return replace(
         turn,
-        path=kept(text(turn.path)),
-        requested_model=kept(text(turn.requested_model)),
-        effective_provider=kept(text(turn.effective_provider)),
-        effective_model=kept(text(turn.effective_model)),
-        status=kept(text(turn.status)),
-        request_original=kept(redactor.json(turn.request_original)),
-        request_effective=kept(redactor.json(turn.request_effective)),
-        tool_trace=kept(redactor.json(turn.tool_trace)),
+        path=unwrap(text(turn.path)),
+        requested_model=unwrap(text(turn.requested_model)),
+        effective_provider=unwrap(text(turn.effective_provider)),
+        effective_model=unwrap(text(turn.effective_model)),
+        status=unwrap(text(turn.status)),
+        request_original=unwrap(redactor.json(turn.request_original)),
+        request_effective=unwrap(redactor.json(turn.request_effective)),
+        tool_trace=unwrap(redactor.json(turn.tool_trace)),
         reply=reply_of(turn.reply),
     )
 
@@ -59,14 +59,16 @@ def redact_turn(
 def redact_entry_line(redactor: Redactor, line: bytes) -> RedactionResult[bytes]:
     """Take the secrets out of a recorded entry; its id stays, as that of what was recorded."""
     if _SSE_FORMAT_VALUE not in line:
-        whole = redactor.json(line)
-        if not whole.counts:
-            return whole  # most entries have none, and one look at all of it is the quickest
+        redacted_line = redactor.json(line)
+        if not redacted_line.counts:
+            return (
+                redacted_line  # most entries have none, and one look at all of it is the quickest
+            )
     counts: Counter[str] = Counter()
 
-    def kept(found: RedactionResult[bytes]) -> bytes:
-        counts.update(found.counts)
-        return found.value
+    def unwrap(result: RedactionResult[bytes]) -> bytes:
+        counts.update(result.counts)
+        return result.value
 
     try:
         members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
@@ -74,30 +76,32 @@ def redact_entry_line(redactor: Redactor, line: bytes) -> RedactionResult[bytes]
         return redactor.json(line)  # another shape, but secrets come out of it all the same
     for name in members.keys() - _UNREDACTED_MEMBERS:
         body = bytes(members[name])
-        found = _redacted_response(redactor, body) if name == "response" else redactor.json(body)
-        members[name] = msgspec.Raw(kept(found))
+        part_result = (
+            _redact_response(redactor, body) if name == "response" else redactor.json(body)
+        )
+        members[name] = msgspec.Raw(unwrap(part_result))
     return RedactionResult(escape_characters(msgspec.json.encode(members)), counts)
 
 
-def _redacted_response(redactor: Redactor, body: bytes) -> RedactionResult[bytes]:
+def _redact_response(redactor: Redactor, body: bytes) -> RedactionResult[bytes]:
     counts: Counter[str] = Counter()
     try:
         reply = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         for name, part in reply.items():
-            found = _redacted_reply(redactor, name, bytes(part))
-            counts.update(found.counts)
-            reply[name] = msgspec.Raw(found.value)
+            result = _redact_reply(redactor, name, bytes(part))
+            counts.update(result.counts)
+            reply[name] = msgspec.Raw(result.value)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return redactor.json(body)
     return RedactionResult(msgspec.json.encode(reply), counts)
 
 
-def _redacted_reply(redactor: Redactor, name: str, body: bytes) -> RedactionResult[bytes]:
+def _redact_reply(redactor: Redactor, name: str, body: bytes) -> RedactionResult[bytes]:
     if name != "text" or not body.startswith(b'"'):
         return redactor.json(body)
     text = msgspec.json.decode(body, type=str).encode("utf-8", "surrogatepass")
-    found = redactor.stream(text)
-    return RedactionResult(quote_text(found.value) if found.counts else body, found.counts)
+    result = redactor.stream(text)
+    return RedactionResult(quote_text(result.value) if result.counts else body, result.counts)
 
 
 def make_turn_redactor(
@@ -109,18 +113,18 @@ def make_turn_redactor(
     """
 
     @lru_cache(1024)
-    def cached(words: str, _known: object) -> RedactionResult[str]:
-        return redactor().text(words)
+    def cached(value: str, _known: object) -> RedactionResult[str]:
+        return redactor().text(value)
 
-    def text(words: str) -> RedactionResult[str]:
-        return cached(words, redactor().secrets_version())
+    def text(value: str) -> RedactionResult[str]:
+        return cached(value, redactor().secrets_version())
 
     def scrub(turn: Turn) -> Turn:
-        found: Counter[str] = Counter()
-        scrubbed = redact_turn(redactor(), turn, found, text)
-        if not found:
-            return scrubbed
-        counts.update(found)
-        return replace(scrubbed, note=add_removed_count(turn.note, found.total()))
+        hit_counts: Counter[str] = Counter()
+        redacted = redact_turn(redactor(), turn, hit_counts, text)
+        if not hit_counts:
+            return redacted
+        counts.update(hit_counts)
+        return replace(redacted, note=add_removed_count(turn.note, hit_counts.total()))
 
     return scrub

@@ -126,14 +126,14 @@ class Ledger:
         self._clock = clock
         self._options = options or LedgerOptions()
         self._queue: queue.SimpleQueue[_PendingTurn | None] = queue.SimpleQueue()
-        self._counting = threading.Lock()
+        self._counters_lock = threading.Lock()
         self._gaps: Counter[str] = Counter()
         self._thread: threading.Thread | None = None
         self._closed = False
         self._logs: dict[str, AgentWriter] = {}
         self._unsynced: set[str] = set()
         self._untold: dict[str, ChainEnd] = {}
-        self._checked = time.monotonic()
+        self._last_checkpoint = time.monotonic()
         self._pool = ThreadPoolExecutor(_MAX_PARALLEL_SYNCS, thread_name_prefix="ledger-sync")
 
     async def append(self, turn: Turn | ReceivedEntry) -> Entry:
@@ -158,25 +158,25 @@ class Ledger:
             raise NotRecorded(f"a turn of {turn.agent} came after the ledger was closed")
         if not is_agent_id(turn.agent):
             raise make_invalid_agent(turn.agent)
-        waiting = _PendingTurn(turn, _size_of(turn), asyncio.get_running_loop().create_future())
-        self._reserve(waiting)
+        pending = _PendingTurn(turn, _size_of(turn), asyncio.get_running_loop().create_future())
+        self._reserve(pending)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
             self._thread.start()
-        self._queue.put(waiting)
-        return waiting.future
+        self._queue.put(pending)
+        return pending.future
 
-    def _reserve(self, waiting: _PendingTurn) -> None:
-        with self._counting:
+    def _reserve(self, pending: _PendingTurn) -> None:
+        with self._counters_lock:
             queued = self.figures.queued_bytes
-            if queued and queued + waiting.size > self._options.queue_bytes:
+            if queued and queued + pending.size > self._options.queue_bytes:
                 self.figures.refused += 1
-                self._gaps[waiting.turn.agent] += 1
+                self._gaps[pending.turn.agent] += 1
                 raise LedgerFull(
-                    f"a turn of {waiting.turn.agent} was not recorded: {queued:,} bytes wait for "
+                    f"a turn of {pending.turn.agent} was not recorded: {queued:,} bytes wait for "
                     "the disk already. The chain notes the gap"
                 )
-            self.figures.queued_bytes += waiting.size
+            self.figures.queued_bytes += pending.size
 
     async def close(self) -> None:
         """Record what waits, make everything durable and let go of the files."""
@@ -189,30 +189,30 @@ class Ledger:
     # The rest runs in the writer's thread.
 
     def _run(self) -> None:
-        more = True
-        while more:
-            batch, more = self._take()
+        has_more = True
+        while has_more:
+            batch, has_more = self._take_batch()
             if batch:
                 self._commit(batch)
-            if self._due() or not more:
+            if self._is_checkpoint_due() or not has_more:
                 self._checkpoint()
         for log in self._logs.values():
             log.close()
 
-    def _take(self) -> tuple[list[_PendingTurn], bool]:
+    def _take_batch(self) -> tuple[list[_PendingTurn], bool]:
         """Wait for turns and take all there are; False when no more will come."""
         batch: list[_PendingTurn] = []
         timeout = _CHECKPOINT_INTERVAL_S[self._options.syncing] if self._unsynced else None
         try:
-            one = self._queue.get(timeout=timeout)
-            while one is not None and len(batch) < _MAX_BATCH_TURNS:
-                batch.append(one)
-                one = self._queue.get_nowait()
+            pending = self._queue.get(timeout=timeout)
+            while pending is not None and len(batch) < _MAX_BATCH_TURNS:
+                batch.append(pending)
+                pending = self._queue.get_nowait()
         except queue.Empty:
             return batch, True
-        if one is not None:
-            batch.append(one)
-        return batch, one is not None
+        if pending is not None:
+            batch.append(pending)
+        return batch, pending is not None
 
     def _commit(self, batch: list[_PendingTurn]) -> None:
         """Write a batch, make it durable, acknowledge it, chain it."""
@@ -220,22 +220,22 @@ class Ledger:
         by_agent = _by_agent(batch)
         for first in range(0, len(by_agent), _MAX_PARALLEL_AGENTS):
             self._commit_agents(by_agent[first : first + _MAX_PARALLEL_AGENTS])
-            self._let_go_of_some()
-        with self._counting:
-            self.figures.queued_bytes -= sum(one.size for one in batch)
+            self._close_idle_writers()
+        with self._counters_lock:
+            self.figures.queued_bytes -= sum(pending.size for pending in batch)
 
     def _commit_agents(self, by_agent: Sequence[tuple[str, list[_PendingTurn]]]) -> None:
         staged: list[tuple[AgentWriter, list[_PendingTurn]]] = []
         with ExitStack() as locks:
             # Every process takes the locks in the same order, so none waits for another in turn.
-            for agent, waiting in by_agent:
-                with self._failing(agent, waiting):
-                    log = self._held(agent, locks)
-                    ready = self._prepared(log, waiting)
+            for agent, turns in by_agent:
+                with self._report_failures(agent, turns):
+                    log = self._open_writer(agent, locks)
+                    ready = self._prepare(log, turns)
                     staged.append((log, self._write(log, ready)))
             self._settle(staged)
 
-    def _let_go_of_some(self) -> None:
+    def _close_idle_writers(self) -> None:
         """Close the files of agents that were quiet for longest; a process may not open many."""
         if len(self._logs) > _MAX_OPEN_AGENTS:
             self._checkpoint()
@@ -243,7 +243,7 @@ class Ledger:
                 self._logs.pop(agent).close()
 
     @contextmanager
-    def _failing(self, agent: str, waiting: Sequence[_PendingTurn]) -> Generator[None]:
+    def _report_failures(self, agent: str, turns: Sequence[_PendingTurn]) -> Generator[None]:
         """Tell those who wait when it fails, and open the agent's files anew next time."""
         try:
             yield
@@ -254,80 +254,82 @@ class Ledger:
             self._unsynced.discard(agent)
             reason = (isinstance(error, OSError) and error.strerror) or repr(error)
             _log.warning("the ledger of %s failed: %s", agent, reason, exc_info=True)
-            lost = [one for one in waiting if not one.settled]
+            lost = [pending for pending in turns if not pending.settled]
             if lost:
                 self.figures.failing[agent] = f"turns of {agent} are not recorded: {reason}"
                 self._lose(lost, NotRecorded(f"a turn of {agent} was not recorded: {reason}"))
             else:
                 self.figures.degraded = f"the chain of {agent} is behind its ledger: {reason}"
 
-    def _lose(self, waiting: Sequence[_PendingTurn], error: NotRecorded) -> None:
+    def _lose(self, turns: Sequence[_PendingTurn], error: NotRecorded) -> None:
         """Tell those who wait that their turns were not recorded; the chain will note the gap."""
-        with self._counting:
-            self._gaps.update(one.turn.agent for one in waiting)
-        self.figures.failed += len(waiting)
-        _notify_waiters(waiting, error)
+        with self._counters_lock:
+            self._gaps.update(pending.turn.agent for pending in turns)
+        self.figures.failed += len(turns)
+        _notify_waiters(turns, error)
 
-    def _held(self, agent: str, locks: ExitStack) -> AgentWriter:
+    def _open_writer(self, agent: str, locks: ExitStack) -> AgentWriter:
         log = self._logs.pop(agent, None)
         if log is None:
             folder = AgentFolder(self._root, agent)
-            modes, most = self._options.modes, self._options.max_bytes
-            log = AgentWriter(folder, modes=modes, max_bytes=most)
+            modes, max_bytes = self._options.modes, self._options.max_bytes
+            log = AgentWriter(folder, modes=modes, max_bytes=max_bytes)
         self._logs[agent] = log  # the last one in it is the last one that was used
-        recovered = locks.enter_context(
-            log.held(lambda: read_anchors(self._root).get(agent), self._clock)
+        recovery = locks.enter_context(
+            log.open_locked(lambda: read_anchors(self._root).get(agent), self._clock)
         )
-        if recovered is not None:
+        if recovery is not None:
             self._unsynced.add(agent)
-            self._report(agent, recovered)
-            if recovered.broken:
+            self._report(agent, recovery)
+            if recovery.broken:
                 modes = self._options.modes
                 write_anchors(self._root, {agent: log.end}, modes=modes, anew=True)
         return log
 
-    def _report(self, agent: str, recovered: RecoveryReport) -> None:
+    def _report(self, agent: str, recovery: RecoveryReport) -> None:
         figures = self.figures
-        figures.found += recovered.found
-        figures.torn += recovered.torn
-        figures.damaged += recovered.damaged
-        figures.broken += recovered.broken
-        if recovered.broken:
+        figures.found += recovery.found
+        figures.torn += recovery.torn
+        figures.damaged += recovery.damaged
+        figures.broken += recovery.broken
+        if recovery.broken:
             figures.degraded = f"the ledger of {agent} has lost something that was recorded"
 
-    def _prepared(self, log: AgentWriter, waiting: Sequence[_PendingTurn]) -> list[_PendingTurn]:
+    def _prepare(self, log: AgentWriter, turns: Sequence[_PendingTurn]) -> list[_PendingTurn]:
         """Make the entries; a turn that cannot be one fails alone."""
         ready: list[_PendingTurn] = []
-        for one in waiting:
+        for pending in turns:
             try:
-                self._make_entry(log, one)
+                self._make_entry(log, pending)
             except ValueError as error:
-                why = f"a turn of {one.turn.agent} was not recorded: {error}"
-                self._lose([one], InvalidEntry(why))
+                message = f"a turn of {pending.turn.agent} was not recorded: {error}"
+                self._lose([pending], InvalidEntry(message))
                 continue
-            if len(one.entry.line) >= MAX_LINE_BYTES:
-                size = f"{len(one.entry.line):,} bytes"
-                why = f"a turn of {one.turn.agent} has {size}, too many"
-                self._lose([one], EntryTooLarge(why))
+            if len(pending.entry.line) >= MAX_LINE_BYTES:
+                size = f"{len(pending.entry.line):,} bytes"
+                message = f"a turn of {pending.turn.agent} has {size}, too many"
+                self._lose([pending], EntryTooLarge(message))
                 continue
-            ready.append(one)
+            ready.append(pending)
         return ready
 
-    def _make_entry(self, log: AgentWriter, waiting: _PendingTurn) -> None:
-        match waiting.turn:
+    def _make_entry(self, log: AgentWriter, pending: _PendingTurn) -> None:
+        match pending.turn:
             case Turn():
-                scrubbed = self._scrub(waiting.turn)
-                waiting.entry, waiting.note = log.recent.entry_for(scrubbed), scrubbed.note
+                redacted = self._scrub(pending.turn)
+                pending.entry, pending.note = log.recent.entry_for(redacted), redacted.note
             case ReceivedEntry(_, entry, note):
-                waiting.entry, waiting.note = entry, note
+                pending.entry, pending.note = entry, note
 
     def _write(self, log: AgentWriter, ready: list[_PendingTurn]) -> list[_PendingTurn]:
         """Write turns, sealing segments that are full; returns those still to be made durable."""
-        while (fitting := log.fitting([one.entry.line for one in ready])) < len(ready):
-            now, ready = ready[:fitting], ready[fitting:]
-            if now:
-                self._write_lines(log, now)
-                self._settle([(log, now)])
+        while (
+            fitting_count := log.count_fitting([pending.entry.line for pending in ready])
+        ) < len(ready):
+            batch, ready = ready[:fitting_count], ready[fitting_count:]
+            if batch:
+                self._write_lines(log, batch)
+                self._settle([(log, batch)])
             if self._logs.get(log.folder.agent) is not log:
                 raise OSError(errno.EIO, "its files failed meanwhile")
             log.seal()
@@ -337,32 +339,34 @@ class Ledger:
 
     def _write_lines(self, log: AgentWriter, ready: Sequence[_PendingTurn]) -> None:
         """Write turns, and before them what is said about them."""
-        notes = [make_note_line(one.entry.id, one.note) for one in ready if one.note]
+        notes = [
+            make_note_line(pending.entry.id, pending.note) for pending in ready if pending.note
+        ]
         if notes:
             log.write_notes(notes, durably=self._options.syncing is SyncPolicy.GROUP)
-        log.write([one.entry.line for one in ready])
+        log.write([pending.entry.line for pending in ready])
 
     def _settle(self, staged: Sequence[tuple[AgentWriter, list[_PendingTurn]]]) -> None:
         """Make written turns durable, acknowledge them, and chain them."""
-        written = [(log, waiting) for log, waiting in staged if waiting]
+        written = [(log, turns) for log, turns in staged if turns]
         durable: list[tuple[AgentWriter, list[_PendingTurn]]] = []
-        for (log, waiting), error in zip(written, self._synced(written), strict=True):
+        for (log, turns), error in zip(written, self._sync_logs(written), strict=True):
             agent = log.folder.agent
-            with self._failing(agent, waiting):
-                lines = [one.entry.line for one in waiting]
+            with self._report_failures(agent, turns):
+                lines = [pending.entry.line for pending in turns]
                 if error is not None:
                     self._rescue(log, lines, error)
                 self.figures.failing.pop(agent, None)
                 self.figures.entries += len(lines)
                 self.figures.bytes += sum(map(len, lines))
-                durable.append((log, waiting))
-        _notify_waiters([one for _, waiting in durable for one in waiting])
-        for log, waiting in durable:
-            with self._failing(log.folder.agent, waiting):
-                log.chain([one.entry.line for one in waiting])
+                durable.append((log, turns))
+        _notify_waiters([pending for _, turns in durable for pending in turns])
+        for log, turns in durable:
+            with self._report_failures(log.folder.agent, turns):
+                log.chain([pending.entry.line for pending in turns])
                 self._unsynced.add(log.folder.agent)
 
-    def _synced(
+    def _sync_logs(
         self, written: Sequence[tuple[AgentWriter, list[_PendingTurn]]]
     ) -> Sequence[OSError | None]:
         if self._options.syncing is not SyncPolicy.GROUP:
@@ -382,18 +386,18 @@ class Ledger:
         log.write(lines)
         log.sync()
 
-    def _due(self) -> bool:
+    def _is_checkpoint_due(self) -> bool:
         interval = _CHECKPOINT_INTERVAL_S[self._options.syncing]
         if interval is None or not (self._unsynced or self._gaps):
             return False
-        return time.monotonic() - self._checked >= interval
+        return time.monotonic() - self._last_checkpoint >= interval
 
     def _checkpoint(self) -> None:
         """Make the chains durable, and tell their ends to the anchors."""
-        self._checked = time.monotonic()
+        self._last_checkpoint = time.monotonic()
         self._note_gaps()
         for agent in sorted(self._unsynced):
-            with self._failing(agent, ()):
+            with self._report_failures(agent, ()):
                 log = self._logs[agent]
                 if self._options.syncing is SyncPolicy.INTERVAL:
                     self._sync_late(log)
@@ -420,20 +424,20 @@ class Ledger:
                 "that were acknowledged may be lost"
             )
             _log.error("%s", self.figures.degraded)
-            with log.held(lambda: None, self._clock):
+            with log.open_locked(lambda: None, self._clock):
                 log.replace_segment()
 
     def _note_gaps(self) -> None:
-        with self._counting:
+        with self._counters_lock:
             gaps, self._gaps = self._gaps, Counter()
-        left = Counter(gaps)
+        remaining = Counter(gaps)
         for agent, count in gaps.items():
-            with self._failing(agent, ()), ExitStack() as locks:
-                self._held(agent, locks).note_gap(count)
+            with self._report_failures(agent, ()), ExitStack() as locks:
+                self._open_writer(agent, locks).note_gap(count)
                 self._unsynced.add(agent)
-                del left[agent]
-        with self._counting:
-            self._gaps += left
+                del remaining[agent]
+        with self._counters_lock:
+            self._gaps += remaining
 
 
 @asynccontextmanager
@@ -457,8 +461,11 @@ def _size_of(turn: Turn | ReceivedEntry) -> int:
 
 def _by_agent(batch: Sequence[_PendingTurn]) -> list[tuple[str, list[_PendingTurn]]]:
     """Group turns by agent, sorted, each agent's turns in the order they came."""
-    ordered = sorted(batch, key=lambda one: one.turn.agent)
-    return [(agent, list(group)) for agent, group in groupby(ordered, lambda one: one.turn.agent)]
+    ordered = sorted(batch, key=lambda pending: pending.turn.agent)
+    return [
+        (agent, list(group))
+        for agent, group in groupby(ordered, lambda pending: pending.turn.agent)
+    ]
 
 
 def _sync(log: AgentWriter) -> OSError | None:
@@ -469,22 +476,22 @@ def _sync(log: AgentWriter) -> OSError | None:
     return None
 
 
-def _notify_waiters(waiting: Sequence[_PendingTurn], error: NotRecorded | None = None) -> None:
+def _notify_waiters(turns: Sequence[_PendingTurn], error: NotRecorded | None = None) -> None:
     """Resolve the futures of those who wait, in their own loops."""
-    unsettled = [one for one in waiting if not one.settled]
-    for one in unsettled:
-        one.settled = True
-    for loop, group in groupby(unsettled, key=lambda one: one.future.get_loop()):
+    unsettled = [pending for pending in turns if not pending.settled]
+    for pending in unsettled:
+        pending.settled = True
+    for loop, group in groupby(unsettled, key=lambda pending: pending.future.get_loop()):
         # The loop may have ended without waiting; then nobody is there to be told.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_resolve, list(group), error)
 
 
-def _resolve(waiting: Sequence[_PendingTurn], error: NotRecorded | None) -> None:
-    for one in waiting:
-        if one.future.done():
+def _resolve(turns: Sequence[_PendingTurn], error: NotRecorded | None) -> None:
+    for pending in turns:
+        if pending.future.done():
             continue
         if error is not None:
-            one.future.set_exception(error)
+            pending.future.set_exception(error)
         else:
-            one.future.set_result(one.entry)
+            pending.future.set_result(pending.entry)

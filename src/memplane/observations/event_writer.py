@@ -229,7 +229,7 @@ def read_event_page(root: Path, agent: str, cursor: str) -> EventPage:
     read = EventPage(agent)
     at = decode_cursor(cursor) if cursor else BEGINNING
     with open_page(AgentFolder(root, agent), cursor=at, limit=MAX_PAGE_ENTRIES) as page:
-        for _, line in page.identified():
+        for _, line in page.with_ids():
             event = decode_event(line)
             if event is not None and event.agent == agent:
                 read.events.append(event)

@@ -83,11 +83,14 @@ def export_archive(files: Mapping[str, bytes]) -> bytes:
     header = msgspec.json.format(
         msgspec.json.encode(_ArchiveHeader(FORMAT_VERSION, listed)), indent=1
     )
-    entries = [_entry(HEADER_NAME, header), *(_entry(one.key, files[one.key]) for one in listed)]
+    entries = [
+        _entry(HEADER_NAME, header),
+        *(_entry(file.key, files[file.key]) for file in listed),
+    ]
     tar = b"".join(entries) + bytes(2 * _BLOCK_BYTES)
-    packed = _gzipped(tar, level=9)
+    compressed = _gzip(tar, level=9)
     # Text that repeats itself too much looks like a bomb, so it is not made smaller.
-    return packed if _can_unpack(packed) else _gzipped(tar, level=0)
+    return compressed if _can_unpack(compressed) else _gzip(tar, level=0)
 
 
 def _entry(name: str, data: bytes) -> bytes:
@@ -99,17 +102,17 @@ def _entry(name: str, data: bytes) -> bytes:
     )
 
 
-def _gzipped(data: bytes, *, level: int) -> bytes:
-    written = io.BytesIO()
-    with gzip.GzipFile("", "wb", compresslevel=level, fileobj=written, mtime=0) as stream:
+def _gzip(data: bytes, *, level: int) -> bytes:
+    buffer = io.BytesIO()
+    with gzip.GzipFile("", "wb", compresslevel=level, fileobj=buffer, mtime=0) as stream:
         stream.write(data)
-    return written.getvalue()
+    return buffer.getvalue()
 
 
-def _can_unpack(packed: bytes) -> bool:
-    unpacked = _GunzipReader(io.BytesIO(packed))
+def _can_unpack(compressed: bytes) -> bool:
+    reader = _GunzipReader(io.BytesIO(compressed))
     try:
-        while unpacked.read(_CHUNK_BYTES):
+        while reader.read(_CHUNK_BYTES):
             pass
     except PersonaError:
         return False
@@ -126,9 +129,9 @@ def read_archive(source: bytes | Readable) -> dict[str, bytes]:
             message names the entry.
     """
     stream = io.BytesIO(source) if isinstance(source, bytes) else source
-    with _translated():
+    with _translate_errors():
         tar = _TarReader(stream)
-        listed = _list_at_the_start(tar)
+        listed = _read_leading_header(tar)
         files: dict[str, bytes] = {}
         while (info := tar.next_entry()) is not None:
             if info.name in files:
@@ -139,7 +142,7 @@ def read_archive(source: bytes | Readable) -> dict[str, bytes]:
     return files
 
 
-def _list_at_the_start(tar: _TarReader) -> dict[str, _ArchivedFile]:
+def _read_leading_header(tar: _TarReader) -> dict[str, _ArchivedFile]:
     info = tar.next_entry()
     if info is None:
         raise PersonaError("the archive is refused: it is empty")
@@ -151,7 +154,7 @@ def _list_at_the_start(tar: _TarReader) -> dict[str, _ArchivedFile]:
             HEADER_NAME, f"is of format {header.format}; this memplane reads {FORMAT_VERSION}"
         )
     _refuse_unfit(header.files)
-    return {one.key: one for one in header.files}
+    return {file.key: file for file in header.files}
 
 
 def _document(tar: _TarReader, info: tarfile.TarInfo, listed: _ArchivedFile | None) -> bytes:
@@ -172,14 +175,14 @@ def _refuse_unfit(listed: Iterable[_ArchivedFile]) -> None:
     files = tuple(listed)
     if len(files) > MAX_FILES:
         raise _refusal(files[MAX_FILES].key, f"is one too many: it holds at most {MAX_FILES}")
-    for one in files:
-        if reason := explain_invalid_name(one.key):
-            raise _refusal(one.key, f"cannot be a document: {reason}")
-        if not 0 <= one.size <= MAX_FILE_BYTES:
-            raise _refusal(one.key, f"is larger than {MAX_FILE_BYTES} bytes")
-    if sum(one.size for one in files) > MAX_TOTAL_BYTES:
+    for file in files:
+        if reason := explain_invalid_name(file.key):
+            raise _refusal(file.key, f"cannot be a document: {reason}")
+        if not 0 <= file.size <= MAX_FILE_BYTES:
+            raise _refusal(file.key, f"is larger than {MAX_FILE_BYTES} bytes")
+    if sum(file.size for file in files) > MAX_TOTAL_BYTES:
         raise _refusal("", f"its documents have more than {MAX_TOTAL_BYTES} bytes")
-    for rivals in find_collisions(one.key for one in files):
+    for rivals in find_collisions(file.key for file in files):
         raise _refusal(rivals[1], f"is the same file as {rivals[0]!r} on some machines")
 
 
@@ -190,8 +193,8 @@ class _TarReader:
     extended ones of any size into memory, and lets an archive end anywhere.
     """
 
-    def __init__(self, packed: Readable) -> None:
-        self._unpacked = _GunzipReader(packed)
+    def __init__(self, compressed: Readable) -> None:
+        self._stream = _GunzipReader(compressed)
 
     def next_entry(self) -> tarfile.TarInfo | None:
         """Return the next entry, a regular file of a bearable size; None at a proper end."""
@@ -225,64 +228,67 @@ class _TarReader:
         return name
 
     def _take(self, size: int) -> bytes:
-        data = self._unpacked.read(size)
+        data = self._stream.read(size)
         if len(data) < size:
             raise EOFError("it ends too early")
         return data
 
     def _refuse_more(self) -> None:
         """Read the rest of the end: at least one more empty block, and no more than a record."""
-        rest = self._unpacked.read(tarfile.RECORDSIZE)
-        if len(rest) < _BLOCK_BYTES:
+        trailing = self._stream.read(tarfile.RECORDSIZE)
+        if len(trailing) < _BLOCK_BYTES:
             raise EOFError("it ends too early")
-        if rest.strip(b"\0") or self._unpacked.goes_on():
+        if trailing.strip(b"\0") or self._stream.has_more():
             raise _refusal("", "something follows after its end")
 
 
 class _GunzipReader:
     """What is inside one gzip stream, and never more of it in memory than was asked for."""
 
-    def __init__(self, packed: Readable) -> None:
-        self._packed = packed
+    def __init__(self, source: Readable) -> None:
+        self._source = source
         self._stream = zlib.decompressobj(wbits=_GZIP_WBITS)
-        self._in = self._out = 0
+        self._input_bytes = self._output_bytes = 0
 
     def read(self, size: int) -> bytes:
         """Return so many bytes, and fewer only at the end."""
         data = bytearray()
         while len(data) < size and not self._stream.eof:
-            piece = self._stream.decompress(self._waiting(), size - len(data))
-            data += piece
-            self._out += len(piece)
-            if _is_bomb(self._out, self._in):
+            chunk = self._stream.decompress(self._next_input(), size - len(data))
+            data += chunk
+            self._output_bytes += len(chunk)
+            if _is_bomb(self._output_bytes, self._input_bytes):
                 raise _refusal("", f"it unpacks to more than {_MAX_UNPACK_RATIO} times its size")
         return bytes(data)
 
-    def goes_on(self) -> bool:
+    def has_more(self) -> bool:
         """Say whether there is anything left, inside of the stream or behind it."""
-        return bool(self.read(1) or self._stream.unused_data or self._packed.read(1))
+        return bool(self.read(1) or self._stream.unused_data or self._source.read(1))
 
-    def _waiting(self) -> bytes:
+    def _next_input(self) -> bytes:
         if tail := self._stream.unconsumed_tail:
             return tail
         # Whole chunks, or what is taken for a bomb would depend on how the stream is cut.
         data = bytearray()
-        while len(data) < _CHUNK_BYTES and (piece := self._packed.read(_CHUNK_BYTES - len(data))):
-            data += piece
+        while len(data) < _CHUNK_BYTES and (chunk := self._source.read(_CHUNK_BYTES - len(data))):
+            data += chunk
         if not data:
             raise EOFError("it ends too early")
-        self._in += len(data)
-        if self._in > _MAX_PACKED_BYTES:
+        self._input_bytes += len(data)
+        if self._input_bytes > _MAX_PACKED_BYTES:
             raise _refusal("", f"it has more than {_MAX_PACKED_BYTES} bytes")
         return bytes(data)
 
 
-def _is_bomb(unpacked: int, packed: int) -> bool:
-    return unpacked > _RATIO_CHECK_FROM_BYTES and unpacked > _MAX_UNPACK_RATIO * packed
+def _is_bomb(output_bytes: int, compressed_bytes: int) -> bool:
+    return (
+        output_bytes > _RATIO_CHECK_FROM_BYTES
+        and output_bytes > _MAX_UNPACK_RATIO * compressed_bytes
+    )
 
 
 @contextmanager
-def _translated() -> Generator[None]:
+def _translate_errors() -> Generator[None]:
     try:
         yield
     except (EOFError, zlib.error) as error:
@@ -291,5 +297,5 @@ def _translated() -> Generator[None]:
         raise PersonaError(f"the archive is refused: {error}") from error
 
 
-def _refusal(entry: str, why: str) -> PersonaError:
-    return PersonaError(f"the archive is refused: {f'{entry!r} ' if entry else ''}{why}")
+def _refusal(entry: str, reason: str) -> PersonaError:
+    return PersonaError(f"the archive is refused: {f'{entry!r} ' if entry else ''}{reason}")

@@ -20,8 +20,8 @@ class ImportedDocument(msgspec.Struct, frozen=True):
     """What became of one document: new, same, replaced, merged or failed; and more to tell."""
 
     key: str
-    what: str
-    more: str = ""
+    outcome: str
+    detail: str = ""
 
 
 def import_documents(
@@ -33,38 +33,38 @@ def import_documents(
     leaves out as a conflict copy.
     """
     times = read_documents(folder).changed
-    taken: list[ImportedDocument] = []
+    imported: list[ImportedDocument] = []
     for key, text in sorted(archived.items()):
         changed = format_milli_timestamp(times[key]) if key in times else ""
         try:
-            here = folder.read(key)
-            wanted = _wanted(key, here, text, changed, replace=replace)
-            done = _put(folder, key, here, wanted, now=now)
+            local = folder.read(key)
+            target = _choose_text(key, local, text, changed, replace=replace)
+            result = _put(folder, key, local, target, now=now)
             changes = "replaced" if replace else "merged"
-            taken.append(msgspec.structs.replace(done, what=done.what or changes))
+            imported.append(msgspec.structs.replace(result, what=result.outcome or changes))
         except StorageError as error:
-            taken.append(ImportedDocument(key, "failed", str(error)))
-    return taken
+            imported.append(ImportedDocument(key, "failed", str(error)))
+    return imported
 
 
-def _wanted(
-    key: str, here: bytes | None, text: bytes, changed: str, *, replace: bool
+def _choose_text(
+    key: str, local: bytes | None, text: bytes, changed: str, *, replace: bool
 ) -> MergedDocument:
-    if here is None or replace:
+    if local is None or replace:
         return MergedDocument(text)
-    return merge_document(key, None, here, RemoteDocument(text, ""), changed=changed)
+    return merge_document(key, None, local, RemoteDocument(text, ""), changed=changed)
 
 
 def _put(
-    folder: DocumentFolder, key: str, here: bytes | None, wanted: MergedDocument, *, now: datetime
+    folder: DocumentFolder, key: str, local: bytes | None, target: MergedDocument, *, now: datetime
 ) -> ImportedDocument:
-    text = wanted.text or b""
+    text = target.text or b""
     lost = ""
-    if wanted.lost is not None:
-        kept = folder.keep_copy(key, wanted.lost, label="import", now=now)
-        lost = f"a text that did not fit is kept as {kept}"
-    if text == here:
+    if target.lost is not None:
+        copy = folder.keep_copy(key, target.lost, label="import", now=now)
+        lost = f"a text that did not fit is kept as {copy}"
+    if text == local:
         return ImportedDocument(key, "" if lost else "same", lost)
-    if not write_document(folder, key, text, expected=here):
+    if not write_document(folder, key, text, expected=local):
         return ImportedDocument(key, "failed", "it is being written by somebody else")
-    return ImportedDocument(key, "new" if here is None else "", lost)
+    return ImportedDocument(key, "new" if local is None else "", lost)

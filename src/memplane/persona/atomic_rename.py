@@ -27,9 +27,9 @@ _UNSUPPORTED_ERRNOS: Final = frozenset(
 _NO_LINK_ERRNOS: Final = _UNSUPPORTED_ERRNOS | {errno.EPERM, errno.EMLINK}
 
 
-def exchange_files(folder: int, one: str, other: str) -> bool:
+def exchange_files(folder: int, first: str, second: str) -> bool:
     """Let two files trade their names, in one step; False where the file system cannot."""
-    return _renamed(folder, one, other, _EXCHANGE)
+    return _rename(folder, first, second, _EXCHANGE)
 
 
 def rename_no_replace(folder: int, name: str, new: str) -> bool:
@@ -38,16 +38,16 @@ def rename_no_replace(folder: int, name: str, new: str) -> bool:
     Where that takes two steps, a crash between them leaves the file under both names.
     """
     try:
-        return _renamed(folder, name, new, _NO_REPLACE) or _renamed_by_link(folder, name, new)
+        return _rename(folder, name, new, _NO_REPLACE) or _rename_by_link(folder, name, new)
     except FileExistsError:
         return False
 
 
-def _renamed(folder: int, name: str, new: str, how: int) -> bool:
+def _rename(folder: int, name: str, new: str, flags: int) -> bool:
     rename = _system_rename()
     if rename is None:
         return False
-    if rename(folder, os.fsencode(name), folder, os.fsencode(new), how) == 0:
+    if rename(folder, os.fsencode(name), folder, os.fsencode(new), flags) == 0:
         return True
     failure = ctypes.get_errno()
     if failure in _UNSUPPORTED_ERRNOS:
@@ -59,27 +59,27 @@ def _renamed(folder: int, name: str, new: str, how: int) -> bool:
 def _system_rename() -> _Rename | None:
     """Find the system's rename with flags; None where it has none."""
     library = ctypes.CDLL(None, use_errno=True)
-    found = getattr(library, "renameatx_np" if _IS_MAC else "renameat2", None)
-    if found is not None:
-        word, text = ctypes.c_int, ctypes.c_char_p
-        found.argtypes = (word, text, word, text, ctypes.c_uint)
-        found.restype = word
-    return found
+    function = getattr(library, "renameatx_np" if _IS_MAC else "renameat2", None)
+    if function is not None:
+        integer, text = ctypes.c_int, ctypes.c_char_p
+        function.argtypes = (integer, text, integer, text, ctypes.c_uint)
+        function.restype = integer
+    return function
 
 
-def _renamed_by_link(folder: int, name: str, new: str) -> bool:
+def _rename_by_link(folder: int, name: str, new: str) -> bool:
     try:
         os.link(name, new, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except OSError as error:
         if error.errno not in _NO_LINK_ERRNOS:
             raise
-        return _renamed_after_a_look(folder, name, new)
+        return _rename_if_absent(folder, name, new)
     sync_file(folder)
     os.unlink(name, dir_fd=folder)
     return True
 
 
-def _renamed_after_a_look(folder: int, name: str, new: str) -> bool:
+def _rename_if_absent(folder: int, name: str, new: str) -> bool:
     """The last resort, with a gap between the look and the rename."""
     try:
         os.stat(new, dir_fd=folder, follow_symlinks=False)

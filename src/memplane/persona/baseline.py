@@ -102,8 +102,8 @@ class Baseline:
         self._next: _StateBatch | None = None
         self._turn = asyncio.Lock()
         self.device = self.fact("device") or ""
-        self._troubled = {one.key for one in self.waiting()}
-        self._troubled |= {one.key for one in self.held()}
+        self._troubled = {document.key for document in self.waiting()}
+        self._troubled |= {document.key for document in self.held()}
 
     def states(self) -> Mapping[str, DocumentState]:
         """Return all that is remembered, by key."""

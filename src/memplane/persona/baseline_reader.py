@@ -35,7 +35,7 @@ def read_baseline(memory: Path) -> BaselineContents:
     Raises:
         PersonaError: It is there, and cannot be read.
     """
-    with _reading(memory) as database:
+    with _open_read_only(memory) as database:
         if database is None:
             return BaselineContents()
         decode = msgspec.msgpack.Decoder(DocumentState).decode
@@ -55,13 +55,13 @@ def read_facts(memory: Path) -> Mapping[str, str]:
     Raises:
         PersonaError: It is there, and cannot be read.
     """
-    with _reading(memory) as database:
+    with _open_read_only(memory) as database:
         rows = () if database is None else database.execute("SELECT name, value FROM facts")
         return dict(rows)
 
 
 @contextmanager
-def _reading(memory: Path) -> Generator[Any]:
+def _open_read_only(memory: Path) -> Generator[Any]:
     """Hold the memory of earlier syncs open at one moment, without a lock; None without one."""
     path = memory / "baseline.db"
     if not path.is_file():

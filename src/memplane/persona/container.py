@@ -63,24 +63,24 @@ class DocumentContainer:
 
     async def survey(self) -> Survey:
         """List everything; a partial listing raises, so that nothing looks deleted."""
-        found = await self._store.listing(f"{self.prefix}/")
+        listing = await self._store.listing(f"{self.prefix}/")
         listed: dict[str, ListedObject] = {}
-        refused = dict.fromkeys(found.refused, "its name cannot be a key")
+        refused = dict.fromkeys(listing.refused, "its name cannot be a key")
         project: Version | None = None
-        for one in found.entries:
-            key = one.key.removeprefix(f"{self.prefix}/")
+        for info in listing.entries:
+            key = info.key.removeprefix(f"{self.prefix}/")
             if key == PROJECT_FILE:
-                project = one.version
+                project = info.version
             elif (reason := explain_invalid_name(key)) is not None:
-                refused[one.key] = reason
+                refused[info.key] = reason
             else:
-                listed[key] = _listed(one)
+                listed[key] = _read_listing_entry(info)
         return Survey(listed, refused, project)
 
     async def read(self, key: str) -> RemoteDocument | None:
         """Return a document or its tombstone."""
-        found = await self._store.read(self._key(key))
-        return None if found is None else _remote(found)
+        stored = await self._store.read(self._key(key))
+        return None if stored is None else _remote(stored)
 
     async def put(
         self,
@@ -89,19 +89,19 @@ class DocumentContainer:
         expected: str | None,
         lineage: Lineage,
         *,
-        about: DocumentTombstone,
+        tombstone: DocumentTombstone,
     ) -> str:
         """Write a document, or its tombstone, if the object is still the expected one."""
         expect: Expect = Absent() if expected is None else Matches(Version(expected))
-        body = text if text is not None else msgspec.json.encode(about)
+        body = text if text is not None else msgspec.json.encode(tombstone)
         metadata = {
             **lineage.metadata(),
-            _AUTHOR: about.device,
-            _CHANGED: about.at,
+            _AUTHOR: tombstone.device,
+            _CHANGED: tombstone.at,
             _SHA: sha256_of(body),
         }
         if text is None:
-            metadata[DELETED_METADATA] = about.sha256
+            metadata[DELETED_METADATA] = tombstone.sha256
         return await self._store.write(self._key(key), body, expect=expect, metadata=metadata)
 
     async def forget_tombstone(self, key: str, etag: str) -> bool:
@@ -115,18 +115,18 @@ class DocumentContainer:
 
     async def read_record(self) -> tuple[Project, Version] | None:
         """Return whose documents these are, and at which version the record is."""
-        found = await self._store.read(self._key(PROJECT_FILE))
-        if found is None:
+        stored = await self._store.read(self._key(PROJECT_FILE))
+        if stored is None:
             return None
         try:
-            project = msgspec.json.decode(found.data, type=Project)
+            project = msgspec.json.decode(stored.data, type=Project)
         except msgspec.DecodeError as error:
             raise PersonaError(
                 f"{self._key(PROJECT_FILE)} in the container is damaged ({error}). It says whose "
                 "documents these are; put it right before anything is synced"
             ) from error
         check_project_id(project.project)
-        return project, found.version
+        return project, stored.version
 
     async def replace_record(self, project: Project, version: Version) -> None:
         """Change the record of whose documents these are.
@@ -154,8 +154,8 @@ class DocumentContainer:
             try:
                 await self._store.write(name, text, expect=Absent(), metadata={_SHA: sha})
             except ConcurrencyError:
-                found = await self._store.stat(name)
-                if found is not None and found.metadata.get(_SHA) == sha:
+                info = await self._store.stat(name)
+                if info is not None and info.metadata.get(_SHA) == sha:
                     return name
             else:
                 return name
@@ -164,9 +164,9 @@ class DocumentContainer:
     async def drop_held(self, key: str, sha: str) -> None:
         """Remove the copy of a document that was put into safety, once it is published."""
         for name in self._held_names(key, sha):
-            found = await self._store.stat(name)
-            if found is not None and found.metadata.get(_SHA) == sha:
-                await self._store.delete(name, expect=Matches(found.version))
+            info = await self._store.stat(name)
+            if info is not None and info.metadata.get(_SHA) == sha:
+                await self._store.delete(name, expect=Matches(info.version))
 
     def _held_names(self, key: str, sha: str) -> tuple[str, str]:
         stem = key.removesuffix(".md")
@@ -183,23 +183,23 @@ def make_tombstone(
     return DocumentTombstone(1, sha256_of(text or b""), at, device, moved_to)
 
 
-def _listed(one: ObjectInfo) -> ListedObject:
-    covers = one.metadata.get(DELETED_METADATA)
-    said = "" if covers is not None else one.metadata.get(_SHA, "")
-    return ListedObject(one.version, one.size, covers is not None, covers or "", said)
+def _read_listing_entry(info: ObjectInfo) -> ListedObject:
+    covers = info.metadata.get(DELETED_METADATA)
+    stated_sha = "" if covers is not None else info.metadata.get(_SHA, "")
+    return ListedObject(info.version, info.size, covers is not None, covers or "", stated_sha)
 
 
-def _remote(found: StoredObject) -> RemoteDocument:
-    lineage = Lineage.parse(found.metadata)
-    changed = found.metadata.get(_CHANGED, "")
-    is_tombstone = DELETED_METADATA in found.metadata or found.data.startswith(_TOMBSTONE_PREFIX)
-    text = None if is_tombstone else found.data
-    covers = found.metadata.get(DELETED_METADATA, "")
-    return RemoteDocument(text, found.version, lineage, changed, covers, _flaw_of(found, text))
+def _remote(stored: StoredObject) -> RemoteDocument:
+    lineage = Lineage.parse(stored.metadata)
+    changed = stored.metadata.get(_CHANGED, "")
+    is_tombstone = DELETED_METADATA in stored.metadata or stored.data.startswith(_TOMBSTONE_PREFIX)
+    text = None if is_tombstone else stored.data
+    covers = stored.metadata.get(DELETED_METADATA, "")
+    return RemoteDocument(text, stored.version, lineage, changed, covers, _flaw_of(stored, text))
 
 
-def _flaw_of(found: StoredObject, text: OptionalText) -> str:
+def _flaw_of(stored: StoredObject, text: OptionalText) -> str:
     """Say why an object may not become a document: it was damaged, or is no text."""
-    if found.metadata.get(_SHA) not in {None, sha256_of(found.data)}:
+    if stored.metadata.get(_SHA) not in {None, sha256_of(stored.data)}:
         return "its content does not match the checksum that was written with it"
     return find_text_flaw(text) if text is not None else ""

@@ -63,9 +63,9 @@ class FrontmatterField(msgspec.Struct, frozen=True):
     text: str
     fields: tuple[FrontmatterField, ...] = ()
 
-    def written(self) -> str:
+    def render(self) -> str:
         """Return all its lines."""
-        return self.text + "".join(one.written() for one in self.fields)
+        return self.text + "".join(field.render() for field in self.fields)
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -128,7 +128,7 @@ class Document(msgspec.Struct, frozen=True):
         """Yield its parts, in order."""
         yield self.bom
         yield self.opening
-        yield from (one.written() for one in self.fields)
+        yield from (field.render() for field in self.fields)
         yield self.closing
         yield self.body
 
@@ -173,8 +173,8 @@ def with_value(document: Document, key: str, value: str) -> Document:
     if document.opaque is not None or (document.flaw and not document.opening):
         return document
     line = f"{key}: {render_scalar(value)}{document.eol}"
-    fields = tuple(_set(one, key, line) for one in document.fields)
-    if not any(key in {one.key, *(inner.key for inner in one.fields)} for one in fields):
+    fields = tuple(_set(field, key, line) for field in document.fields)
+    if not any(key in {field.key, *(inner.key for inner in field.fields)} for field in fields):
         fields = (*fields, FrontmatterField(key, line))
     fence = f"---{document.eol}"
     opening, closing = document.opening or fence, document.closing or fence
@@ -205,17 +205,17 @@ def render_semantics(document: Document) -> bytes:
     return _ENDING.sub(b"\n", text) if b"\r" in text else text
 
 
-def is_equivalent(one: bytes, other: bytes) -> bool:
+def is_equivalent(first: bytes, second: bytes) -> bool:
     """Say whether two versions differ in nothing that counts."""
-    return one == other or read_semantics(one) == read_semantics(other)
+    return first == second or read_semantics(first) == read_semantics(second)
 
 
 def without_stamps(fields: Sequence[FrontmatterField]) -> tuple[FrontmatterField, ...]:
     """Return keys without those that say nothing about what was changed."""
     return tuple(
-        replace(one, fields=without_stamps(one.fields))
-        for one in fields
-        if one.key not in STAMP_FIELDS
+        replace(field, fields=without_stamps(field.fields))
+        for field in fields
+        if field.key not in STAMP_FIELDS
     )
 
 
@@ -223,16 +223,16 @@ def render_scalar(value: str) -> str:
     """Write a text so that every reader of YAML reads that text."""
     if _PLAIN.fullmatch(value) and ": " not in value and value not in _NULLS:
         return value
-    return f'"{"".join(_ESCAPES.get(one) or _visible(one) for one in value)}"'
+    return f'"{"".join(_ESCAPES.get(char) or _visible(char) for char in value)}"'
 
 
 def _fields(lines: Sequence[str], indent: str = "") -> tuple[FrontmatterField, ...]:
     """Group lines by the keys that are indented so; every other line belongs to the one before."""
     groups: list[tuple[str, list[str]]] = []
     for line in lines:
-        found = _KEY.match(line)
-        if found and found[1] == indent:
-            groups.append((found[3], [line]))
+        match = _KEY.match(line)
+        if match and match[1] == indent:
+            groups.append((match[3], [line]))
         elif groups:
             groups[-1][1].append(line)
         else:
@@ -247,17 +247,17 @@ def _field(key: str, lines: Sequence[str], *, nested: bool) -> FrontmatterField:
     return FrontmatterField(key, "".join(lines))
 
 
-def _set(one: FrontmatterField, key: str, line: str) -> FrontmatterField:
-    if one.fields:
-        return replace(one, fields=tuple(_set(inner, key, line) for inner in one.fields))
-    if one.key != key:
-        return one
-    indent = one.text[: len(one.text) - len(one.text.lstrip(" "))]
-    return replace(one, text=indent + line)
+def _set(field: FrontmatterField, key: str, line: str) -> FrontmatterField:
+    if field.fields:
+        return replace(field, fields=tuple(_set(inner, key, line) for inner in field.fields))
+    if field.key != key:
+        return field
+    indent = field.text[: len(field.text) - len(field.text.lstrip(" "))]
+    return replace(field, text=indent + line)
 
 
-def _visible(letter: str) -> str:
-    return letter if letter.isprintable() else f"\\U{ord(letter):08x}"
+def _visible(char: str) -> str:
+    return char if char.isprintable() else f"\\U{ord(char):08x}"
 
 
 class _FrontmatterError(ValueError):
@@ -300,20 +300,20 @@ def _node(event: Event, events: Iterator[Event], depth: int) -> FrontmatterValue
     if isinstance(event, CollectionStartEvent):
         items = takewhile(lambda item: not isinstance(item, SequenceEndEvent), events)
         return tuple(_node(item, events, depth + 1) for item in items)
-    word = cast("ScalarEvent", event)
-    return "" if not word.style and word.value in _NULLS else word.value
+    scalar = cast("ScalarEvent", event)
+    return "" if not scalar.style and scalar.value in _NULLS else scalar.value
 
 
 def _mapping(events: Iterator[Event], depth: int) -> Mapping[str, FrontmatterValue]:
-    found: dict[str, FrontmatterValue] = {}
+    values: dict[str, FrontmatterValue] = {}
     for event in takewhile(lambda item: not isinstance(item, MappingEndEvent), events):
         key = _node(event, events, depth)
         if not isinstance(key, str):
             raise _FrontmatterError("has a key that is not a text")
-        if key in found:
+        if key in values:
             raise _FrontmatterError(f"has the key {key!r} twice")
-        found[key] = _node(next(events), events, depth)
-    return found
+        values[key] = _node(next(events), events, depth)
+    return values
 
 
 def _refuse(event: Event, depth: int) -> None:

@@ -347,7 +347,7 @@ _PLACEHOLDER: Final = re.compile("|".join(map(re.escape, _PLACEHOLDERS)))
 
 def _shape_of(file: str) -> re.Pattern[str]:
     literals = map(re.escape, _PLACEHOLDER.split(file))
-    holes = [_PLACEHOLDERS[one] for one in _PLACEHOLDER.findall(file)]
+    holes = [_PLACEHOLDERS[placeholder] for placeholder in _PLACEHOLDER.findall(file)]
     return re.compile(
         "".join(text + hole for text, hole in zip(literals, [*holes, ""], strict=True))
     )
@@ -369,8 +369,8 @@ def detect_kind(key: str, type_name: str | None) -> DocumentKind:
             return kind
     documents = [kind for kind in DOCUMENT_KINDS if kind is not INDEX_KIND]
     named = (kind for kind in documents if kind.name == type_name)
-    fitting = (kind for kind in documents if allows_file_name(kind, key))
-    return next(chain(named, fitting), OTHER_KIND)
+    matching = (kind for kind in documents if allows_file_name(kind, key))
+    return next(chain(named, matching), OTHER_KIND)
 
 
 def find_kind(name: str) -> DocumentKind | None:

@@ -44,10 +44,10 @@ def merge_document(
     return MergedDocument(merged.data, merged.lost, max(changed, remote.changed))
 
 
-def _common_type(one: bytes, other: bytes) -> str | None:
+def _common_type(first: bytes, second: bytes) -> str | None:
     """Return the type that both say; when they differ, only the file's name can tell."""
-    said = parse(one).type
-    return said if said == parse(other).type else None
+    type_name = parse(first).type
+    return type_name if type_name == parse(second).type else None
 
 
 def _covered(local: bytes, remote: RemoteDocument) -> bool:

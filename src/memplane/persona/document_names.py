@@ -132,19 +132,19 @@ def relationship_key(name: str, upn: str, people: Mapping[str, str]) -> str:
     Raises:
         InvalidRequest: The name, or a UPN that is needed to tell two people apart, is missing.
     """
-    who = upn.strip().casefold()
-    known = (key for key in sorted(people) if who and people[key].strip().casefold() == who)
-    if found := next(known, None):
-        return found
+    person = upn.strip().casefold()
+    known = (key for key in sorted(people) if person and people[key].strip().casefold() == person)
+    if existing := next(known, None):
+        return existing
     if not name.strip():
         raise InvalidRequest("a relationship needs the name of a person")
     slug = slugify(name)
     plain = f"relationship_{slug}{DOCUMENT_SUFFIX}"
     if slug.strip("_") and fold_key(plain) not in set(map(fold_key, people)):
         return plain
-    if not who:
+    if not person:
         raise InvalidRequest(
             f"the name {name!r} is not enough to tell a person apart: give the UPN too"
         )
-    mark = hashlib.sha256(who.encode()).hexdigest()[:6]
+    mark = hashlib.sha256(person.encode()).hexdigest()[:6]
     return f"relationship_{slug.rstrip('_')}_{mark}{DOCUMENT_SUFFIX}"

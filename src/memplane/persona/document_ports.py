@@ -51,45 +51,45 @@ class DocumentPorts:
     with all the others: the first look need not be another. `aside` collects the conflict copies.
     """
 
-    places: SyncContext
+    context: SyncContext
     key: str
     changed: str
     gone: frozenset[str] = frozenset()
     moved_to: str | None = None
     seen: OptionalText = None
     aside: list[str] = field(default_factory=list[str])
-    _before: OptionalText = None
-    _passed: str = ""
-    _placed: str = ""
+    _merge_base: OptionalText = None
+    _allowed_content: str = ""
+    _swapped_name: str = ""
 
     @property
     def device(self) -> str:
-        return self.places.baseline.device
+        return self.context.baseline.device
 
     async def read_local(self) -> OptionalText:
         # What is typed after this look is found by those that follow, however old this one is.
         text, self.seen = self.seen, None
         if text is None:
-            text = await self.places.together.do(self.places.folder.reading(self.key))
+            text = await self.context.together.do(self.context.folder.reading(self.key))
         if text is not None:
-            self._let_pass(text)
+            self._check_gate(text)
         return text
 
-    def _let_pass(self, text: bytes) -> None:
+    def _check_gate(self, text: bytes) -> None:
         """Stop a text that may not be published before it goes anywhere."""
         content = sha256_of(text)
-        base = self.places.baseline.known(self.key).base
+        base = self.context.baseline.known(self.key).base
         published = base is not None and base.text == text
-        if content == self._passed or published:
+        if content == self._allowed_content or published:
             return
-        refusal = self.places.gate.refusal(self.key, text)
+        refusal = self.context.gate.refusal(self.key, text)
         if refusal is not None:
             raise NotPublished(refusal.reason, harmless=refusal.harmless)
-        self._passed = content
+        self._allowed_content = content
 
     async def read_remote(self) -> RemoteDocument | None:
-        await self.places.verify_ownership()
-        remote = await self.places.container.read(self.key)
+        await self.context.verify_ownership()
+        remote = await self.context.container.read(self.key)
         if remote is not None and remote.flaw:
             raise NotBrought(
                 f"it was not brought from the container: {remote.flaw}. Nothing was changed here "
@@ -101,33 +101,35 @@ class DocumentPorts:
     async def put(
         self, text: OptionalText, expected: str | None, lineage: Lineage, changed: str
     ) -> str:
-        about = make_tombstone(
-            self._before,
+        tombstone = make_tombstone(
+            self._merge_base,
             device=self.device,
             at=changed or self.changed,
             moved_to=self.moved_to,
         )
-        return await self.places.container.put(self.key, text, expected, lineage, about=about)
+        return await self.context.container.put(
+            self.key, text, expected, lineage, tombstone=tombstone
+        )
 
     async def next_number(self) -> int:
-        return self.places.baseline.next_number()
+        return self.context.baseline.next_number()
 
     async def keep(self, state: DocumentState) -> None:
-        await self.places.baseline.keep(self.key, state)
+        await self.context.baseline.keep(self.key, state)
 
     async def stage(self, text: bytes, over: OptionalText) -> str:
-        work = self.places.folder.staging(self.key, text, over=over)
-        return await self.places.together.do(work)
+        work = self.context.folder.staging(self.key, text, over=over)
+        return await self.context.together.do(work)
 
     async def is_staged(self, name: str) -> bool:
-        return await asyncio.to_thread(self.places.folder.is_staged, self.key, name)
+        return await asyncio.to_thread(self.context.folder.is_staged, self.key, name)
 
     async def swap(self, name: str, expected: OptionalText) -> bool:
-        work = self.places.folder.swapping(self.key, name, expected)
-        swapped = await self.places.together.do(work)
+        work = self.context.folder.swapping(self.key, name, expected)
+        swapped = await self.context.together.do(work)
         if swapped is None:
             return False
-        self._placed = name
+        self._swapped_name = name
         if swapped.typed is not None:
             self.aside.append(str(swapped.typed))
         return True
@@ -136,26 +138,26 @@ class DocumentPorts:
         return new_id()
 
     async def discard(self, name: str, expected: bytes) -> bool:
-        return await asyncio.to_thread(self.places.folder.discard, self.key, name, expected)
+        return await asyncio.to_thread(self.context.folder.discard, self.key, name, expected)
 
     async def is_discarded(self, name: str) -> bool:
-        return await asyncio.to_thread(self.places.folder.is_discarded, self.key, name)
+        return await asyncio.to_thread(self.context.folder.is_discarded, self.key, name)
 
     async def clear(self, apply: LocalChange) -> None:
-        if apply.name == self._placed:
+        if apply.name == self._swapped_name:
             return  # a swap that went well leaves nothing under that name
-        folder = self.places.folder
-        clear = folder.bury if apply.text is None else folder.unstage
+        folder = self.context.folder
+        clear = folder.purge_discarded if apply.text is None else folder.unstage
         await asyncio.to_thread(clear, self.key, apply.name)
 
-    async def set_aside(self, text: bytes, why: str) -> None:
-        keep, now = self.places.folder.keep_copy, self.places.clock()
-        kept = str(await asyncio.to_thread(keep, self.key, text, label=why, now=now))
-        if kept not in self.aside:
-            self.aside.append(kept)
+    async def set_aside(self, text: bytes, reason: str) -> None:
+        keep_copy, now = self.context.folder.keep_copy, self.context.clock()
+        path = str(await asyncio.to_thread(keep_copy, self.key, text, label=reason, now=now))
+        if path not in self.aside:
+            self.aside.append(path)
 
     def combine(
         self, base: MergeBase | None, local: OptionalText, remote: RemoteDocument
     ) -> MergedDocument:
-        self._before = base.text if base is not None else remote.text
+        self._merge_base = base.text if base is not None else remote.text
         return merge_document(self.key, base, local, remote, changed=self.changed, gone=self.gone)

@@ -81,5 +81,5 @@ def remove_document(folder: DocumentFolder, key: str, *, expected: bytes) -> boo
     away = new_id()
     if not folder.discard(key, away, expected):
         return False
-    folder.bury(key, away)
+    folder.purge_discarded(key, away)
     return True

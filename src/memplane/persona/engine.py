@@ -80,11 +80,11 @@ class SyncView(msgspec.Struct, frozen=True):
     @property
     def gone(self) -> frozenset[str]:
         """Documents that were deleted: nothing should link to them."""
-        there = {key for key, one in self.survey.listed.items() if one.tombstone}
-        going = {
+        remote = {key for key, listed in self.survey.listed.items() if listed.tombstone}
+        deleting = {
             row.key for row in self.rows if row.action in {SyncAction.DELETE, SyncAction.REMOVE}
         }
-        return frozenset((there - set(self.files)) | going)
+        return frozenset((remote - set(self.files)) | deleting)
 
 
 class SyncEngine:
@@ -110,7 +110,7 @@ class SyncEngine:
         self.gate = gate
         self.clock = clock
 
-    async def look(self) -> SyncView:
+    async def survey(self) -> SyncView:
         """Look at both sides and plan. Changes nothing.
 
         Raises:
@@ -118,16 +118,16 @@ class SyncEngine:
             PersonaError: The folder is not there, or has too many documents, or the container has
                 those of something else.
         """
-        async with run_meanwhile(self.container.survey()) as surveying:
+        async with run_meanwhile(self.container.survey()) as survey_task:
             files, changed, refused = await asyncio.to_thread(self._read_folder)
             try:
-                survey = await surveying
+                survey = await survey_task
             except (StorageError, AuthError) as error:
                 self._queue_changes(files, error)
                 raise
         await self._ownership.verify_survey(survey)
-        there = [key for key, one in survey.listed.items() if not one.tombstone]
-        if max(_count(there), _count(files)) > MAX_DOCUMENTS:
+        remote = [key for key, listed in survey.listed.items() if not listed.tombstone]
+        if max(_count(remote), _count(files)) > MAX_DOCUMENTS:
             raise PersonaError(
                 f"there are more than {MAX_DOCUMENTS} documents, and so nothing was done. Is "
                 "this the right folder, and the right prefix?"
@@ -148,7 +148,7 @@ class SyncEngine:
 
     async def sync(
         self,
-        wanted: Collection[SyncAction] = ALL_ACTIONS,
+        actions: Collection[SyncAction] = ALL_ACTIONS,
         *,
         force: bool = False,
         progress: ProgressCallback | None = None,
@@ -161,28 +161,28 @@ class SyncEngine:
             PersonaError: It would delete too much, or the container or the folder is not the one
                 that was synced before; `force` says that this is meant.
         """
-        view = await self.look()
+        view = await self.survey()
         self.refuse_accidents(view, force=force)
         report = PersonaReport(errors=[*view.refused.items(), *view.survey.refused.items()])
         report.warnings += self.notes
         if warning := self._ownership.warning():
             report.warnings.append(warning)
-        if SyncAction.CREATE in wanted:
+        if SyncAction.CREATE in actions:
             await self._ownership.reclaim(view.survey)
-            view = await self._tidied(view, report)
+            view = await self._tidy_indexes(view, report)
             drained = frozenset[str]()
         else:
             view, drained = await self._drain(view, report)
-        rows = [row for row in view.rows if row.action in wanted and row.key not in drained]
+        rows = [row for row in view.rows if row.action in actions and row.key not in drained]
         self._note_unchanged(view, report)
         await self._carry_out(rows, view, report, progress)
-        if SyncAction.CREATE in wanted:
+        if SyncAction.CREATE in actions:
             await self._link_revived(view, report)
         self._forget_settled(view)
-        self._note_end(did_something=bool(rows or drained))
+        self._record_sync_end(did_something=bool(rows or drained))
         return report.sorted()
 
-    def _note_end(self, *, did_something: bool) -> None:
+    def _record_sync_end(self, *, did_something: bool) -> None:
         """Note when a sync ended; one that found nothing to do, once a minute: a note is slow."""
         now, last = self._now(), self.baseline.fact("last_sync") or ""
         if did_something or now[:_MINUTE_CHARS] != last[:_MINUTE_CHARS]:
@@ -195,13 +195,13 @@ class SyncEngine:
         """
         files, changed, _ = await asyncio.to_thread(self._read_folder, keys)
         report = PersonaReport()
-        rows = [self._believing(key) for key in sorted(files)]
+        rows = [self._plan_from_baseline(key) for key in sorted(files)]
         if any(row.action is SyncAction.CREATE for row in rows):
             await self.verify_ownership()
         await self._carry_out(rows, SyncView(files, changed, {}, Survey(), ()), report, None)
         return report.sorted()
 
-    def _believing(self, key: str) -> PlannedDocument:
+    def _plan_from_baseline(self, key: str) -> PlannedDocument:
         """Plan a put that takes the object to be what it was at the last sync."""
         state = self.baseline.known(key)
         base = state.base
@@ -224,14 +224,14 @@ class SyncEngine:
         if refusal is not None:
             raise PersonaError(f"{key} is not published: {refusal.reason}")
         await self.verify_ownership()
-        there = await self.container.read(key)
-        if (there.etag if there and there.text is not None else None) != expected:
+        remote = await self.container.read(key)
+        if (remote.etag if remote and remote.text is not None else None) != expected:
             raise ConcurrencyError("is at another version", key=key)
         now = format_milli_timestamp(self.clock())
-        about = make_tombstone(None, device=self.baseline.device, at=now, moved_to=None)
-        lineage = there.lineage if there else NO_LINEAGE
-        over = there.etag if there else None
-        return await self.container.put(key, text, over, lineage, about=about)
+        tombstone = make_tombstone(None, device=self.baseline.device, at=now, moved_to=None)
+        lineage = remote.lineage if remote else NO_LINEAGE
+        over = remote.etag if remote else None
+        return await self.container.put(key, text, over, lineage, tombstone=tombstone)
 
     # Guards.
 
@@ -243,7 +243,9 @@ class SyncEngine:
         """
         if force:
             return
-        known = [key for key, one in self.baseline.states().items() if one.base and one.base.text]
+        known = [
+            key for key, state in self.baseline.states().items() if state.base and state.base.text
+        ]
         if known and not view.survey.listed:
             raise PersonaError(
                 f"the container has no documents, though {len(known)} were there at the last "
@@ -253,7 +255,7 @@ class SyncEngine:
 
     def _refuse_deletions(self, view: SyncView) -> None:
         states = self.baseline.states().values()
-        known = sum(1 for one in states if one.adopted or (one.base and one.base.text))
+        known = sum(1 for state in states if state.adopted or (state.base and state.base.text))
         reason = explain_excess_deletions(view.rows, max(known, len(view.files)))
         if reason is not None:
             raise PersonaError(
@@ -264,7 +266,7 @@ class SyncEngine:
     # Looking.
 
     def _read_folder(
-        self, wanted: Collection[str] | None = None
+        self, keys: Collection[str] | None = None
     ) -> tuple[dict[str, bytes], dict[str, str], Mapping[str, str]]:
         """Read all documents, or those that are wanted: their texts, their times, and refusals."""
         scan = self.folder.scan()
@@ -275,7 +277,7 @@ class SyncEngine:
             )
         files: dict[str, bytes] = {}
         refused = dict(scan.refused)
-        for key in scan.documents if wanted is None else scan.documents.keys() & wanted:
+        for key in scan.documents if keys is None else scan.documents.keys() & keys:
             try:
                 text = self.folder.read(key)
             except StorageError as error:
@@ -283,7 +285,7 @@ class SyncEngine:
             else:
                 if text is not None:
                     files[key] = text
-        times = {key: _time(one.mtime_ns) for key, one in scan.documents.items()}
+        times = {key: _time(file.mtime_ns) for key, file in scan.documents.items()}
         return files, times, refused
 
     async def _drain(
@@ -293,21 +295,23 @@ class SyncEngine:
 
         Where that changes the index, the index goes with it.
         """
-        waiting = {one.key for one in self.baseline.waiting() if not one.dead}
+        waiting = {queued.key for queued in self.baseline.waiting() if not queued.dead}
         if not any(row.key in waiting and row.action in PUSH_ACTIONS for row in view.rows):
             return view, frozenset()
         await self._ownership.reclaim(view.survey)
-        tidied = await self._tidied(view, report, only=waiting)
-        indexes = {row.key for row in tidied.rows if tidied is not view and _is_index(row.key)}
+        tidied_view = await self._tidy_indexes(view, report, only=waiting)
+        indexes = {
+            row.key for row in tidied_view.rows if tidied_view is not view and _is_index(row.key)
+        }
         rows = [
             row
-            for row in tidied.rows
+            for row in tidied_view.rows
             if row.action in PUSH_ACTIONS and row.key in waiting | indexes
         ]
-        await self._carry_out(rows, tidied, report, None)
-        return tidied, frozenset(row.key for row in rows)
+        await self._carry_out(rows, tidied_view, report, None)
+        return tidied_view, frozenset(row.key for row in rows)
 
-    async def _tidied(
+    async def _tidy_indexes(
         self, view: SyncView, report: PersonaReport, *, only: Collection[str] | None = None
     ) -> SyncView:
         """Put the folder in order before new documents are published, and look again.
@@ -315,21 +319,21 @@ class SyncEngine:
         With `only`, just these documents are about to be published or deleted.
         """
         new = self._new_here(view, only)
-        taken = set(view.survey.listed) - set(view.files)
+        taken_keys = set(view.survey.listed) - set(view.files)
         try:
-            told = await asyncio.to_thread(
-                rename_case_collisions, self.folder, view.files, new, taken
+            changes = await asyncio.to_thread(
+                rename_case_collisions, self.folder, view.files, new, taken_keys
             )
-            if told:
-                view = await self._looked_again(view)
+            if changes:
+                view = await self._survey_again(view)
                 new = self._new_here(view, only)
-            deleted = self._deleted_here(view, only)
-            told += await asyncio.to_thread(update_index, self.folder, view.files, new, deleted)
+            deleted = self._locally_deleted(view, only)
+            changes += await asyncio.to_thread(update_index, self.folder, view.files, new, deleted)
         except StorageError as error:  # the documents themselves can go all the same
             report.errors.append((INDEX_KEY, f"it could not be brought up to date: {error}"))
-            return await self._looked_again(view)
-        report.warnings += told
-        return await self._looked_again(view) if told else view
+            return await self._survey_again(view)
+        report.warnings += changes
+        return await self._survey_again(view) if changes else view
 
     async def _link_revived(self, view: SyncView, report: PersonaReport) -> None:
         """Give a line to documents that came back: it went with their deletion, and stays gone.
@@ -337,36 +341,41 @@ class SyncEngine:
         An edit wins over a deletion elsewhere; in the index, a line that one side removed does
         not return by a merge.
         """
-        revived = self._revived(view)
+        revived = self._find_revived(view)
         if not revived:
             return
         files, _, _ = await asyncio.to_thread(self._read_folder)
         new = {key: None for key in revived if key in files}
         try:
-            told = await asyncio.to_thread(update_index, self.folder, files, new, ())
+            changes = await asyncio.to_thread(update_index, self.folder, files, new, ())
         except StorageError as error:
             report.errors.append((INDEX_KEY, f"it could not be brought up to date: {error}"))
             return
-        if not told:
+        if not changes:
             return
-        report.warnings += told
-        again, sent = await self._looked_again(view), PersonaReport()
-        await self._carry_out([row for row in again.rows if _is_index(row.key)], again, sent, None)
-        report.add(sent)
+        report.warnings += changes
+        second_view, second_report = await self._survey_again(view), PersonaReport()
+        await self._carry_out(
+            [row for row in second_view.rows if _is_index(row.key)],
+            second_view,
+            second_report,
+            None,
+        )
+        report.add(second_report)
 
-    def _revived(self, view: SyncView) -> list[str]:
+    def _find_revived(self, view: SyncView) -> list[str]:
         """Name the documents that were not there, and are now, though they are not new."""
         there = {key for key, one in view.survey.listed.items() if not one.tombstone}
         old = [row.key for row in view.rows if row.action is not SyncAction.CREATE]
         bases = {key: self.baseline.known(key).base for key in old if key not in there}
         return [key for key, base in bases.items() if base and base.etag and base.text is not None]
 
-    async def _looked_again(self, view: SyncView) -> SyncView:
+    async def _survey_again(self, view: SyncView) -> SyncView:
         files, changed, refused = await asyncio.to_thread(self._read_folder)
         return self._planned(files, changed, refused, view.survey)
 
     @staticmethod
-    def _deleted_here(view: SyncView, only: Collection[str] | None) -> set[str]:
+    def _locally_deleted(view: SyncView, only: Collection[str] | None) -> set[str]:
         deleted = (
             row for row in view.rows if row.action is SyncAction.DELETE and not row.moved_to
         )
@@ -397,22 +406,22 @@ class SyncEngine:
         progress: ProgressCallback | None,
     ) -> None:
         """Do all of it, many at a time; the index last, so that it links to nothing missing."""
-        done, gone = 0, view.gone
+        done_count, gone = 0, view.gone
 
-        async def one(row: PlannedDocument) -> None:
-            nonlocal done
+        async def apply_row(row: PlannedDocument) -> None:
+            nonlocal done_count
             await self._do(row, view, gone, report)
-            done += 1
+            done_count += 1
             if progress is not None:
-                progress(done, len(rows))
+                progress(done_count, len(rows))
 
-        waiting = {one.key for one in self.baseline.waiting()}
+        waiting = {apply_row.key for apply_row in self.baseline.waiting()}
         has_order = not _keeps_all_documents(rows, view)
         last = [row for row in rows if has_order and _is_index(row.key)]
         first = [row for row in rows if not has_order or not _is_index(row.key)]
         first.sort(key=lambda row: row.key not in waiting)  # what waits goes first
-        await run_for_each(first, one, at_once=_MAX_CONCURRENT_DOCUMENTS)
-        await run_for_each(last, one, at_once=_MAX_CONCURRENT_DOCUMENTS)
+        await run_for_each(first, apply_row, max_concurrent=_MAX_CONCURRENT_DOCUMENTS)
+        await run_for_each(last, apply_row, max_concurrent=_MAX_CONCURRENT_DOCUMENTS)
 
     async def _do(
         self, row: PlannedDocument, view: SyncView, gone: frozenset[str], report: PersonaReport
@@ -422,7 +431,7 @@ class SyncEngine:
         changed = view.changed.get(key) or self._now()
         ports = DocumentPorts(self, key, changed, gone, row.moved_to, view.files.get(key))
         try:
-            done = await sync_document(ports, self.baseline.known(key), row.believed)
+            result = await sync_document(ports, self.baseline.known(key), row.believed)
         except NotPublished:
             await self._hold(key, report)
         except NotBrought as error:
@@ -439,20 +448,20 @@ class SyncEngine:
             report.errors.append((key, str(error)))
         else:
             await self._settle(key, report)
-            base = done.state.base
+            base = result.state.base
             deleted = base is not None and base.text is None
-            report.note(key, pushed=done.pushed, pulled=done.pulled, deleted=deleted)
-            if done.outcome is SyncOutcome.CONTESTED:
+            report.note(key, pushed=result.pushed, pulled=result.pulled, deleted=deleted)
+            if result.outcome is SyncOutcome.CONTESTED:
                 self._queue(key, view.files.get(key), PersonaError("others write it"), dead=False)
                 report.waiting.append(key)
         report.conflicts += ports.aside
 
     async def _settle(self, key: str, report: PersonaReport) -> None:
         """Let go of what was noted of a document's troubles: it is published now."""
-        held = self.baseline.holds(key)
-        if held is not None and held.saved:
+        held_document = self.baseline.holds(key)
+        if held_document is not None and held_document.saved:
             try:
-                await self.container.drop_held(key, held.sha256)
+                await self.container.drop_held(key, held_document.sha256)
             except MemplaneError as error:
                 report.warnings.append(f"the copy of {key} below held/ could not go: {error}")
         self.baseline.settled(key)
@@ -493,9 +502,9 @@ class SyncEngine:
     def _forget_settled(self, view: SyncView) -> None:
         """Let go of rows about documents with which there is nothing left to do."""
         busy = {row.key for row in view.rows if row.action is not SyncAction.NOTHING}
-        noted = {one.key for one in self.baseline.waiting()}
-        noted |= {one.key for one in self.baseline.held()}
-        for key in noted - busy - set(view.refused):
+        queued_keys = {queued.key for queued in self.baseline.waiting()}
+        queued_keys |= {queued.key for queued in self.baseline.held()}
+        for key in queued_keys - busy - set(view.refused):
             self.baseline.settled(key)
 
     def _queue(self, key: str, text: bytes | None, error: Exception, *, dead: bool) -> None:
@@ -520,8 +529,8 @@ class SyncEngine:
 
 def _keeps_all_documents(rows: Collection[PlannedDocument], view: SyncView) -> bool:
     """Say whether every document is on both sides, before and after: no link can be dead."""
-    there = {key for key, one in view.survey.listed.items() if not one.tombstone}
-    return all(row.key in view.files and row.key in there for row in rows)
+    remote = {key for key, listed in view.survey.listed.items() if not listed.tombstone}
+    return all(row.key in view.files and row.key in remote for row in rows)
 
 
 def _count(keys: Iterable[str]) -> int:

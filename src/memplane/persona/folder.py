@@ -81,7 +81,7 @@ class DocumentFolder:
 
     def __init__(self, root: Path, state: Path, *, new_id: Callable[[], str] = new_id) -> None:
         self._root = root
-        self._keeping = LocalHistory(state, new_id=new_id)
+        self._history = LocalHistory(state, new_id=new_id)
         self._new_id = new_id
         self._is_swept = False
 
@@ -105,7 +105,7 @@ class DocumentFolder:
 
     def read(self, key: str) -> bytes | None:
         """Return a document's bytes; None only when it is known that there is none."""
-        with self._looking(key) as (folder, leaf):
+        with self._open_parent(key) as (folder, leaf):
             return None if folder is None else read_document(folder, leaf, key)
 
     def reading(self, key: str) -> FileWork[bytes | None]:
@@ -136,7 +136,7 @@ class DocumentFolder:
         name = f"{_STAGED_PREFIX}{self._new_id()}-{_sum_of(data)}"
         if over is not None:
             name = f"{name}-{_sum_of(over)}"
-        with self._making(key) as (folder, leaf):
+        with self._make_parent(key) as (folder, leaf):
             if not noted:
                 name = f"{name}-for-{_sum_of(os.fsencode(leaf))}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -157,11 +157,11 @@ class DocumentFolder:
     def is_staged(self, key: str, name: str) -> bool:
         """Say whether a staged text still waits. If not, it is in place: call `unstage` anyway."""
         staged, _ = _sums_in(name, key)
-        with self._looking(key) as (folder, leaf):
+        with self._open_parent(key) as (folder, leaf):
             if folder is None:
                 return False
-            waiting = read_optional_file(folder, name)
-            if waiting is None or _sum_of(waiting) != staged:
+            staged_data = read_optional_file(folder, name)
+            if staged_data is None or _sum_of(staged_data) != staged:
                 return False
             # A rename in two steps that was cut short leaves it under both names.
             return not _are_one_file(folder, name, leaf)
@@ -173,16 +173,16 @@ class DocumentFolder:
         when it is the one that was to be replaced; one that was typed is kept as a conflict copy.
         """
         staged, over = _sums_in(name, key)
-        with self._looking(key) as (folder, _):
-            left = None if folder is None else read_optional_file(folder, name)
-            if folder is None or left is None:
+        with self._open_parent(key) as (folder, _):
+            data = None if folder is None else read_optional_file(folder, name)
+            if folder is None or data is None:
                 return
-            found = _sum_of(left)
-            if found == over != staged:
-                run_file_work(self._keeping.move_snapshot_work(key, folder=folder, leaf=name))
+            sha = _sum_of(data)
+            if sha == over != staged:
+                run_file_work(self._history.move_snapshot_work(key, folder=folder, leaf=name))
             else:
-                if found != staged:
-                    self._keep_typed(key, *read_file(folder, name))
+                if sha != staged:
+                    self._keep_overtaken(key, *read_file(folder, name))
                 os.unlink(name, dir_fd=folder)
             sync_file(folder)
 
@@ -198,7 +198,7 @@ class DocumentFolder:
     def swapping(self, key: str, name: str, expected: bytes | None) -> FileWork[SwapResult | None]:
         """Put a staged text in place, as `swap` does."""
         _sums_in(name, key)
-        with self._looking(key) as (folder, leaf):
+        with self._open_parent(key) as (folder, leaf):
             if folder is None:
                 return None
             if expected is not None:
@@ -229,10 +229,10 @@ class DocumentFolder:
         yield folder
         overtaken, status = read_file(folder, name)
         if overtaken == expected:
-            yield from self._keeping.move_snapshot_work(key, folder=folder, leaf=name)
+            yield from self._history.move_snapshot_work(key, folder=folder, leaf=name)
             return SwapResult()
-        yield from self._keeping.keep_snapshot_work(key, expected)
-        typed = self._keep_typed(key, overtaken, status)
+        yield from self._history.keep_snapshot_work(key, expected)
+        typed = self._keep_overtaken(key, overtaken, status)
         os.unlink(name, dir_fd=folder)
         return SwapResult(typed)
 
@@ -241,13 +241,13 @@ class DocumentFolder:
     ) -> FileWork[SwapResult | None]:
         """Replace a document where two names cannot be traded: its text is copied before."""
         leaf = key.rpartition("/")[2]
-        yield from self._keeping.keep_snapshot_work(key, expected)
+        yield from self._history.keep_snapshot_work(key, expected)
         if read_document(folder, leaf, key) != expected:
             return None
         os.rename(name, leaf, src_dir_fd=folder, dst_dir_fd=folder)
         yield folder
         overtaken, status = _read_again(old)
-        typed = self._keep_typed(key, overtaken, status) if overtaken != expected else None
+        typed = self._keep_overtaken(key, overtaken, status) if overtaken != expected else None
         return SwapResult(typed)
 
     # Replacing at once, without a note.
@@ -263,23 +263,23 @@ class DocumentFolder:
             yield
 
     def _sweep(self, root: int) -> None:
-        for below, folders, names, folder in os.fwalk(dir_fd=root):
+        for path, folders, names, folder in os.fwalk(dir_fd=root):
             folders[:] = [name for name in folders if not name.startswith(".")]
             for staged in filter(None, map(_STAGED_NAME.fullmatch, names)):
                 if staged["leaf"] is not None:
                     with suppress(OSError, StorageError):  # the next one clears it
-                        self._clear(folder, below, names, staged)
+                        self._clear(folder, path, names, staged)
 
-    def _clear(self, folder: int, below: str, names: Sequence[str], staged: re.Match[str]) -> None:
+    def _clear(self, folder: int, path: str, names: Sequence[str], staged: re.Match[str]) -> None:
         """Clear a staged text of nobody's; one that it overtook is kept, as `unstage` does."""
         name = staged[0]
-        left = read_file(folder, name)[0]
-        if staged["over"] is None or not left or _sum_of(left) == staged["text"]:
+        data = read_file(folder, name)[0]
+        if staged["over"] is None or not data or _sum_of(data) == staged["text"]:
             os.unlink(name, dir_fd=folder)
             return
         for leaf in names:
             if _sum_of(os.fsencode(leaf)) == staged["leaf"]:
-                self.unstage(os.path.normpath(f"{below}/{leaf}"), name)
+                self.unstage(os.path.normpath(f"{path}/{leaf}"), name)
 
     # Deleting: note a name somewhere durable, discard, bury.
 
@@ -288,39 +288,39 @@ class DocumentFolder:
 
         Returns False, and has changed nothing, when it is another.
         """
-        gone = _discarded_name(name, key)
-        with self._looking(key) as (folder, leaf):
+        file_name = _discarded_name(name, key)
+        with self._open_parent(key) as (folder, leaf):
             if folder is None or read_document(folder, leaf, key) != expected:
                 return False
             try:
-                os.rename(leaf, gone, src_dir_fd=folder, dst_dir_fd=folder)
+                os.rename(leaf, file_name, src_dir_fd=folder, dst_dir_fd=folder)
             except FileNotFoundError:
                 return False
             sync_file(folder)
-            overtaken, status = read_file(folder, gone)
+            overtaken, status = read_file(folder, file_name)
             if overtaken == expected:
                 return True
             # Somebody typed after the last look: that text goes back.
-            if not rename_no_replace(folder, gone, leaf):
-                self._keep_typed(key, overtaken, status)
-                os.unlink(gone, dir_fd=folder)
+            if not rename_no_replace(folder, file_name, leaf):
+                self._keep_overtaken(key, overtaken, status)
+                os.unlink(file_name, dir_fd=folder)
             sync_file(folder)
             return False
 
     def is_discarded(self, key: str, name: str) -> bool:
         """Say whether a document was taken away under that name, buried or not."""
-        gone = _discarded_name(name, key)
-        with self._looking(key) as (folder, _):
-            if folder is not None and read_optional_file(folder, gone) is not None:
+        file_name = _discarded_name(name, key)
+        with self._open_parent(key) as (folder, _):
+            if folder is not None and read_optional_file(folder, file_name) is not None:
                 return True
-        return self._keeping.is_buried(key, name)
+        return self._history.is_purged(key, name)
 
-    def bury(self, key: str, name: str) -> None:
+    def purge_discarded(self, key: str, name: str) -> None:
         """Move a discarded document out of the folder; the second time there is nothing to do."""
-        gone = _discarded_name(name, key)
-        with self._looking(key) as (folder, _):
+        file_name = _discarded_name(name, key)
+        with self._open_parent(key) as (folder, _):
             if folder is not None:
-                self._keeping.bury(key, name, folder=folder, leaf=gone)
+                self._history.move_to_purged(key, name, folder=folder, leaf=file_name)
 
     # Whose folder it is.
 
@@ -337,57 +337,57 @@ class DocumentFolder:
     def snapshots(self, key: str) -> tuple[DocumentSnapshot, ...]:
         """List the texts that `swap` replaced, the newest first."""
         _check(key)
-        return self._keeping.snapshots(key)
+        return self._history.snapshots(key)
 
     def read_snapshot(self, key: str, name: str) -> bytes | None:
         """Return one of them, to be copied back; None when it is no longer kept."""
         _check(key)
-        return self._keeping.read_snapshot(key, name)
+        return self._history.read_snapshot(key, name)
 
     def keep_copy(self, key: str, data: bytes, *, label: str, now: datetime) -> Path:
         """Keep a text that goes nowhere else, for a person to look at; the label says why."""
         _check(key)
-        return self._keeping.keep_copy(key, data, label=label, now=now)
+        return self._history.keep_copy(key, data, label=label, now=now)
 
     def conflicts(self) -> tuple[ConflictCopy, ...]:
         """List the texts that wait for a person, the oldest first."""
-        return self._keeping.conflicts()
+        return self._history.conflicts()
 
     def drop_copy(self, path: Path) -> bool:
         """Let go of a text that a person has dealt with; False when there is no such copy."""
-        return self._keeping.drop_copy(path)
+        return self._history.drop_copy(path)
 
-    def _keep_typed(self, key: str, data: bytes, status: os.stat_result) -> Path:
-        moment = datetime.fromtimestamp(min(max(status.st_mtime, 0), _MAX_EPOCH_S), UTC)
-        return self._keeping.keep_copy(key, data, label="typed", now=moment)
+    def _keep_overtaken(self, key: str, data: bytes, status: os.stat_result) -> Path:
+        modified_at = datetime.fromtimestamp(min(max(status.st_mtime, 0), _MAX_EPOCH_S), UTC)
+        return self._history.keep_copy(key, data, label="typed", now=modified_at)
 
     @contextmanager
-    def _looking(self, key: str) -> Generator[tuple[int | None, str]]:
+    def _open_parent(self, key: str) -> Generator[tuple[int | None, str]]:
         """Hold the folder of a document open; None when there is no such folder."""
-        above, leaf = _parts(key)
+        parents, leaf = _parts(key)
         with (
             translate_os_errors(key),
             open_root(self._root) as root,
-            open_folder_at(root, above) as folder,
+            open_folder_at(root, parents) as folder,
         ):
             yield folder, leaf
 
     @contextmanager
-    def _making(self, key: str) -> Generator[tuple[int, str]]:
+    def _make_parent(self, key: str) -> Generator[tuple[int, str]]:
         """Hold the folder of a document open; it is made when it is not there."""
-        above, leaf = _parts(key)
+        parents, leaf = _parts(key)
         with (
             translate_os_errors(key),
             open_root(self._root) as root,
-            make_folder_at(root, above) as folder,
+            make_folder_at(root, parents) as folder,
         ):
             yield folder, leaf
 
 
 def _parts(key: str) -> tuple[tuple[str, ...], str]:
     _check(key)
-    *above, leaf = key.split("/")
-    return tuple(above), leaf
+    *parents, leaf = key.split("/")
+    return tuple(parents), leaf
 
 
 def _check(key: str) -> None:
@@ -397,10 +397,10 @@ def _check(key: str) -> None:
 
 def _sums_in(name: str, key: str) -> tuple[str, str | None]:
     """Return what a staged text's name says that it holds, and that it is to replace."""
-    named = _STAGED_NAME.fullmatch(name)
-    if named is None:
+    match = _STAGED_NAME.fullmatch(name)
+    if match is None:
         raise InvalidKey(f"{name!r} is not the name of a staged text", key=key)
-    return named["text"], named["over"]
+    return match["text"], match["over"]
 
 
 def _discarded_name(name: str, key: str) -> str:
@@ -423,6 +423,6 @@ def _read_again(document: BinaryIO) -> tuple[bytes, os.stat_result]:
     return document.read(), os.fstat(document.fileno())
 
 
-def _are_one_file(folder: int, name: str, other: str) -> bool:
-    one, two = stat_entry(folder, name), stat_entry(folder, other)
-    return one is not None and two is not None and os.path.samestat(one, two)
+def _are_one_file(folder: int, name: str, other_name: str) -> bool:
+    first, second = stat_entry(folder, name), stat_entry(folder, other_name)
+    return first is not None and second is not None and os.path.samestat(first, second)

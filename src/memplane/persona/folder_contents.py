@@ -37,9 +37,9 @@ def read_documents(folder: DocumentFolder) -> FolderContents:
         else:
             if text is not None:
                 files[key] = text
-    changed = {key: _moment(scan.documents[key].mtime_ns) for key in files}
+    changed = {key: _to_datetime(scan.documents[key].mtime_ns) for key in files}
     return FolderContents(files, changed, refused, scan.missing)
 
 
-def _moment(nanoseconds: int) -> datetime:
+def _to_datetime(nanoseconds: int) -> datetime:
     return datetime.fromtimestamp(min(max(nanoseconds / 1e9, 0.0), _MAX_EPOCH_S), UTC)

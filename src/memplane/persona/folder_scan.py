@@ -65,12 +65,12 @@ class _FolderWalk:
     ignored: int = 0
     refused: dict[str, str] = field(default_factory=dict[str, str])
 
-    def through(self, folder: int, below: str) -> None:
+    def through(self, folder: int, prefix: str) -> None:
         with os.scandir(folder) as entries:
             for entry in entries:
                 # What was deleted since the folder was listed is not an offence.
                 with suppress(FileNotFoundError):
-                    self._see(folder, entry, below + entry.name)
+                    self._see(folder, entry, prefix + entry.name)
 
     def _see(self, folder: int, entry: os.DirEntry[str], path: str) -> None:
         if entry.name.startswith("."):
@@ -84,7 +84,7 @@ class _FolderWalk:
         elif reason := explain_invalid_name(path):
             self._refuse(path, reason)
         else:
-            self._take(path, entry.stat(follow_symlinks=False))
+            self._add(path, entry.stat(follow_symlinks=False))
 
     def _enter(self, folder: int, name: str, path: str) -> None:
         if reason := explain_invalid_name(f"{path}/a{DOCUMENT_SUFFIX}"):
@@ -100,7 +100,7 @@ class _FolderWalk:
         finally:
             os.close(deeper)
 
-    def _take(self, path: str, status: os.stat_result) -> None:
+    def _add(self, path: str, status: os.stat_result) -> None:
         if reason := explain_invalid_file(status):
             self._refuse(path, reason)
         else:

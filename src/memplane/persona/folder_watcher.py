@@ -58,24 +58,24 @@ async def watch_changes(
         watched = _identity(root)
         looks = _watch_files(root, stop, every=every, quiet=quiet)
         # It watches before the first sync looks: what changes in between must not be missed.
-        coming = asyncio.ensure_future(anext(looks, None))
+        next_change = asyncio.ensure_future(anext(looks, None))
         await asyncio.sleep(0)
         try:
             yield
-            while await coming is not None:
+            while await next_change is not None:
                 yield
                 if _identity(root) != watched:
                     break
-                coming = asyncio.ensure_future(anext(looks, None))
+                next_change = asyncio.ensure_future(anext(looks, None))
         except (OSError, RuntimeError):  # it is not there, or this system watches no more files
             if _identity(root) == watched:
                 await _pause(
                     stop, min(_MISSING_FOLDER_RETRY_S if watched is None else every, every)
                 )
         finally:
-            coming.cancel()
+            next_change.cancel()
             with suppress(asyncio.CancelledError, OSError, RuntimeError):
-                await coming
+                await next_change
             await looks.aclose()
 
 
@@ -115,15 +115,15 @@ async def _pause(stop: asyncio.Event, seconds: float) -> None:
 
 
 class FolderWatcher(msgspec.Struct):
-    """Keeps one folder in step.
+    """Keeps one folder synced.
 
-    `tell` gets a sentence for a person when something was done, `warn` when something is wrong.
-    `note` gets what is wrong for as long as it is, and then an empty word.
+    `report_line` receives one sentence per sync that changed something, `warn` one per problem.
+    `note` receives the current problem, and an empty text when it is over.
     """
 
     root: Path
     sync: Callable[[], Awaitable[PersonaReport]]
-    tell: Callable[[str], None]
+    report_line: Callable[[str], None]
     warn: Callable[[str], None]
     note: Callable[[str], None]
     changes: ChangeSource = watch_changes
@@ -144,7 +144,7 @@ class FolderWatcher(msgspec.Struct):
         except MemplaneError as error:
             self._meet(str(error), f"nothing was synced: {error}")
         else:
-            self._tell_report(report)
+            self._print_report(report)
 
     def _meet(self, trouble: str, sentence: str) -> None:
         """Say what is wrong, unless that was said last."""
@@ -153,7 +153,7 @@ class FolderWatcher(msgspec.Struct):
             self.warn(sentence)
             self.note(trouble)
 
-    def _tell_report(self, report: PersonaReport) -> None:
+    def _print_report(self, report: PersonaReport) -> None:
         if report.waiting:
             self._meet(
                 CONTAINER_UNAVAILABLE, f"{CONTAINER_UNAVAILABLE} ({len(report.waiting)} of them)"
@@ -167,7 +167,7 @@ class FolderWatcher(msgspec.Struct):
             self._trouble = ""
             self.note("")
         if report.keys:
-            self.tell(summarise_report(report))
+            self.report_line(summarise_report(report))
         complaints = frozenset((*report.held, *report.errors))
         for key, reason in sorted(complaints - self._complaints):
             if key not in report.waiting:
@@ -187,8 +187,8 @@ def summarise_report(report: PersonaReport) -> str:
         (len(report.waiting), "waiting"),
         (len(report.conflicts), "kept aside"),
     )
-    told = ", ".join(f"{count} {what}" for count, what in parts if count)
-    return told or "nothing to do"
+    summary = ", ".join(f"{count} {label}" for count, label in parts if count)
+    return summary or "nothing to do"
 
 
 # Who watches.

@@ -25,44 +25,44 @@ _MAX_GROUP_SIZE: Final = 32
 class GroupCommit:
     """Does file work in one thread: whatever is asked for while it is busy comes next, as one."""
 
-    _asked: list[tuple[FileWork[Any], asyncio.Future[Any]]] = field(default_factory=list[Any])
-    _working: asyncio.Task[None] | None = None
+    _queue: list[tuple[FileWork[Any], asyncio.Future[Any]]] = field(default_factory=list[Any])
+    _worker: asyncio.Task[None] | None = None
 
     async def do(self, work: FileWork[_T]) -> _T:
         """Do a work, with those that others ask for; it is durable when this returns."""
-        made: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._asked.append((work, made))
-        if self._working is None:
-            self._working = asyncio.create_task(self._work(), name="persona-files")
-        return await made
+        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        self._queue.append((work, future))
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work(), name="persona-files")
+        return await future
 
     async def _work(self) -> None:
         try:
-            while self._asked:
-                some, self._asked = self._asked[:_MAX_GROUP_SIZE], self._asked[_MAX_GROUP_SIZE:]
+            while self._queue:
+                items, self._queue = self._queue[:_MAX_GROUP_SIZE], self._queue[_MAX_GROUP_SIZE:]
                 # Whoever is gone by now wants nothing done any more.
-                wanted = [one for one in some if not one[1].done()]
-                outcomes = await asyncio.to_thread(run_group, [work for work, _ in wanted])
-                for (_, made), outcome in zip(wanted, outcomes, strict=True):
-                    _set_outcome(made, outcome)
+                batch = [item for item in items if not item[1].done()]
+                outcomes = await asyncio.to_thread(run_group, [work for work, _ in batch])
+                for (_, future), outcome in zip(batch, outcomes, strict=True):
+                    _set_outcome(future, outcome)
         finally:
-            self._working = None
+            self._worker = None
 
 
-def _set_outcome(made: asyncio.Future[Any], outcome: object) -> None:
-    if made.done():
+def _set_outcome(future: asyncio.Future[Any], outcome: object) -> None:
+    if future.done():
         return
     if isinstance(outcome, BaseException):
-        made.set_exception(outcome)
+        future.set_exception(outcome)
     else:
-        made.set_result(outcome)
+        future.set_result(outcome)
 
 
 def run_group(works: Sequence[FileWork[_T]]) -> list[_T | BaseException]:
     """Do all of them, from one sync to the next; the failure of one stops no other."""
-    with ExitStack() as ending:
+    with ExitStack() as stack:
         for work in works:
-            ending.callback(work.close)
+            stack.callback(work.close)
         return _run_steps(works)
 
 

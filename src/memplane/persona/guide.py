@@ -22,7 +22,7 @@ GuideReader: TypeAlias = Literal["claude", "agent"]
 SECTION_BEGIN: Final = "<!-- memplane:persona:begin -->"
 SECTION_END: Final = "<!-- memplane:persona:end -->"
 
-_WHAT: Final = f"""\
+_INTRODUCTION: Final = f"""\
 What you learn is kept in a folder of Markdown documents, which memplane keeps the same on every
 machine. `{INDEX_KIND.file}` is its index. A document belongs to one of these types:"""
 
@@ -94,10 +94,10 @@ def build_guide(reader: GuideReader) -> str:
     messages = ("### Messages", _MESSAGES) if reader == "agent" else ()
     parts = (
         "## Your documents",
-        _WHAT,
+        _INTRODUCTION,
         "\n".join(_table()),
         "### Always",
-        "\n".join((_ALWAYS, "", *_always_read())),
+        "\n".join((_ALWAYS, "", *_describe_always_read())),
         "### After a compaction",
         _COMPACTION,
         *messages,
@@ -108,7 +108,7 @@ def build_guide(reader: GuideReader) -> str:
         _INDEXED,
     )
     text = "\n\n".join(parts) + "\n"
-    return _managed(text) if reader == "claude" else text
+    return _wrap_section(text) if reader == "claude" else text
 
 
 def with_section(text: str, section: str) -> str:
@@ -120,7 +120,7 @@ def with_section(text: str, section: str) -> str:
         PersonaError: The markers in the text are not one pair, so what is ours is not known.
     """
     eol = "\r\n" if 2 * text.count("\r\n") > text.count("\n") else "\n"
-    managed = (section if section.startswith(SECTION_BEGIN) else _managed(section)).replace(
+    managed = (section if section.startswith(SECTION_BEGIN) else _wrap_section(section)).replace(
         "\n", eol
     )
     lines = text.splitlines(keepends=True)
@@ -164,7 +164,7 @@ def _find_section(lines: Sequence[str]) -> tuple[int, int] | None:
     return marks[0], marks[1]
 
 
-def _managed(section: str) -> str:
+def _wrap_section(section: str) -> str:
     return f"{SECTION_BEGIN}\n{section}{SECTION_END}\n"
 
 
@@ -180,13 +180,13 @@ def _type(kind: DocumentKind) -> str:
     return "the index, without a type" if kind is INDEX_KIND else f"`{kind.name}`"
 
 
-def _always_read() -> Iterator[str]:
+def _describe_always_read() -> Iterator[str]:
     return (f"- `{kind.file}`: {kind.about}" for kind in DOCUMENT_KINDS if kind.always_read)
 
 
 def _sections() -> Iterator[str]:
     for kind in DOCUMENT_KINDS:
-        named = ", ".join(f"`## {section}`" for section in kind.sections)
+        names = ", ".join(f"`## {section}`" for section in kind.sections)
         entry = kind.form + (f" with {', '.join(kind.entry)}" if kind.entry else "")
-        if parts := [part for part in (named, entry) if part]:
+        if parts := [part for part in (names, entry) if part]:
             yield f"- `{kind.name}`: {'; '.join(parts)}"

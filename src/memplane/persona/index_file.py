@@ -62,7 +62,7 @@ def is_fully_loaded(index: bytes) -> bool:
 def read_links(index: bytes) -> tuple[IndexLink, ...]:
     """Return the links to documents, in order; those to elsewhere are none."""
     return tuple(
-        one for number, line in enumerate(_lines(index)) for one in _links_on(line, number)
+        link for number, line in enumerate(_lines(index)) for link in _parse_links(line, number)
     )
 
 
@@ -71,24 +71,24 @@ def with_link(index: bytes, key: str, title: str, hook: str) -> bytes:
 
     A document that is linked already keeps the words that somebody chose for it.
     """
-    if any(one.key == key for one in read_links(index)):
+    if any(link.key == key for link in read_links(index)):
         return index
     lines, eol = _lines(index), _eol(index)
     line = _entry(key, title, hook) + eol
-    place = _place_for(key, read_links(index), lines)
-    return _joined([*_ended(lines[:place], eol), line, *lines[place:]])
+    line_number = _find_position(key, read_links(index), lines)
+    return _join([*_with_line_ends(lines[:line_number], eol), line, *lines[line_number:]])
 
 
 def with_moved_link(index: bytes, old: str, new: str) -> bytes:
     """Return the index with every link to a document leading to where it is now."""
 
-    def moved(found: re.Match[str]) -> str:
-        if _key_in(found["target"]) != old:
-            return found[0]
-        _, _, anchor = found["target"].strip("<>").partition("#")
-        return f"[{found['title']}]({new}{anchor and '#'}{anchor})"
+    def replace_target(match: re.Match[str]) -> str:
+        if _key_in(match["target"]) != old:
+            return match[0]
+        _, _, anchor = match["target"].strip("<>").partition("#")
+        return f"[{match['title']}]({new}{anchor and '#'}{anchor})"
 
-    return _joined([_LINK.sub(moved, line) for line in _lines(index)])
+    return _join([_LINK.sub(replace_target, line) for line in _lines(index)])
 
 
 def split_overflow(
@@ -106,9 +106,9 @@ def split_overflow(
     groups = [] if is_fully_loaded(index) or not _is_text(index) else _groups_to_move(lines)
     moved: dict[str, bytes] = {}
     for group in groups:
-        taken = [lines[number] for number in group.lines]
+        group_lines = [lines[number] for number in group.lines]
         existing = moved.get(group.key, parts.get(group.key))
-        moved[group.key] = _part(existing, group.title, taken)
+        moved[group.key] = _part(existing, group.title, group_lines)
     return (_with_pointers(lines, groups) if groups else index), moved
 
 
@@ -127,7 +127,7 @@ class _LineGroup(msgspec.Struct, frozen=True):
 
 def _groups_to_move(lines: Sequence[str]) -> list[_LineGroup]:
     """Return as few groups as are enough, none when nothing is."""
-    head = _end_of_head(lines)
+    head = _find_head_end(lines)
     candidates = [*_by_size(_sections(lines)), *_by_size(_links_by_kind(lines[:head]))]
     for count in range(1, min(len(candidates), _MAX_PARTS) + 1):
         if is_fully_loaded(_with_pointers(lines, candidates[:count])):
@@ -148,9 +148,9 @@ def _sections(lines: Sequence[str]) -> Iterator[_LineGroup]:
 def _links_by_kind(lines: Sequence[str]) -> Iterator[_LineGroup]:
     kinds: dict[str, list[int]] = {}
     for number, line in enumerate(lines):
-        first = next(_links_on(line, number), None)
+        first = next(_parse_links(line, number), None)
         if first and _ITEM.match(line) and not is_index_part(first.key):
-            item = range(number, _end_of_item(lines, number))
+            item = range(number, _find_item_end(lines, number))
             kinds.setdefault(detect_kind(first.key, None).name, []).extend(item)
     for name, numbers in kinds.items():
         yield _group(name, numbers, lines)
@@ -171,27 +171,29 @@ def _part(existing: bytes | None, title: str, lines: Sequence[str]) -> bytes:
             type_name=INDEX_PART_KIND.name,
         )
         return render(document)
-    there = {line.strip() for line in _lines(existing)}
-    new = [line for line in lines if line.strip() and line.strip() not in there]
-    return _joined([*_ended(_lines(existing), _eol(existing)), *new])
+    present = {line.strip() for line in _lines(existing)}
+    new = [line for line in lines if line.strip() and line.strip() not in present]
+    return _join([*_with_line_ends(_lines(existing), _eol(existing)), *new])
 
 
 def _with_pointers(lines: Sequence[str], groups: Sequence[_LineGroup]) -> bytes:
     """Return the index without the groups, and with one link for each place they went to."""
-    gone = {number for group in groups for number in group.lines}
-    left = [line for number, line in enumerate(lines) if number not in gone]
-    head = _end_of_head(left)
-    linked = {one.key: one.line for one in read_links(_joined(left))}
+    removed = {number for group in groups for number in group.lines}
+    remaining = [line for number, line in enumerate(lines) if number not in removed]
+    head = _find_head_end(remaining)
+    linked = {link.key: link.line for link in read_links(_join(remaining))}
     titles = {group.key: group.title for group in groups if group.key not in linked}
-    eol = _eol(_joined(lines))
+    eol = _eol(_join(lines))
     pointers = [_entry(key, titles[key], _PARTS_HOOK) + eol for key in sorted(titles)]
     earlier = [line for key, line in linked.items() if is_index_part(key) and line < head]
-    place = max(earlier) + 1 if earlier else head
-    gap = [eol] if pointers and not earlier and head < len(left) else []
-    return _joined([*_ended(left[:place], eol), *pointers, *gap, *left[place:]])
+    position = max(earlier) + 1 if earlier else head
+    gap = [eol] if pointers and not earlier and head < len(remaining) else []
+    return _join(
+        [*_with_line_ends(remaining[:position], eol), *pointers, *gap, *remaining[position:]]
+    )
 
 
-def _end_of_head(lines: Sequence[str]) -> int:
+def _find_head_end(lines: Sequence[str]) -> int:
     return next((number for number, line in enumerate(lines) if _is_group(line)), len(lines))
 
 
@@ -199,15 +201,15 @@ def _is_group(line: str) -> bool:
     return line.startswith(("## ", "##\t"))
 
 
-def _place_for(key: str, found: Sequence[IndexLink], lines: Sequence[str]) -> int:
+def _find_position(key: str, links: Sequence[IndexLink], lines: Sequence[str]) -> int:
     """Return before which line a new link goes: behind the last of its kind, else of all."""
     kind = detect_kind(key, None)
-    alike = [one.line for one in found if detect_kind(one.key, None) is kind]
-    behind = alike or [one.line for one in found]
-    return _end_of_item(lines, behind[-1]) if behind else len(lines)
+    alike = [link.line for link in links if detect_kind(link.key, None) is kind]
+    behind = alike or [link.line for link in links]
+    return _find_item_end(lines, behind[-1]) if behind else len(lines)
 
 
-def _end_of_item(lines: Sequence[str], number: int) -> int:
+def _find_item_end(lines: Sequence[str], number: int) -> int:
     """Return where an item ends, with the indented lines that belong to it."""
     number += 1
     while number < len(lines) and lines[number][:1] in {" ", "\t"} and lines[number].strip():
@@ -215,12 +217,12 @@ def _end_of_item(lines: Sequence[str], number: int) -> int:
     return number
 
 
-def _links_on(line: str, number: int) -> Iterator[IndexLink]:
-    leading = [(found, _key_in(found["target"])) for found in _LINK.finditer(line)]
-    for place, (found, key) in enumerate((found, key) for found, key in leading if key):
+def _parse_links(line: str, number: int) -> Iterator[IndexLink]:
+    targets = [(match, _key_in(match["target"])) for match in _LINK.finditer(line)]
+    for position, (match, key) in enumerate((match, key) for match, key in targets if key):
         # What is said behind several links is said about the first.
-        hook = "" if place else line[found.end() :].strip().lstrip(" —-:")
-        yield IndexLink(key, found["title"], hook, number)
+        hook = "" if position else line[match.end() :].strip().lstrip(" —-:")
+        yield IndexLink(key, match["title"], hook, number)
 
 
 def _key_in(target: str) -> str | None:
@@ -231,13 +233,13 @@ def _key_in(target: str) -> str | None:
 
 def _entry(key: str, title: str, hook: str) -> str:
     escaped = re.sub(r"([\\\[\]])", r"\\\1", _short(title, _MAX_TITLE_CHARS))
-    said = _short(hook, _MAX_HOOK_CHARS)
-    return f"- [{escaped}]({key})" + (f" — {said}" if said else "")
+    hook_text = _short(hook, _MAX_HOOK_CHARS)
+    return f"- [{escaped}]({key})" + (f" — {hook_text}" if hook_text else "")
 
 
-def _short(text: str, most: int) -> str:
+def _short(text: str, max_chars: int) -> str:
     line = to_one_line(text)
-    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+    return line if len(line) <= max_chars else line[: max_chars - 1].rstrip() + "…"
 
 
 def _is_text(data: bytes) -> bool:
@@ -253,11 +255,11 @@ def _lines(data: bytes) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", data.decode(errors="surrogateescape"))
 
 
-def _joined(lines: Sequence[str]) -> bytes:
+def _join(lines: Sequence[str]) -> bytes:
     return "".join(lines).encode(errors="surrogateescape")
 
 
-def _ended(lines: Sequence[str], eol: str) -> list[str]:
+def _with_line_ends(lines: Sequence[str], eol: str) -> list[str]:
     """Return the lines, the last of which has an end."""
     return [line if line.endswith("\n") else line + eol for line in lines]
 

@@ -30,7 +30,7 @@ def rename_case_collisions(
 
     Returns what was done, in words.
     """
-    told: list[str] = []
+    changes: list[str] = []
     owners = {fold_key(key): key for key in (*sorted(set(files) - set(new)), *sorted(taken))}
     for key in sorted(new):
         owner = owners.setdefault(fold_key(key), key)
@@ -39,8 +39,10 @@ def rename_case_collisions(
         name = with_hash_suffix(key, files[key])
         if write_document(folder, name, files[key], expected=None):
             remove_document(folder, key, expected=files[key])
-            told.append(f"{key} is now {name}: on some machines it would be the same as {owner}")
-    return told
+            changes.append(
+                f"{key} is now {name}: on some machines it would be the same as {owner}"
+            )
+    return changes
 
 
 def update_index(
@@ -56,23 +58,23 @@ def update_index(
     Returns what was done, in words.
     """
     indexes = {key: text for key, text in files.items() if key == INDEX_KEY or is_index_part(key)}
-    followed = {key: _followed(text, new, deleted) for key, text in indexes.items()}
-    index = _with_links(followed.pop(INDEX_KEY, b""), followed, files, new)
-    index, divided = split_overflow(index, parts=followed)
-    wanted = {**followed, **divided}
+    updated = {key: _update_links(text, new, deleted) for key, text in indexes.items()}
+    index = _with_links(updated.pop(INDEX_KEY, b""), updated, files, new)
+    index, split_parts = split_overflow(index, parts=updated)
+    targets = {**updated, **split_parts}
     if index or INDEX_KEY in files:
-        wanted[INDEX_KEY] = index
-    told: list[str] = []
-    for key, text in wanted.items():  # the index last: it points to the others
+        targets[INDEX_KEY] = index
+    changes: list[str] = []
+    for key, text in targets.items():  # the index last: it points to the others
         if text == files.get(key):
             continue
         if not write_document(folder, key, text, expected=files.get(key)):
             break  # somebody is at it: next time
-        told.append(f"{key} was brought up to date")
-    return told
+        changes.append(f"{key} was brought up to date")
+    return changes
 
 
-def _followed(index: bytes, new: Mapping[str, str | None], deleted: Collection[str]) -> bytes:
+def _update_links(index: bytes, new: Mapping[str, str | None], deleted: Collection[str]) -> bytes:
     for key, before in sorted(new.items()):
         if before is not None:
             index = with_moved_link(index, before, key)
@@ -85,6 +87,6 @@ def _with_links(
     linked = {link.key for text in (index, *parts.values()) for link in read_links(text)}
     for key in sorted(new):
         if key != INDEX_KEY and not is_index_part(key) and key not in linked:
-            about = parse(files[key])
-            index = with_link(index, key, about.name or key, about.description or "")
+            document = parse(files[key])
+            index = with_link(index, key, document.name or key, document.description or "")
     return index

@@ -73,7 +73,7 @@ class LocalHistory:
 
     def keep_snapshot_work(self, key: str, data: bytes) -> FileWork[None]:
         """Keep a text, as `keep_snapshot` does."""
-        with self._making("snapshots", key) as folder:
+        with self._make_folder("snapshots", key) as folder:
             names = _snapshots_in(folder)
             if names and read_file(folder, names[-1])[0] == data:
                 return
@@ -82,21 +82,21 @@ class LocalHistory:
 
     def move_snapshot_work(self, key: str, *, folder: int, leaf: str) -> FileWork[None]:
         """Make a file that was replaced a snapshot: it is moved here from where it lies."""
-        with self._making("snapshots", key) as kept:
-            names = _snapshots_in(kept)
+        with self._make_folder("snapshots", key) as folder_fd:
+            names = _snapshots_in(folder_fd)
             name = self._next_name(names)
             try:
-                os.rename(leaf, name, src_dir_fd=folder, dst_dir_fd=kept)
+                os.rename(leaf, name, src_dir_fd=folder, dst_dir_fd=folder_fd)
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
-                yield from replace_file_work(kept, name, read_file(folder, leaf)[0])
+                yield from replace_file_work(folder_fd, name, read_file(folder, leaf)[0])
                 os.unlink(leaf, dir_fd=folder)
             else:
-                os.chmod(name, 0o600, dir_fd=kept)
-                os.utime(name, dir_fd=kept)  # of now: that is when it was replaced
-                yield kept
-            _drop_oldest(kept, names)
+                os.chmod(name, 0o600, dir_fd=folder_fd)
+                os.utime(name, dir_fd=folder_fd)  # of now: that is when it was replaced
+                yield folder_fd
+            _drop_oldest(folder_fd, names)
 
     def _next_name(self, names: Sequence[str]) -> str:
         number = int(names[-1].partition("-")[0]) + 1 if names else 1
@@ -104,14 +104,14 @@ class LocalHistory:
 
     def snapshots(self, key: str) -> tuple[DocumentSnapshot, ...]:
         """List a document's earlier texts, the newest first."""
-        with self._looking("snapshots", key) as folder:
+        with self._open_folder("snapshots", key) as folder:
             if folder is None:
                 return ()
             return tuple(_snapshot(folder, name) for name in reversed(_snapshots_in(folder)))
 
     def read_snapshot(self, key: str, name: str) -> bytes | None:
         """Return an earlier text, to be copied back; None when it is not kept, or no longer."""
-        with self._looking("snapshots", key) as folder:
+        with self._open_folder("snapshots", key) as folder:
             if folder is None or name not in _snapshots_in(folder):
                 return None
             return read_file(folder, name)[0]
@@ -121,22 +121,25 @@ class LocalHistory:
 
         Once: a merge or an import that is tried again leaves out the same text again.
         """
-        above, slash, leaf = key.rpartition("/")
-        ends = f".{_slug(label)}.{hashlib.sha256(data).hexdigest()[:8]}.md"
-        with self._making("conflicts", above) as folder:
-            name = _find_same_copy(folder, leaf, ends, data) or f"{leaf}.{_written(now)}{ends}"
+        parent, slash, leaf = key.rpartition("/")
+        suffix = f".{_slug(label)}.{hashlib.sha256(data).hexdigest()[:8]}.md"
+        with self._make_folder("conflicts", parent) as folder:
+            name = (
+                _find_same_copy(folder, leaf, suffix, data)
+                or f"{leaf}.{_format_stamp(now)}{suffix}"
+            )
             replace_file(folder, name, data)
-        return self._state / "conflicts" / f"{above}{slash}{name}"
+        return self._state / "conflicts" / f"{parent}{slash}{name}"
 
     def conflicts(self) -> tuple[ConflictCopy, ...]:
         """List the texts that wait for a person, the oldest first."""
         top = self._state / "conflicts"
-        with self._looking("conflicts", "") as folder:
+        with self._open_folder("conflicts", "") as folder:
             if folder is None:
                 return ()
             files = [
-                top / below / name
-                for below, _, names, _ in os.fwalk(dir_fd=folder, onerror=_raise_unless_absent)
+                top / subfolder / name
+                for subfolder, _, names, _ in os.fwalk(dir_fd=folder, onerror=_raise_unless_absent)
                 for name in names
             ]
         copies = filter(None, (_copy_at(top, path) for path in files))
@@ -147,16 +150,16 @@ class LocalHistory:
         copy = _copy_at(self._state / "conflicts", path)
         if copy is None:
             return False
-        with self._looking("conflicts", copy.key.rpartition("/")[0]) as folder:
+        with self._open_folder("conflicts", copy.key.rpartition("/")[0]) as folder:
             if folder is None or stat_entry(folder, path.name) is None:
                 return False
             os.unlink(path.name, dir_fd=folder)
             sync_file(folder)
             return True
 
-    def bury(self, key: str, name: str, *, folder: int, leaf: str) -> None:
+    def move_to_purged(self, key: str, name: str, *, folder: int, leaf: str) -> None:
         """Move a discarded file here, from the folder it lies in; the second time does nothing."""
-        with self._making("trash", key) as trash:
+        with self._make_folder("trash", key) as trash:
             if stat_entry(folder, leaf) is None:
                 return
             try:
@@ -170,18 +173,18 @@ class LocalHistory:
             sync_file(trash)
             sync_file(folder)
 
-    def is_buried(self, key: str, name: str) -> bool:
+    def is_purged(self, key: str, name: str) -> bool:
         """Say whether a file was moved here under that name."""
-        with self._looking("trash", key) as trash:
+        with self._open_folder("trash", key) as trash:
             return trash is not None and stat_entry(trash, f"{name}.md") is not None
 
     @contextmanager
-    def _making(self, kind: str, key: str) -> Generator[int]:
+    def _make_folder(self, kind: str, key: str) -> Generator[int]:
         with translate_os_errors(key), make_folder_at(self._state, _parts(kind, key)) as folder:
             yield folder
 
     @contextmanager
-    def _looking(self, kind: str, key: str) -> Generator[int | None]:
+    def _open_folder(self, kind: str, key: str) -> Generator[int | None]:
         with translate_os_errors(key), open_folder_at(self._state, _parts(kind, key)) as folder:
             yield folder
 
@@ -205,29 +208,31 @@ def _snapshot(folder: int, name: str) -> DocumentSnapshot:
     return DocumentSnapshot(name, datetime.fromtimestamp(status.st_mtime, UTC), status.st_size)
 
 
-def _find_same_copy(folder: int, leaf: str, ends: str, data: bytes) -> str | None:
+def _find_same_copy(folder: int, leaf: str, suffix: str, data: bytes) -> str | None:
     """Find a copy of that document with the same bytes and the same reason."""
-    alike = (name for name in sorted(os.listdir(folder)) if name.endswith(ends))
-    named = (one for one in map(_COPY.fullmatch, alike) if one and one["key"] == leaf)
-    return next((one.string for one in named if read_file(folder, one.string)[0] == data), None)
+    alike = (name for name in sorted(os.listdir(folder)) if name.endswith(suffix))
+    matches = (match for match in map(_COPY.fullmatch, alike) if match and match["key"] == leaf)
+    return next(
+        (match.string for match in matches if read_file(folder, match.string)[0] == data), None
+    )
 
 
 def _copy_at(top: Path, path: Path) -> ConflictCopy | None:
     """Read a copy's name; None for a file that is none, or lies elsewhere."""
     if not path.is_relative_to(top):
         return None
-    named = _COPY.fullmatch(path.relative_to(top).as_posix())
-    if named is None or explain_invalid_name(named["key"]):
+    match = _COPY.fullmatch(path.relative_to(top).as_posix())
+    if match is None or explain_invalid_name(match["key"]):
         return None
     try:
-        return ConflictCopy(path, named["key"], _read_time(named["at"]), named["label"])
+        return ConflictCopy(path, match["key"], _read_time(match["at"]), match["label"])
     except ValueError:
         return None
 
 
-def _written(moment: datetime) -> str:
+def _format_stamp(at: datetime) -> str:
     """Write a moment as file names have it, to the millisecond: no system minds its characters."""
-    return moment.astimezone(UTC).strftime("%Y%m%dT%H%M%S%f")[:-3] + "Z"
+    return at.astimezone(UTC).strftime("%Y%m%dT%H%M%S%f")[:-3] + "Z"
 
 
 def _read_time(text: str) -> datetime:

@@ -43,13 +43,13 @@ class SyncTarget(msgspec.Struct, frozen=True):
 
     def memory(self, project: str) -> Path:
         """Return where earlier syncs of this folder are remembered."""
-        which = hashlib.sha256(f"{self.container}\n{self.prefix}\n{self.root}".encode())
-        return self.state / project / which.hexdigest()[:16]
+        identity = hashlib.sha256(f"{self.container}\n{self.prefix}\n{self.root}".encode())
+        return self.state / project / identity.hexdigest()[:16]
 
 
 @asynccontextmanager
 async def open_engine(
-    place: SyncTarget,
+    target: SyncTarget,
     store: ObjectStore,
     *,
     find_secrets: SecretFinder,
@@ -64,34 +64,34 @@ async def open_engine(
         PersonaError: It belongs to another project, or is not the folder that was synced before.
         BackendUnavailable: It was never synced, and the container does not say whose it is.
     """
-    base = place.prefix
-    marker = await asyncio.to_thread(_marker_of, place)
-    known = await asyncio.to_thread(_find_synced_target, place, marker)
+    base = target.prefix
+    marker = await asyncio.to_thread(_marker_of, target)
+    known = await asyncio.to_thread(_find_synced_target, target, marker)
     if known is None or marker is None or join:
-        found = await locate_project(place, store, marker, join=join)
-        known, project = replace(place, prefix=found.prefix), found.project.project
-        marker = _relocated(marker, "" if found.prefix == base else found.prefix)
+        located = await locate_project(target, store, marker, join=join)
+        known, project = replace(target, prefix=located.prefix), located.project.project
+        marker = _relocated(marker, "" if located.prefix == base else located.prefix)
     else:
         project = marker.project
     memory = known.memory(project)
     folder = DocumentFolder(known.root, memory)
     async with open_baseline(memory, pacing=pacing) as baseline:
-        own = "" if known.prefix == base else known.prefix
+        own_prefix = "" if known.prefix == base else known.prefix
         is_first_time = baseline.fact("project") is None
         if marker is None:  # another process may have made the first sync meanwhile
             marker = await asyncio.to_thread(_marker_of, known)
             _refuse_other_marker(marker, project)
-        new = ProjectMarker(project, baseline.device, own)
+        new = ProjectMarker(project, baseline.device, own_prefix)
         await asyncio.to_thread(_check_and_mark, folder, baseline, marker, new, force=force)
         _note_target(baseline, known)
-        gate = PublishGate(find_secrets, allowed=baseline.allowed(), limit=place.limit)
-        mine = replace(place.mine, project=project)
+        gate = PublishGate(find_secrets, allowed=baseline.allowed(), limit=target.limit)
+        mine = replace(target.mine, project=project)
         container = DocumentContainer(store, known.prefix)
         engine = SyncEngine(folder, baseline, container, gate, mine=mine, clock=clock)
-        if own and is_first_time:
+        if own_prefix and is_first_time:
             engine.notes.append(
                 f"the container's {base} has the documents of another project; those of this one "
-                f"are in {own}"
+                f"are in {own_prefix}"
             )
         yield engine
 
@@ -106,39 +106,39 @@ def _refuse_other_marker(marker: ProjectMarker | None, project: str) -> None:
         raise BackendUnavailable("another process began to sync this folder just now: sync again")
 
 
-def _note_target(baseline: Baseline, place: SyncTarget) -> None:
+def _note_target(baseline: Baseline, target: SyncTarget) -> None:
     """Note what a name that is a digest does not tell, for those who only look."""
-    told = {"folder": str(place.root), "prefix": place.prefix, "address": place.address}
-    for name, value in (told | {"name": place.mine.name}).items():
+    facts = {"folder": str(target.root), "prefix": target.prefix, "address": target.address}
+    for name, value in (facts | {"name": target.mine.name}).items():
         if value and baseline.fact(name) != value:
             baseline.note(name, value)
 
 
-def _marker_of(place: SyncTarget) -> ProjectMarker | None:
-    return read_marker(place.root) if place.root.exists() else None
+def _marker_of(target: SyncTarget) -> ProjectMarker | None:
+    return read_marker(target.root) if target.root.exists() else None
 
 
-def _find_synced_target(place: SyncTarget, marker: ProjectMarker | None) -> SyncTarget | None:
+def _find_synced_target(target: SyncTarget, marker: ProjectMarker | None) -> SyncTarget | None:
     """Return the place with the prefix that the folder was synced to; None when it never was."""
     if marker is None:
         return None
-    for prefix in (marker.prefix, place.prefix):
-        if prefix == place.prefix or prefix.startswith(f"{place.prefix}."):
-            likely = replace(place, prefix=prefix)
+    for prefix in (marker.prefix, target.prefix):
+        if prefix == target.prefix or prefix.startswith(f"{target.prefix}."):
+            likely = replace(target, prefix=prefix)
             if (likely.memory(marker.project) / "baseline.db").exists():
                 return likely
     return None
 
 
-def find_current_target(place: SyncTarget) -> SyncTarget:
+def find_current_target(target: SyncTarget) -> SyncTarget:
     """Return the place with the prefix of earlier syncs, if there were any. Asks nobody."""
     try:
-        return _find_synced_target(place, _marker_of(place)) or place
+        return _find_synced_target(target, _marker_of(target)) or target
     except MemplaneError:
-        return place  # whoever syncs says what is wrong with the marker
+        return target  # whoever syncs says what is wrong with the marker
 
 
-async def find_document_prefix(place: SyncTarget, store: ObjectStore, *, join: str = "") -> str:
+async def find_document_prefix(target: SyncTarget, store: ObjectStore, *, join: str = "") -> str:
     """Return the prefix of a folder's documents, as its first sync would choose it.
 
     A project that is new to the container is recorded there if its id is known. The folder is
@@ -147,17 +147,17 @@ async def find_document_prefix(place: SyncTarget, store: ObjectStore, *, join: s
     Raises:
         UnknownProject: Nothing says which project it is, or the marker names another one.
     """
-    marker = await asyncio.to_thread(_marker_of, place)
-    known = await asyncio.to_thread(_find_synced_target, place, marker)
+    marker = await asyncio.to_thread(_marker_of, target)
+    known = await asyncio.to_thread(_find_synced_target, target, marker)
     if known is not None and not join:
         return known.prefix
-    claim = has_id(place.mine) or marker is not None
-    found = await locate_project(place, store, marker, join=join, claim=claim)
-    return found.prefix
+    claim = has_id(target.mine) or marker is not None
+    located = await locate_project(target, store, marker, join=join, claim=claim)
+    return located.prefix
 
 
 async def locate_project(
-    place: SyncTarget,
+    target: SyncTarget,
     store: ObjectStore,
     marker: ProjectMarker | None,
     *,
@@ -169,22 +169,22 @@ async def locate_project(
     Raises:
         UnknownProject: Nothing says which project it is, or the marker names another one.
     """
-    marked = marker.project if marker is not None else _remembered_project(place)
-    found = await find_prefix(
-        store, place.prefix, place.mine, marked=marked, join=join, claim=claim
+    marked = marker.project if marker is not None else _last_known_project(target)
+    located = await find_prefix(
+        store, target.prefix, target.mine, marked=marked, join=join, claim=claim
     )
-    if marker is not None and join and found.project.project != marker.project:
+    if marker is not None and join and located.project.project != marker.project:
         raise UnknownProject(
             f"this folder belongs to another project than {join!r} already: its marker says so"
         )
-    return found
+    return located
 
 
-def _remembered_project(place: SyncTarget) -> str:
+def _last_known_project(target: SyncTarget) -> str:
     """Return the project of earlier syncs of a folder whose marker and other ids are missing."""
-    if has_id(place.mine):
+    if has_id(target.mine):
         return ""
-    known = place.state.glob(f"*/{place.memory('any').name}/baseline.db")
+    known = target.state.glob(f"*/{target.memory('any').name}/baseline.db")
     projects = sorted(path.parent.parent.name for path in known)
     return projects[0] if len(projects) == 1 else ""
 

@@ -23,8 +23,8 @@ class OwnershipCheck:
         self._container = container
         self._baseline = baseline
         self._mine = mine
-        self._asking = asyncio.Lock()
-        self._is_sure = False
+        self._lock = asyncio.Lock()
+        self._is_verified = False
 
     async def verify_ownership(self) -> None:
         """Ask the container, unless it was asked before.
@@ -32,44 +32,44 @@ class OwnershipCheck:
         Raises:
             PersonaError: The documents are another project's by now, or another agent user's.
         """
-        async with self._asking:
-            if self._is_sure:
+        async with self._lock:
+            if self._is_verified:
                 return
             record = await self._container.read_record()
-            there = None if record is None else record[0]
-            if there is not None and there.project != self._mine.project:
+            remote = None if record is None else record[0]
+            if remote is not None and remote.project != self._mine.project:
                 raise PersonaError(
                     "the container has the documents of another project here by now "
-                    f"({there.name or there.project}), and so nothing was done. Choose another "
+                    f"({remote.name or remote.project}), and so nothing was done. Choose another "
                     "place with persona.prefix"
                 )
-            if record is not None and there is not None:
-                refuse_other_owner(self._mine, there)
-                if not there.origin and self._mine.origin:
-                    there = replace(there, origin=self._mine.origin)
+            if record is not None and remote is not None:
+                refuse_other_owner(self._mine, remote)
+                if not remote.origin and self._mine.origin:
+                    remote = replace(remote, origin=self._mine.origin)
                     try:
-                        await self._container.replace_record(there, record[1])
+                        await self._container.replace_record(remote, record[1])
                     except ConcurrencyError:
-                        there = await self._container.read_project() or there
-                self._remember(there)
-            self._is_sure = True
+                        remote = await self._container.read_project() or remote
+                self._remember(remote)
+            self._is_verified = True
 
-    def _remember(self, there: Project) -> None:
-        for fact, value in ((_ORIGIN_FACT, there.origin), (_NAME_FACT, there.name)):
+    def _remember(self, remote: Project) -> None:
+        for fact, value in ((_ORIGIN_FACT, remote.origin), (_NAME_FACT, remote.name)):
             if self._baseline.fact(fact) != value:
                 self._baseline.note(fact, value)
 
     async def verify_survey(self, survey: Survey) -> None:
         """Do the same, and spare the question where the record is the one that was last seen."""
-        seen = f"{survey.project} {self._mine.owner}"
+        fingerprint = f"{survey.project} {self._mine.owner}"
         origin = self._baseline.fact(_ORIGIN_FACT)
         is_complete = origin is not None and bool(origin or not self._mine.origin)
-        is_known = survey.project is not None and seen == self._baseline.fact(_VERSION_FACT)
+        is_known = survey.project is not None and fingerprint == self._baseline.fact(_VERSION_FACT)
         if is_known and is_complete:
-            self._is_sure = True
+            self._is_verified = True
         await self.verify_ownership()
         if survey.project is not None:
-            self._baseline.note(_VERSION_FACT, seen)
+            self._baseline.note(_VERSION_FACT, fingerprint)
 
     async def reclaim(self, survey: Survey) -> None:
         """Say anew whose documents these are, where the container no longer does.
@@ -78,7 +78,7 @@ class OwnershipCheck:
             PersonaError: Another project was quicker.
         """
         if survey.project is None:
-            self._is_sure = False
+            self._is_verified = False
             await self._container.claim(
                 replace(
                     self._mine,

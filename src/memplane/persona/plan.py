@@ -101,7 +101,7 @@ def plan_sync(
     """
     keys = sorted({*states, *local, *listing})
     rows = (
-        _planned(key, states.get(key, DocumentState()), local, listing)
+        _plan_document(key, states.get(key, DocumentState()), local, listing)
         for key in keys
         if not _is_any_of(key, unclear)
     )
@@ -113,23 +113,25 @@ def _is_any_of(key: str, unclear: Collection[str]) -> bool:
     return any("/".join(parts[:end]) in unclear for end in range(1, len(parts) + 1))
 
 
-def _planned(
+def _plan_document(
     key: str, state: DocumentState, local: Mapping[str, bytes], listing: Mapping[str, ListedObject]
 ) -> PlannedDocument:
     listed = listing.get(key)
     text = local.get(key)
     if state.apply is not None or state.adopted is not None:
-        kept = text is None or text != state.adopted or listed is None or not listed.tombstone
-        return PlannedDocument(key, SyncAction.SETTLE if kept else SyncAction.REMOVE)
+        keeps_text = (
+            text is None or text != state.adopted or listed is None or not listed.tombstone
+        )
+        return PlannedDocument(key, SyncAction.SETTLE if keeps_text else SyncAction.REMOVE)
     if listed is None:
         return PlannedDocument(
-            key, _without_object(state.base, here=text is not None), AssumedRemote(None)
+            key, _without_object(state.base, is_local=text is not None), AssumedRemote(None)
         )
     base = state.base
     if base is not None and base.etag == listed.etag:
-        action = _unless_changed_there(base, text)
+        action = _delete_unless_changed(base, text)
         return PlannedDocument(key, action, AssumedRemote(expected_remote(base, listed.etag)))
-    return PlannedDocument(key, _changed_there(base, text, listed))
+    return PlannedDocument(key, _merge_or_pull(base, text, listed))
 
 
 def expected_remote(base: MergeBase, etag: str) -> RemoteDocument:
@@ -137,13 +139,13 @@ def expected_remote(base: MergeBase, etag: str) -> RemoteDocument:
     return RemoteDocument(base.text, etag, base.lineage, base.changed)
 
 
-def _without_object(base: MergeBase | None, *, here: bool) -> SyncAction:
-    if not here:
+def _without_object(base: MergeBase | None, *, is_local: bool) -> SyncAction:
+    if not is_local:
         return SyncAction.NOTHING
     return SyncAction.CREATE if base is None else SyncAction.REPUBLISH
 
 
-def _unless_changed_there(base: MergeBase, text: bytes | None) -> SyncAction:
+def _delete_unless_changed(base: MergeBase, text: bytes | None) -> SyncAction:
     if text == base.text:
         return SyncAction.NOTHING
     if text is None:
@@ -151,7 +153,7 @@ def _unless_changed_there(base: MergeBase, text: bytes | None) -> SyncAction:
     return SyncAction.CREATE if base.text is None else SyncAction.PUT
 
 
-def _changed_there(base: MergeBase | None, text: bytes | None, listed: ListedObject) -> SyncAction:
+def _merge_or_pull(base: MergeBase | None, text: bytes | None, listed: ListedObject) -> SyncAction:
     if text is None:
         if listed.tombstone:
             return SyncAction.SETTLE
@@ -180,12 +182,12 @@ def _with_moves(
         if row.action is SyncAction.CREATE:
             created.setdefault(local[row.key], []).append(row.key)
 
-    def moved(row: PlannedDocument) -> PlannedDocument:
+    def with_move(row: PlannedDocument) -> PlannedDocument:
         base = states[row.key].base if row.action is SyncAction.DELETE else None
-        places = created.get(base.text) if base is not None and base.text else None
-        return replace(row, moved_to=places.pop()) if places else row
+        new_keys = created.get(base.text) if base is not None and base.text else None
+        return replace(row, moved_to=new_keys.pop()) if new_keys else row
 
-    return tuple(moved(row) for row in rows)
+    return tuple(with_move(row) for row in rows)
 
 
 def find_unsyncable(
@@ -196,22 +198,22 @@ def find_unsyncable(
     Of two names that differ only by case, the one stays that this machine knows, or else the one
     that is called as documents of its kind are, or else the one in lower case.
     """
-    found = {
-        key: f"it has {one.size} bytes in the container, which is more than {limit}"
-        for key, one in listing.items()
-        if one.size > limit and not _has(states, key, one.etag)
+    problems = {
+        key: f"it has {listed.size} bytes in the container, which is more than {limit}"
+        for key, listed in listing.items()
+        if listed.size > limit and not _has(states, key, listed.etag)
     }
     for keys in find_collisions(listing):
-        alive = [key for key in keys if not listing[key].tombstone]
+        live = [key for key in keys if not listing[key].tombstone]
         first, *others = sorted(
-            alive or keys, key=lambda key: (key not in states, *_name_rank(key))
+            live or keys, key=lambda key: (key not in states, *_name_rank(key))
         )
-        found |= {
+        problems |= {
             key: f"on some machines it is the same file as {first}, and so it was not brought"
             for key in others
             if key not in states
         }
-    return found
+    return problems
 
 
 def _name_rank(key: str) -> tuple[bool, bool, str]:
@@ -229,10 +231,10 @@ def explain_excess_deletions(rows: tuple[PlannedDocument, ...], known: int) -> s
 
     A move is no deletion. One document may always go.
     """
-    here = sum(row.action is SyncAction.REMOVE for row in rows)
-    there = sum(row.action is SyncAction.DELETE and row.moved_to is None for row in rows)
-    for count, where in ((there, "in the container"), (here, "in the folder")):
+    local_count = sum(row.action is SyncAction.REMOVE for row in rows)
+    remote_count = sum(row.action is SyncAction.DELETE and row.moved_to is None for row in rows)
+    for count, location in ((remote_count, "in the container"), (local_count, "in the folder")):
         share = count / max(known, 1)
         if count > MAX_DELETIONS or (count > 1 and share > MAX_DELETED_SHARE):
-            return f"{count} of {known} documents would be deleted {where}"
+            return f"{count} of {known} documents would be deleted {location}"
     return None

@@ -49,11 +49,11 @@ class OwnedPrefix(msgspec.Struct, frozen=True):
         return f"{self.project.name} ({self.prefix})" if self.project.name else self.prefix
 
 
-def is_same_project(mine: Project, there: Project) -> bool:
+def is_same_project(mine: Project, other: Project) -> bool:
     """Say whether two projects are one: by their first commits, or else by id."""
-    if mine.origin and there.origin:
-        return mine.origin == there.origin
-    return bool(mine.project) and mine.project in {there.project, there.origin}
+    if mine.origin and other.origin:
+        return mine.origin == other.origin
+    return bool(mine.project) and mine.project in {other.project, other.origin}
 
 
 def has_id(mine: Project) -> bool:
@@ -85,13 +85,17 @@ def find_project(known: Sequence[OwnedPrefix], name: str) -> OwnedPrefix:
     Raises:
         UnknownProject: None has it, or several do.
     """
-    exact = [one for one in known if name.strip("/") in {one.prefix, one.project.project}]
-    found = exact or [one for one in known if one.project.name == name]
-    if len(found) == 1:
-        return found[0]
-    what = "several projects are" if found else "no project in the container is"
-    hint = " Give the prefix instead of the name." if found else ""
-    raise UnknownProject(f"{what} called {name!r}.{hint} {_list_projects(known)}")
+    exact = [
+        candidate
+        for candidate in known
+        if name.strip("/") in {candidate.prefix, candidate.project.project}
+    ]
+    matches = exact or [candidate for candidate in known if candidate.project.name == name]
+    if len(matches) == 1:
+        return matches[0]
+    problem = "several projects are" if matches else "no project in the container is"
+    hint = " Give the prefix instead of the name." if matches else ""
+    raise UnknownProject(f"{problem} called {name!r}.{hint} {_list_projects(known)}")
 
 
 def unknown_project_error(known: Sequence[OwnedPrefix]) -> UnknownProject:
@@ -107,7 +111,9 @@ def unknown_project_error(known: Sequence[OwnedPrefix]) -> UnknownProject:
 def _list_projects(known: Sequence[OwnedPrefix]) -> str:
     if not known:
         return "The container has no projects."
-    return f"Projects in the container: {', '.join(sorted(one.title for one in known))}."
+    return (
+        f"Projects in the container: {', '.join(sorted(candidate.title for candidate in known))}."
+    )
 
 
 def check_project_id(project: str) -> None:
@@ -134,14 +140,14 @@ def build_sharing_warning(mine: Project, origin: str, name: str, prefix: str) ->
     )
 
 
-def refuse_other_owner(mine: Project, there: Project) -> None:
+def refuse_other_owner(mine: Project, other: Project) -> None:
     """Refuse the documents of another agent user.
 
     Raises:
         PersonaError: They are.
     """
-    if mine.owner and there.owner and mine.owner != there.owner:
+    if mine.owner and other.owner and mine.owner != other.owner:
         raise PersonaError(
-            f"these documents belong to another agent user ({there.owner}). One container is for "
+            f"these documents belong to another agent user ({other.owner}). One container is for "
             "one agent user: choose another container"
         )

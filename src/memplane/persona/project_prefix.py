@@ -49,13 +49,13 @@ async def find_prefix(
     check_project_id(mine.project)
     for _ in range(_MAX_ATTEMPTS):
         try:
-            return await _find_once(store, base, mine, marked=marked, join=join, claim=claim)
+            return await _try_find_prefix(store, base, mine, marked=marked, join=join, claim=claim)
         except ConcurrencyError:
             continue  # another device recorded a project meanwhile
     raise BackendUnavailable("other devices record their projects at the same time: sync again")
 
 
-async def _find_once(
+async def _try_find_prefix(
     store: ObjectStore, base: str, mine: Project, *, marked: str, join: str, claim: bool
 ) -> OwnedPrefix:
     record = await DocumentContainer(store, base).read_record()
@@ -65,25 +65,27 @@ async def _find_once(
         if not join and _is_first(first.project, mine, marked):
             return first
     known = await _known_projects(store, base, first)
-    found = find_project(known, join) if join else _project_of(known, mine, marked)
-    if found is None:
+    owned = find_project(known, join) if join else _project_of(known, mine, marked)
+    if owned is None:
         # A first commit is the id; what a setting says counts for projects without one.
-        said = marked or ("" if mine.origin else mine.project)
-        project = new_project(replace(mine, project=said), new_id())
-        found = _new_prefix(base, project, known, first, is_known=has_id(mine) or bool(marked))
+        project_id = marked or ("" if mine.origin else mine.project)
+        project = new_project(replace(mine, project=project_id), new_id())
+        owned = _choose_new_prefix(
+            base, project, known, first, is_known=has_id(mine) or bool(marked)
+        )
         if record is not None and claim:
             # This write decides between devices that do the same under another name.
-            others = {**record[0].others, found.prefix: project}
-            whole = replace(record[0], others=others)
-            await DocumentContainer(store, base).replace_record(whole, record[1])
+            others = {**record[0].others, owned.prefix: project}
+            record_with_project = replace(record[0], others=others)
+            await DocumentContainer(store, base).replace_record(record_with_project, record[1])
     if claim:
-        claimed = await DocumentContainer(store, found.prefix).claim(found.project)
-        if claimed.project != found.project.project:
-            raise ConcurrencyError("another project was recorded here first", key=found.prefix)
-    return found
+        claimed = await DocumentContainer(store, owned.prefix).claim(owned.project)
+        if claimed.project != owned.project.project:
+            raise ConcurrencyError("another project was recorded here first", key=owned.prefix)
+    return owned
 
 
-def _new_prefix(
+def _choose_new_prefix(
     base: str,
     project: Project,
     known: list[OwnedPrefix],
@@ -100,7 +102,7 @@ def _new_prefix(
         return OwnedPrefix(base, project)
     if not is_known:
         raise unknown_project_error(known)
-    return OwnedPrefix(build_own_prefix(base, project, {one.prefix for one in known}), project)
+    return OwnedPrefix(build_own_prefix(base, project, {owned.prefix for owned in known}), project)
 
 
 def _is_first(first: Project, mine: Project, marked: str) -> bool:
@@ -109,8 +111,8 @@ def _is_first(first: Project, mine: Project, marked: str) -> bool:
 
 def _project_of(known: list[OwnedPrefix], mine: Project, marked: str) -> OwnedPrefix | None:
     """Find a project by the folder's marker, or else by what else is known of it."""
-    by_marker = (one for one in known if marked and one.project.project == marked)
-    by_identity = (one for one in known if is_same_project(mine, one.project))
+    by_marker = (owned for owned in known if marked and owned.project.project == marked)
+    by_identity = (owned for owned in known if is_same_project(mine, owned.project))
     return next(by_marker, None) or next(by_identity, None)
 
 
@@ -119,13 +121,15 @@ async def _known_projects(
 ) -> list[OwnedPrefix]:
     """List the projects of the container, the first one first."""
     listing = await store.listing(f"{base}.")
-    ending = f"/{PROJECT_FILE}"
+    suffix = f"/{PROJECT_FILE}"
     prefixes = {
-        one.key.removesuffix(ending) for one in listing.entries if one.key.endswith(ending)
+        info.key.removesuffix(suffix) for info in listing.entries if info.key.endswith(suffix)
     }
     top = sorted(prefix for prefix in prefixes if "/" not in prefix.removeprefix(base))
-    records = await asyncio.gather(*(DocumentContainer(store, one).read_project() for one in top))
+    records = await asyncio.gather(
+        *(DocumentContainer(store, info).read_project() for info in top)
+    )
     others = dict(first.project.others) if first is not None else {}
-    others |= {prefix: one for prefix, one in zip(top, records, strict=True) if one is not None}
-    listed = [OwnedPrefix(prefix, project) for prefix, project in sorted(others.items())]
-    return listed if first is None else [first, *listed]
+    others |= {prefix: info for prefix, info in zip(top, records, strict=True) if info is not None}
+    nested_projects = [OwnedPrefix(prefix, project) for prefix, project in sorted(others.items())]
+    return nested_projects if first is None else [first, *nested_projects]

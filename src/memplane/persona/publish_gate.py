@@ -56,10 +56,10 @@ class PublishGate:
 
 def find_secret(key: str, text: bytes, find_secrets: SecretFinder) -> DocumentProblem | None:
     """Say which secrets a document seems to hold; None when it holds none."""
-    found = find_secrets(text.decode("utf-8", "replace"))
-    if not found:
+    hits = find_secrets(text.decode("utf-8", "replace"))
+    if not hits:
         return None
-    kinds = ", ".join(sorted(found))
+    kinds = ", ".join(sorted(hits))
     fix = f"Take it out, or say that it may go: memplane persona push {key} --allow-secrets"
-    said = f"it looks as if it held a secret ({kinds})"
-    return DocumentProblem(key, DocumentRule.SECRET, "error", said, fix)
+    problem = f"it looks as if it held a secret ({kinds})"
+    return DocumentProblem(key, DocumentRule.SECRET, "error", problem, fix)

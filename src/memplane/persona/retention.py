@@ -47,12 +47,14 @@ def judge_retention(
     """
     read = {key: parse(data) for key, data in documents.items()}
     _refuse_wrong_clock(read, today, (seen, "the store") if seen else None)
-    ours = sorted(key for key, one in read.items() if detect_kind(key, one.type) is kind)
+    ours = sorted(key for key, document in read.items() if detect_kind(key, document.type) is kind)
     larger = find_kind(kind.rolls_into)
     if larger is None:
         return [_kept(key, f"never removed: {kind.retention}") for key in ours]
     covers = {
-        key: one for key, one in sorted(read.items()) if detect_kind(key, one.type) is larger
+        key: document
+        for key, document in sorted(read.items())
+        if detect_kind(key, document.type) is larger
     }
     judge = _RetentionJudge(
         kind, larger, covers, max(older_than, timedelta(days=kind.days)), today
@@ -96,7 +98,9 @@ def _covers(document: Document, key: str, period: str) -> bool:
     sources = document.value("sources")
     if sources and isinstance(sources, tuple):
         stem = key.removesuffix(".md")
-        return any(isinstance(one, str) and one.removesuffix(".md") == stem for one in sources)
+        return any(
+            isinstance(source, str) and source.removesuffix(".md") == stem for source in sources
+        )
     return not sources and document.text_of("period") == period
 
 
@@ -124,8 +128,8 @@ def _dates(read: Mapping[str, Document]) -> Iterator[tuple[date, str]]:
         days = parse_period_days(detect_kind(key, document.type), key)
         if days is not None:
             yield days[0], key
-        if stamped := _day_in(document.modified or ""):
-            yield stamped, key
+        if modified_on := _day_in(document.modified or ""):
+            yield modified_on, key
 
 
 def _day_in(stamp: str) -> date | None:

@@ -96,7 +96,7 @@ class Ports(Protocol):
         """Say whether a file was moved away under that name."""
         ...
 
-    async def set_aside(self, text: bytes, why: str) -> None:
+    async def set_aside(self, text: bytes, reason: str) -> None:
         """Keep a text that goes nowhere else, durably, for a person to look at."""
         ...
 
@@ -141,22 +141,22 @@ async def sync_document(
     Raises:
         BackendUnavailable: The container did not answer; what was noted settles it next time.
     """
-    state = await _recovered(ports, state)
-    done = DocumentSyncResult(SyncOutcome.CONTESTED, state)
+    state = await _recover(ports, state)
+    result = DocumentSyncResult(SyncOutcome.CONTESTED, state)
     for _ in range(MAX_ATTEMPTS):
-        done, again = await _attempt(ports, done, believed)
-        if not again:
-            return replace(done, outcome=SyncOutcome.SETTLED)
+        result, combined_again = await _attempt(ports, result, believed)
+        if not combined_again:
+            return replace(result, outcome=SyncOutcome.SETTLED)
         believed = None
-    return done
+    return result
 
 
-async def _recovered(ports: Ports, state: DocumentState) -> DocumentState:
+async def _recover(ports: Ports, state: DocumentState) -> DocumentState:
     """Find out whether the last change of the file was made before we were stopped."""
     apply = state.apply
     if apply is None:
         return state
-    if await _was_made(ports, apply):
+    if await _is_change_applied(ports, apply):
         state = DocumentState(MergeBase(apply.text, apply.etag, apply.lineage, apply.changed))
     else:
         state = replace(state, apply=None)
@@ -166,28 +166,28 @@ async def _recovered(ports: Ports, state: DocumentState) -> DocumentState:
     return state
 
 
-async def _was_made(ports: Ports, apply: LocalChange) -> bool:
+async def _is_change_applied(ports: Ports, apply: LocalChange) -> bool:
     if apply.text is None:
         return await ports.is_discarded(apply.name)
     return not await ports.is_staged(apply.name)
 
 
 async def _attempt(
-    ports: Ports, done: DocumentSyncResult, believed: AssumedRemote | None
+    ports: Ports, result: DocumentSyncResult, believed: AssumedRemote | None
 ) -> tuple[DocumentSyncResult, bool]:
     """Try once; say whether to try again because the file or the object changed meanwhile."""
     local = await ports.read_local()
     remote = believed.remote if believed else await ports.read_remote()
     if remote is None and local is None:
-        return done, False  # absence is no evidence: what is remembered stays
-    done, combined = await _combined(ports, done, local, remote)
-    if remote is None or _must_be_put(done.state, combined, remote):
-        done, remote = await _put(ports, done, local, combined, over=remote)
+        return result, False  # absence is no evidence: what is remembered stays
+    result, combined = await _combine(ports, result, local, remote)
+    if remote is None or _must_be_put(result.state, combined, remote):
+        result, remote = await _put(ports, result, local, combined, over=remote)
         if remote is None or await ports.read_local() != local:
-            return done, True
+            return result, True
     elif believed:
-        return done, False  # nothing was written that would prove the belief
-    return await _brought(ports, done, local, remote)
+        return result, False  # nothing was written that would prove the belief
+    return await _pull(ports, result, local, remote)
 
 
 def _must_be_put(state: DocumentState, combined: MergedDocument, remote: RemoteDocument) -> bool:
@@ -197,77 +197,77 @@ def _must_be_put(state: DocumentState, combined: MergedDocument, remote: RemoteD
     version, and whatever is still on its way comes too late.
     """
     return combined.text != remote.text or any(
-        one.expected == remote.etag for one in state.pending
+        attempt.expected == remote.etag for attempt in state.pending
     )
 
 
-async def _brought(
-    ports: Ports, done: DocumentSyncResult, local: OptionalText, remote: RemoteDocument
+async def _pull(
+    ports: Ports, result: DocumentSyncResult, local: OptionalText, remote: RemoteDocument
 ) -> tuple[DocumentSyncResult, bool]:
     """Bring the object's text to the file, and remember that they are in step."""
     if remote.text != local:
-        done, made = await _apply(ports, done, local, remote)
-        if not made:
-            return done, True
-    state, apply = DocumentState(_base_of(remote)), done.state.apply
-    if state != done.state:
+        result, local_change = await _apply(ports, result, local, remote)
+        if not local_change:
+            return result, True
+    state, apply = DocumentState(_base_of(remote)), result.state.apply
+    if state != result.state:
         await ports.keep(state)
     if apply is not None:
         await ports.clear(apply)
-    return replace(done, state=state), False
+    return replace(result, state=state), False
 
 
-async def _combined(
-    ports: Ports, done: DocumentSyncResult, local: OptionalText, remote: RemoteDocument | None
+async def _combine(
+    ports: Ports, result: DocumentSyncResult, local: OptionalText, remote: RemoteDocument | None
 ) -> tuple[DocumentSyncResult, MergedDocument]:
     """Merge over what is known to be common; first of all keep what does not fit."""
     if remote is None:
-        return done, MergedDocument(local)
-    state = await _with_landed(ports, done.state, remote)
-    state = await _with_adopted(ports, state, remote)
+        return result, MergedDocument(local)
+    state = await _resolve_landed(ports, result.state, remote)
+    state = await _adopt(ports, state, remote)
     combined = ports.combine(state.base, local, remote)
     if combined.lost is not None:
         await ports.set_aside(combined.lost, "merge")
-    return replace(done, state=state), combined
+    return replace(result, state=state), combined
 
 
-async def _with_landed(
+async def _resolve_landed(
     ports: Ports, state: DocumentState, remote: RemoteDocument
 ) -> DocumentState:
     """Find out which of our puts are in the object: what they told is common knowledge."""
     landed = [
-        one for one in state.pending if remote.lineage.includes(Stamp(ports.device, one.seq))
+        attempt
+        for attempt in state.pending
+        if remote.lineage.includes(Stamp(ports.device, attempt.seq))
     ]
     if not landed:
         return state
-    last = max(landed, key=lambda one: one.seq)
-    left = tuple(one for one in state.pending if one.seq > last.seq)
-    state = DocumentState(MergeBase(last.text), left)
+    last = max(landed, key=lambda attempt: attempt.seq)
+    unresolved = tuple(attempt for attempt in state.pending if attempt.seq > last.seq)
+    state = DocumentState(MergeBase(last.text), unresolved)
     await ports.keep(state)
     return state
 
 
-async def _with_adopted(
-    ports: Ports, state: DocumentState, remote: RemoteDocument
-) -> DocumentState:
+async def _adopt(ports: Ports, state: DocumentState, remote: RemoteDocument) -> DocumentState:
     """Take the text found here for what was common, though the memory of it is gone.
 
     What of it the container lacks was deleted elsewhere, or never left this machine: it goes from
     the file and is set aside, and so neither comes back from the dead nor gets lost.
     """
-    found = state.adopted
-    if found is None:
+    adopted = state.adopted
+    if adopted is None:
         return state
-    if found != remote.text:
-        await ports.set_aside(found, "adopted")
-    state = replace(state, base=MergeBase(found), adopted=None)
+    if adopted != remote.text:
+        await ports.set_aside(adopted, "adopted")
+    state = replace(state, base=MergeBase(adopted), adopted=None)
     await ports.keep(state)
     return state
 
 
 async def _put(
     ports: Ports,
-    done: DocumentSyncResult,
+    result: DocumentSyncResult,
     local: OptionalText,
     combined: MergedDocument,
     *,
@@ -275,27 +275,27 @@ async def _put(
 ) -> tuple[DocumentSyncResult, RemoteDocument | None]:
     """Write the object over the one that was read; None when somebody else was quicker."""
     expected = over.etag if over else None
-    state, intent = await _intended(ports, done.state, local, expected)
+    state, intent = await _record_intent(ports, result.state, local, expected)
     lineage = (over.lineage if over else NO_LINEAGE).plus(Stamp(ports.device, intent.seq))
     try:
         etag = await ports.put(combined.text, expected, lineage, combined.changed)
     except ConcurrencyError:
-        return replace(done, state=state), None
+        return replace(result, state=state), None
     remote = RemoteDocument(combined.text, etag, lineage, combined.changed)
     # Earlier puts expected earlier versions, and so can land no more.
     base = _base_of(remote) if combined.text == local else MergeBase(local)
     state = DocumentState(base)
     await ports.keep(state)
-    return replace(done, state=state, pushed=True), remote
+    return replace(result, state=state, pushed=True), remote
 
 
-async def _intended(
+async def _record_intent(
     ports: Ports, state: DocumentState, text: OptionalText, expected: str | None
 ) -> tuple[DocumentState, PutIntent]:
     """Note a put before it is tried. One that is tried again keeps its number."""
-    for one in state.pending:
-        if one.text == text and one.expected == expected:
-            return state, one
+    for attempt in state.pending:
+        if attempt.text == text and attempt.expected == expected:
+            return state, attempt
     intent = PutIntent(await ports.next_number(), text, expected)
     state = replace(state, pending=(*state.pending, intent))
     await ports.keep(state)
@@ -303,24 +303,24 @@ async def _intended(
 
 
 async def _apply(
-    ports: Ports, done: DocumentSyncResult, local: OptionalText, remote: RemoteDocument
+    ports: Ports, result: DocumentSyncResult, local: OptionalText, remote: RemoteDocument
 ) -> tuple[DocumentSyncResult, bool]:
     """Make the file what the object is, unless somebody types meanwhile."""
     text = remote.text
     name = await ports.stage(text, local) if text is not None else await ports.new_name()
     apply = LocalChange(name, text, remote.etag, remote.lineage, remote.changed)
-    state = replace(done.state, apply=apply)
+    state = replace(result.state, apply=apply)
     await ports.keep(state)
     if text is not None:
-        made = await ports.swap(name, local)
+        swapped = await ports.swap(name, local)
     else:
-        made = await ports.discard(name, local or b"")
-    if made:
-        return replace(done, state=state, pulled=True), True
+        swapped = await ports.discard(name, local or b"")
+    if swapped:
+        return replace(result, state=state, pulled=True), True
     state = replace(state, apply=None)
     await ports.keep(state)
     await ports.clear(apply)
-    return replace(done, state=state), False
+    return replace(result, state=state), False
 
 
 def _base_of(remote: RemoteDocument) -> MergeBase:

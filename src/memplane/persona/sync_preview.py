@@ -13,16 +13,16 @@ from memplane.persona.plan import find_unsyncable, plan_sync
 from memplane.storage.store import ObjectStore
 
 
-async def preview_first_sync(place: SyncTarget, store: ObjectStore, *, join: str) -> SyncView:
+async def preview_first_sync(target: SyncTarget, store: ObjectStore, *, join: str) -> SyncView:
     """Look at a folder that was never synced, and plan.
 
     Raises:
         UnknownProject: It would be refused: nothing says which project it is.
         BackendUnavailable: The container does not answer.
     """
-    found = await locate_project(place, store, None, join=join, claim=False)
-    read = await asyncio.to_thread(read_documents, DocumentFolder(place.root, place.state))
-    survey = await DocumentContainer(store, found.prefix).survey()
-    unclear = {**find_unsyncable(survey.listed, {}, limit=place.limit), **read.refused}
+    located = await locate_project(target, store, None, join=join, claim=False)
+    read = await asyncio.to_thread(read_documents, DocumentFolder(target.root, target.state))
+    survey = await DocumentContainer(store, located.prefix).survey()
+    unclear = {**find_unsyncable(survey.listed, {}, limit=target.limit), **read.refused}
     rows = plan_sync({}, read.files, survey.listed, unclear=unclear)
     return SyncView(read.files, {}, unclear, survey, rows)

@@ -35,8 +35,8 @@ class SyncStatus(msgspec.Struct, frozen=True):
 
 def list_sync_statuses(sync: Path) -> list[SyncStatus]:
     """Return how every folder stands that was ever synced from this home."""
-    found = (read_sync_status(path.parent) for path in sorted(sync.glob("*/*/baseline.db")))
-    return [one for one in found if one is not None]
+    statuses = (read_sync_status(path.parent) for path in sorted(sync.glob("*/*/baseline.db")))
+    return [status for status in statuses if status is not None]
 
 
 def read_sync_status(memory: Path) -> SyncStatus | None:
@@ -58,7 +58,7 @@ def read_sync_status(memory: Path) -> SyncStatus | None:
         known.facts.get("project", ""),
         known.facts.get("device", ""),
         known.facts.get("last_sync", ""),
-        sum(1 for one in states if one.base is not None and one.base.text is not None),
+        sum(1 for state in states if state.base is not None and state.base.text is not None),
         tuple(row for _, row in sorted(known.waiting.items())),
         tuple(
             row for key, row in sorted(known.held.items()) if not folder or _is_there(folder, key)
@@ -77,12 +77,12 @@ def unsynced_state_folder(memory: Path) -> Path:
 
 def find_sync_status(sync: Path, project: str, folder: Path) -> SyncStatus | None:
     """Return how a folder of a project stands, with whichever container it was synced last."""
-    found = [
-        one
+    matches = [
+        status
         for path in sorted(sync.glob(f"{project}/*/baseline.db"))
-        if (one := read_sync_status(path.parent)) is not None and one.folder == str(folder)
+        if (status := read_sync_status(path.parent)) is not None and status.folder == str(folder)
     ]
-    return max(found, key=lambda one: one.last_sync, default=None)
+    return max(matches, key=lambda status: status.last_sync, default=None)
 
 
 def _is_there(folder: str, key: str) -> bool:

@@ -65,8 +65,8 @@ def with_frontmatter(
     document: Document, *, name: str, description: str, type_name: str
 ) -> Document:
     """Return a document with the frontmatter that every one needs; what it has of that stays."""
-    wanted = {"name": name, "description": description, "type": type_name}
-    for field, text in wanted.items():
+    values = {"name": name, "description": description, "type": type_name}
+    for field, text in values.items():
         if document.text_of(field) is None:
             document = with_value(document, field, to_one_line(text))
     return document
@@ -74,7 +74,7 @@ def with_frontmatter(
 
 def to_one_line(text: str) -> str:
     """Return a text as a value of the frontmatter can be: one line without control characters."""
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def _key_of(
@@ -112,8 +112,8 @@ def _is_free(kind: DocumentKind) -> bool:
 
 
 def _title(kind: DocumentKind, title: str, key: str) -> str:
-    words = key.removesuffix(".md").replace("_", " ")
-    return _capital(words) if has_period(kind) or not title else title
+    text = key.removesuffix(".md").replace("_", " ")
+    return _capital(text) if has_period(kind) or not title else title
 
 
 def _description(kind: DocumentKind, title: str, key: str) -> str:

@@ -74,13 +74,13 @@ def check_documents(
     files: Mapping[str, bytes], *, limit: int = DEFAULT_LIMIT_BYTES
 ) -> tuple[DocumentProblem, ...]:
     """Return what is wrong with the documents of a folder, and with how they hang together."""
-    found = [
+    problems = [
         problem
         for key, data in files.items()
         for problem in check_document(key, data, limit=limit, keys=files.keys())
     ]
-    found += [*_collisions(files), *_unlinked(files)]
-    return tuple(sorted(found, key=lambda one: (one.key, one.severity, one.rule, one.text)))
+    problems += [*_collisions(files), *_unlinked(files)]
+    return tuple(sorted(problems, key=lambda row: (row.key, row.severity, row.rule, row.text)))
 
 
 def check_document(
@@ -115,8 +115,8 @@ def add_missing_frontmatter(key: str, data: bytes) -> bytes:
         PersonaError: It is not a text, or is the index, which has none.
     """
     if key == INDEX_KEY or find_text_flaw(data):
-        what = "needs no frontmatter" if key == INDEX_KEY else "is not a text"
-        raise PersonaError(f"{key} cannot be adopted: it {what}")
+        explanation = "needs no frontmatter" if key == INDEX_KEY else "is not a text"
+        raise PersonaError(f"{key} cannot be adopted: it {explanation}")
     document = parse(data)
     name = _name_from(key)
     kind = detect_kind(key, None)
@@ -243,8 +243,8 @@ def _with_readable_frontmatter(document: Document) -> Document:
 
 
 def _name_from(key: str) -> str:
-    words = re.sub(r"[_\s]+", " ", key.rpartition("/")[2].removesuffix(".md"))
-    return words[:1].upper() + words[1:]
+    name = re.sub(r"[_\s]+", " ", key.rpartition("/")[2].removesuffix(".md"))
+    return name[:1].upper() + name[1:]
 
 
 def _first_words(body: str) -> str:

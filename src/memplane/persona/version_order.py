@@ -68,10 +68,10 @@ def read_instant(text: str | None) -> datetime | None:
 
 
 def sort_newest_first(
-    one: DocumentVersion, other: DocumentVersion
+    first: DocumentVersion, second: DocumentVersion
 ) -> tuple[DocumentVersion, DocumentVersion]:
     """Put the newer version first, whichever way round they come."""
-    return (one, other) if one.rank >= other.rank else (other, one)
+    return (first, second) if first.rank >= second.rank else (second, first)
 
 
 def tie_break_digest(*texts: str) -> str:

@@ -32,7 +32,7 @@ def strip_agent_token(
     if not encoding:
         return target, _strip_from_body(body, token)
     try:
-        plain = decode_content(body, encoding, most=MAX_BODY_BYTES)
+        plain = decode_content(body, encoding, max_bytes=MAX_BODY_BYTES)
     except InvalidRequest:
         return target, body
     clean = _strip_from_body(plain, token)

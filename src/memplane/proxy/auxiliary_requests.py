@@ -89,7 +89,7 @@ def _codex_kind(headers: Mapping[str, str]) -> str:
 
 def _classify_newest_message(dialect: Dialect, body: RequestBody) -> str:
     """Look at the newest message under the user's role, where clients put their own requests."""
-    messages = body.messages(dialect.listed)
+    messages = body.messages(dialect.messages_member)
     last = find_last_user_message(messages)
     for text in () if last is None else message_texts(messages[last]):
         said = text.lstrip()
@@ -111,7 +111,7 @@ def _has_tools(body: RequestBody) -> bool:
 def _has_model_messages(dialect: Dialect, body: RequestBody) -> bool:
     """Tell whether something of the model's is there; a title is asked for before that."""
     said = {USER_ROLE, *INSTRUCTION_ROLES}
-    return any(one.role not in said for one in body.messages(dialect.listed))
+    return any(one.role not in said for one in body.messages(dialect.messages_member))
 
 
 def _is_from_claude_code(headers: Mapping[str, str]) -> bool:
@@ -129,8 +129,12 @@ def _wants_title(body: RequestBody) -> bool:
 
 def _instructions(dialect: Dialect, body: RequestBody) -> str:
     """Return what the client tells the model to do; empty when that is too long for one thing."""
-    texts = content_texts(bytes(body.members.get(dialect.told, b""))) if dialect.told else []
-    for message in body.messages(dialect.listed):
+    texts = (
+        content_texts(bytes(body.members.get(dialect.system_member, b"")))
+        if dialect.system_member
+        else []
+    )
+    for message in body.messages(dialect.messages_member):
         if message.role in INSTRUCTION_ROLES:
             texts += message_texts(message)
     told = "\n".join(texts)

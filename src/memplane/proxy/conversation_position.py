@@ -105,7 +105,7 @@ def _walk_conversation(conversation: Conversation) -> tuple[_PositionDigest, lis
     place, answers = _PositionDigest(), dict[str, None]()
     prompts = {one.index: one.place for one in conversation.prompts}
     body = conversation.body
-    messages = body.messages(conversation.listed) if body is not None else ()
+    messages = body.messages(conversation.messages_member) if body is not None else ()
     if not messages:  # then the whole input is one text
         for prompt in prompts.values():
             place.ask(prompt)

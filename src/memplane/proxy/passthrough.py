@@ -114,7 +114,7 @@ async def _choose_managed_attempts(
         return routed if isinstance(routed, RequestRefusal) else _make_attempts(asked, routed, raw)
     try:
         body = parse_body(
-            decode_content(raw, asked.header("content-encoding"), most=MAX_BODY_BYTES)
+            decode_content(raw, asked.header("content-encoding"), max_bytes=MAX_BODY_BYTES)
         )
     except InvalidRequest as error:
         # It may name a model that the agent may not use.

@@ -92,7 +92,7 @@ async def _forward_decoded_error(
 
 def _decoded(body: bytes, encoding: str) -> bytes | None:
     try:
-        plain = decode_content(body, encoding, most=_MAX_ERROR_BYTES)
+        plain = decode_content(body, encoding, max_bytes=_MAX_ERROR_BYTES)
     except InvalidRequest:
         return None
     return plain if len(body) <= _MAX_ERROR_BYTES else None

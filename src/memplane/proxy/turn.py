@@ -191,7 +191,7 @@ def _read_turn(
     """Read and route a turn; an error when only its provider can say what is wrong with it."""
     try:
         body = parse_body(
-            decode_content(asked.raw, asked.header("content-encoding"), most=MAX_BODY_BYTES)
+            decode_content(asked.raw, asked.header("content-encoding"), max_bytes=MAX_BODY_BYTES)
         )
     except InvalidRequest as error:
         refused = RequestRefusal(HTTPStatus.BAD_REQUEST, str(error))
@@ -328,7 +328,7 @@ async def _relay(
         left = await _forward_chunks(answer, client, assembling, without)
     ended = await _assemble_reply(assembling)
     if left and ended.kind is not ReplyOutcome.WHOLE:
-        ended = replace(ended, kind=ReplyOutcome.CUT, why=left)
+        ended = replace(ended, kind=ReplyOutcome.CUT, problem=left)
     sent = asking.body if asking.decoded else given.body
     return _TurnOutcome(ended, answer.candidate, answer.status, first, sent)
 
@@ -355,7 +355,7 @@ async def _forward_chunks(
         if answer.ends_with_connection and _is_framed_by_its_kind(answer):
             ended = await _assemble_reply(assembling)
             if ended.is_truncated:
-                raise answer.cut(ended.why)
+                raise answer.cut(ended.problem)
         await client.end()
     except asyncio.CancelledError as error:
         return str(error) or _CLIENT_LEFT
@@ -371,8 +371,8 @@ def _is_framed_by_its_kind(answer: UpstreamResponse) -> bool:
 async def _assemble_reply(assembling: ReplyAssembler) -> AssembledReply:
     """Read a reply; a long one in a thread, so that nobody else waits for it."""
     if assembling.length > LONG_BODY_BYTES:
-        return await asyncio.to_thread(assembling.ended)
-    return assembling.ended()
+        return await asyncio.to_thread(assembling.finish)
+    return assembling.finish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,7 +434,7 @@ def _record_turn(
     model = candidate.model or turn.body.model
     usage = add_cost(candidate.provider, model, ended.usage, ended.cached)
     if ended.kind is ReplyOutcome.CUT:
-        story.emit_cut_reply(answered, usage, ended.why)
+        story.emit_cut_reply(answered, usage, ended.problem)
         return
     entry = Turn(
         ts=turn.at,
@@ -454,7 +454,7 @@ def _record_turn(
             msgspec.structs.replace(given.note, attested=turn.asked.caller.governed)
         ),
     )
-    told = story.answered(answered, usage, ended.why)
+    told = story.answered(answered, usage, ended.problem)
     proxy.recorder.record(entry, told, spoken=_place_in_conversation(turn, given, ended))
 
 

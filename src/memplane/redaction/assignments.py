@@ -29,7 +29,7 @@ _NAME: Final = (
 _TYPE: Final = (
     r":\s{0,3}(?:str|bytes|string|String|&str|SecretStr|Optional\[str\]|str \| None)\s{0,3}="
 )
-_BETWEEN: Final = (
+_SEPARATOR_PATTERN: Final = (
     r"""[\\]*["'\x60\])*_]*\s{0,4}(?:\([a-z@. -]{1,20}\)\s?)?"""
     r"""(?:TYPE|=>|->|:=|[:=!]==?|[:=]|\|)[*_]{0,3}\s{0,4}(?:[|>][+-]?\s{1,24})?"""
 ).replace("TYPE", _TYPE)
@@ -40,8 +40,9 @@ _FLAG: Final = (
 )
 # What a function is called with, and what it is called: only with a quoted value behind it.
 _CALL: Final = r"""["']\s{0,2},\s{0,3}|\(\s{0,2}"""
-_OPENING: Final = (
-    f"(?i)(?:{_NAME}{_BETWEEN}|{_FLAG})" + r"""(?:(?:[fbru@]|SecretStr\()?\\{0,3}["'\x60])?"""
+_ASSIGNMENT_PATTERN: Final = (
+    f"(?i)(?:{_NAME}{_SEPARATOR_PATTERN}|{_FLAG})"
+    r"""(?:(?:[fbru@]|SecretStr\()?\\{0,3}["'\x60])?"""
     rf"""|(?i){_NAME}(?:{_CALL})["']"""
 )
 # Apart from the opening: to tell where a value of a megabyte starts would cost 90 ns a byte.
@@ -55,13 +56,13 @@ _BARE: Final = r"""(?:[^\s"'\x60,;&<>\\\x00]|\\[^\s"'\\nrt\x00])+"""
 _AMPERSAND: Final = r"""(?:&[^\s"'\x60,;&<>=\\\x00]+)+(?:[\s"'\x60,;<>\x00]|\z)"""
 # JSON is looked at with its escapes, so that blanks may be escaped here.
 _ANY: Final = (
-    rf"(?i)(?:(?:{_NAME}|auth|client-?key-?data|cookie|connection[_-]?string){_BETWEEN}|{_FLAG}"
+    rf"(?i)(?:(?:{_NAME}|auth|client-?key-?data|cookie|connection[_-]?string){_SEPARATOR_PATTERN}|{_FLAG}"
     rf"""|{_NAME}["\\']{{1,4}}\s{{0,4}},\s{{0,24}}["\\]{{1,4}}value|{_NAME}\\{{0,3}}(?:{_CALL})["'\\])"""
     r"[^\s\x00{]".replace(r"\s{0,", r"(?:\s|\\[nrt]){0,").replace(r"[ \t]+", r"(?:[ \t]|\\t)+")
 )
 
 # Under these names a JSON string is a secret whatever it looks like; written without - and _.
-_ALWAYS: Final = frozenset(
+_ALWAYS_SECRET_NAMES: Final = frozenset(
     b"""
     password passwd pwd passphrase secret clientsecret apikey xapikey accesstoken refreshtoken
     authorization proxyauthorization idtoken authtoken bearertoken sessiontoken privatekey
@@ -84,15 +85,17 @@ _HARMLESS: Final = (
 )
 _SCHEME: Final = r"(?i)(?:bearer|basic|token|digest|bot|key|apikey|negotiate)[ \t]+([^\s].*)"
 
-_LONGEST_NAME: Final = 64
+_MAX_NAME_BYTES: Final = 64
 _LONG: Final = 256
-_SHORTEST: Final = 6
-_SHORTEST_TOKEN: Final = 8
+_MIN_SECRET_BYTES: Final = 6
+_MIN_TOKEN_BYTES: Final = 8
 _LONG_TOKEN: Final = 20
 _FLOOR: Final = 2.3
-_WORD: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
+_NAME_BYTES: Final = frozenset(
+    b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+)
 _IDENTIFIER: Final = r"[A-Za-z_$][A-Za-z_.$-]*[0-9]?[?]?"
-_JUMBLED: Final = r"(?:[a-z][A-Z].*){3}"
+_MIXED_CASE_PATTERN: Final = r"(?:[a-z][A-Z].*){3}"
 _PHRASE: Final = r"[a-z]{3,12}(?:-[a-z]{3,12}){2,6}"
 _KEY_FORM: Final = r"[A-Za-z0-9+/_-]*[0-9][A-Za-z0-9+/_-]*={0,2}"
 _REFERENCE: Final = "pass|pwd|secret|token|cred|auth|key|user|name|change|must|not|with|value"
@@ -106,13 +109,13 @@ def assigns(data: bytes) -> bool:
 def assignments(data: bytes) -> Iterator[SecretHit]:
     """Yield the secrets that free text assigns to a telling name."""
     position = 0
-    while found := compile_pattern(_OPENING).search(data, position):
-        begun, _, start = found
+    while match := compile_pattern(_ASSIGNMENT_PATTERN).search(data, position):
+        name_end, _, start = match
         quote = data[start - 1 : start]
         end = compile_pattern(_VALUES.get(quote, _BARE)).end_at(data, start)
         if data[end : end + 1] == b"&" and quote not in _VALUES:
             end = max(end, compile_pattern(_AMPERSAND).end_at(data, end) - 1)
-        hit = _judged(data, begun, start, end)
+        hit = _judge(data, name_end, start, end)
         if hit is not None:
             yield hit
             end = hit.end
@@ -123,11 +126,11 @@ def assignments(data: bytes) -> Iterator[SecretHit]:
 
 def keyed(name: bytes, value: bytes) -> SecretHit | None:
     """Return what is secret of a JSON string, because of the name it stands under."""
-    short = name[-_LONGEST_NAME:].lower().translate(None, b"_-. ")
-    if short not in _ALWAYS and not _looks_secret(short, value):
+    short = name[-_MAX_NAME_BYTES:].lower().translate(None, b"_-. ")
+    if short not in _ALWAYS_SECRET_NAMES and not _looks_secret(short, value):
         return None
-    found = compile_pattern(_SCHEME).search(value)
-    start = found[1] if found and found[0] == 0 else 0
+    match = compile_pattern(_SCHEME).search(value)
+    start = match[1] if match and match[0] == 0 else 0
     secret = value[start:]
     if not mask_markers(secret).strip(b" \x00") or value_checks.is_null_value(secret):
         return None
@@ -138,45 +141,45 @@ def keyed(name: bytes, value: bytes) -> SecretHit | None:
 def _looks_secret(short: bytes, value: bytes) -> bool:
     if short.endswith(b"cookie"):
         return b"=" in value
-    telling = short.endswith(_BY_FORM) and not short.endswith(_HARMLESS)
+    is_suggestive = short.endswith(_BY_FORM) and not short.endswith(_HARMLESS)
     if short == b"auth":
         return compile_pattern(r"[A-Za-z0-9+/]{16,}={0,2}").is_all_of(value) and _is_strong(value)
-    return telling and _is_secret(short, value, quoted=True)
+    return is_suggestive and _is_secret(short, value, is_quoted=True)
 
 
-def _judged(data: bytes, begun: int, start: int, end: int) -> SecretHit | None:
+def _judge(data: bytes, name_end: int, start: int, end: int) -> SecretHit | None:
     """Return the hit when a value, under the name before it, is a secret."""
-    quoted = data[start - 1 : start] in _VALUES
-    value = data[start:end] if quoted else _trimmed(data[start:end])
-    if len(value) < _SHORTEST:
+    is_quoted = data[start - 1 : start] in _VALUES
+    value = data[start:end] if is_quoted else _trim(data[start:end])
+    if len(value) < _MIN_SECRET_BYTES:
         return None
-    name = _whole_name(data, begun, start)
+    name = _full_name(data, name_end, start)
     if data[start - 2 : start - 1] in {b"(", b",", b" "} and not value_checks.has_digit(value):
-        between = data[begun:start]
-        if not compile_pattern("[:=|]").is_in(between):
+        separator = data[name_end:start]
+        if not compile_pattern("[:=|]").is_in(separator):
             return None
     plain = name.lower().translate(None, b"_-. ")
     if plain.endswith(b"key") and not (name.isupper() or plain.endswith(_KEYS)):
         return SecretHit(start, start + len(value), "secret", value) if _is_key(value) else None
-    shell = not quoted and name.isupper() and data[start - 1 : start] == b"="
+    shell = not is_quoted and name.isupper() and data[start - 1 : start] == b"="
     if plain.endswith(_HARMLESS) or not (
-        _is_secret(plain, value, quoted=quoted) or (shell and _may_be_weak(plain, value))
+        _is_secret(plain, value, is_quoted=is_quoted) or (shell and _may_be_weak(plain, value))
     ):
         return None
     return SecretHit(start, start + len(value), _kind(plain), value)
 
 
-def _whole_name(data: bytes, begun: int, value: int) -> bytes:
-    start = begun
-    while start > 0 and begun - start < _LONGEST_NAME and data[start - 1] in _WORD:
+def _full_name(data: bytes, name_end: int, value: int) -> bytes:
+    start = name_end
+    while start > 0 and name_end - start < _MAX_NAME_BYTES and data[start - 1] in _NAME_BYTES:
         start -= 1
-    end = begun
-    while end < value and data[end] in _WORD:
+    end = name_end
+    while end < value and data[end] in _NAME_BYTES:
         end += 1
     return data[start:end].lstrip(b"-.")
 
 
-def _trimmed(value: bytes) -> bytes:
+def _trim(value: bytes) -> bytes:
     """Leave out the punctuation of the sentence or the code around a bare value."""
     for opening, closing in ((b"(", b")"), (b"[", b"]"), (b"{", b"}")):
         if opening not in value:
@@ -184,21 +187,25 @@ def _trimmed(value: bytes) -> bytes:
     return value.rstrip(b".:")
 
 
-def _is_secret(name: bytes, value: bytes, *, quoted: bool) -> bool:
-    if len(value) < _SHORTEST or not value_checks.may_be_secret(value):
+def _is_secret(name: bytes, value: bytes, *, is_quoted: bool) -> bool:
+    if len(value) < _MIN_SECRET_BYTES or not value_checks.may_be_secret(value):
         return False
-    if not quoted and compile_pattern(_IDENTIFIER).is_all_of(value):
+    if not is_quoted and compile_pattern(_IDENTIFIER).is_all_of(value):
         if value_checks.has_digit(value):
-            return _is_password(name) or compile_pattern(_JUMBLED).is_in(value)
+            return _is_password(name) or compile_pattern(_MIXED_CASE_PATTERN).is_in(value)
         return value_checks.is_scrambled(value) or (_is_password(name) and _is_phrase(value))
     if b" " in value.strip():
         return False
-    return _is_strong(value) if not _is_password(name) else _may_be_password(value, quoted=quoted)
+    return (
+        _is_strong(value)
+        if not _is_password(name)
+        else _may_be_password(value, is_quoted=is_quoted)
+    )
 
 
 def _is_strong(value: bytes) -> bool:
     """Say whether a value is too irregular for a word or a name."""
-    if len(value) < _SHORTEST_TOKEN or value_checks.entropy(value) < _FLOOR:
+    if len(value) < _MIN_TOKEN_BYTES or value_checks.entropy(value) < _FLOOR:
         return False
     if (
         value_checks.has_digit(value) and value_checks.has_letter(value)
@@ -222,12 +229,12 @@ def _is_phrase(value: bytes) -> bool:
     )
 
 
-def _may_be_password(value: bytes, *, quoted: bool) -> bool:
+def _may_be_password(value: bytes, *, is_quoted: bool) -> bool:
     irregular = compile_pattern(r"[0-9]|[^A-Za-z0-9_.\s-]|[^A-Z][A-Z]").is_in(value)
     return (
         irregular
         or _is_phrase(value)
-        or (quoted and compile_pattern("[A-Za-z]+").is_all_of(value))
+        or (is_quoted and compile_pattern("[A-Za-z]+").is_all_of(value))
     )
 
 
@@ -237,11 +244,11 @@ def _may_be_weak(name: bytes, value: bytes) -> bool:
 
 
 def _is_password(name: bytes) -> bool:
-    return any(word in name for word in (b"pass", b"pwd", b"psk")) or name.endswith(b"pw")
+    return any(part in name for part in (b"pass", b"pwd", b"psk")) or name.endswith(b"pw")
 
 
 def _kind(name: bytes) -> str:
-    for word, kind in (
+    for part, kind in (
         (b"pass", "password"),
         (b"pwd", "password"),
         (b"authorization", "authorization"),
@@ -250,6 +257,6 @@ def _kind(name: bytes) -> str:
         (b"token", "token"),
         (b"cookie", "cookie"),
     ):
-        if word in name:
+        if part in name:
             return kind
     return "secret"

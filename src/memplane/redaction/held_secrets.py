@@ -49,7 +49,7 @@ class IssuedTokens(msgspec.Struct, frozen=True):
         ):
             first -= 1
         # Other words may stand directly before the name, so every ending of them is tried.
-        names = (data[begin:colon] for begin in range(first, colon))
+        names = (data[name_start:colon] for name_start in range(first, colon))
         return any(
             name in self.agents and _hash(b"%s:%s" % (name, secret)) in self.hashes
             for name in names

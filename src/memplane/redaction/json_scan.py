@@ -21,39 +21,39 @@ _BLANKS: Final = b" \t\r\n\xef\xbb\xbf"
 
 def find_document_hits(raw: bytes, find: FindHits, depth: int = 0) -> list[SecretHit]:
     """Return the secrets of a JSON document; what is not JSON is searched as text as well."""
-    rest = blank_strings(raw)
-    found = [] if rest is None else find(rest)
-    if rest is None or looks_like_json(raw):
-        found += find_string_hits(scan_json_strings(raw), find, depth)
-    return merge_hits(raw, found)
+    blanked = blank_strings(raw)
+    hits = [] if blanked is None else find(blanked)
+    if blanked is None or looks_like_json(raw):
+        hits += find_string_hits(scan_json_strings(raw), find, depth)
+    return merge_hits(raw, hits)
 
 
 def find_string_hits(
     strings: Iterable[JsonString], find: FindHits, depth: int = 0
 ) -> Iterator[SecretHit]:
     """Yield the secrets of strings, each by itself and by the name it stands under."""
-    pieces: list[TextSpan] = []
+    spans: list[TextSpan] = []
     label, labelled = b"", None
     for token in strings:
-        piece = token.piece
+        span = token.span
         name = token.name
         if name in _LABELS:
-            label, labelled = piece.text, token.frame
+            label, labelled = span.text, token.frame
         elif name == b"value" and token.frame is labelled:
             name = label  # {"name": "DB_PASSWORD", "value": …}
-        if name and (hit := keyed(name, piece.text)):
-            yield SecretHit(*piece.span(hit.start, hit.end), hit.kind, hit.secret)
-        if depth < _MAX_DEPTH and looks_like_json(piece.text):
-            yield from find_hits([piece], lambda text: find_document_hits(text, find, depth + 1))
+        if name and (hit := keyed(name, span.text)):
+            yield SecretHit(*span.span(hit.start, hit.end), hit.kind, hit.secret)
+        if depth < _MAX_DEPTH and looks_like_json(span.text):
+            yield from find_hits([span], lambda text: find_document_hits(text, find, depth + 1))
         else:
-            pieces.append(piece)
-    yield from find_hits(pieces, find, between=SPAN_SEPARATOR)
+            spans.append(span)
+    yield from find_hits(spans, find, separator=SPAN_SEPARATOR)
 
 
 def looks_like_json(text: bytes) -> bool:
     """Say whether a text begins like an object or a list, and not like a marker."""
-    begun = text.lstrip(_BLANKS)
-    return begun[:1] in _JSON_OPENINGS and not begun.startswith(MARKER_PREFIX)
+    stripped = text.lstrip(_BLANKS)
+    return stripped[:1] in _JSON_OPENINGS and not stripped.startswith(MARKER_PREFIX)
 
 
 def unescape_json(raw: bytes) -> bytes:
@@ -95,8 +95,8 @@ def _blank_odd_strings(raw: bytes) -> bytes | None:
 
 
 def _without_strings(raw: bytes) -> bytes:
-    rest = bytearray(raw)
+    output = bytearray(raw)
     for token in scan_json_strings(raw):
-        start, end = token.piece.start, token.piece.end
-        rest[start:end] = bytes(end - start)
-    return bytes(rest)
+        start, end = token.span.start, token.span.end
+        output[start:end] = bytes(end - start)
+    return bytes(output)

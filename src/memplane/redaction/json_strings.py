@@ -29,7 +29,7 @@ class JsonFrame(msgspec.Struct):
 
     Args:
         parent: What it stands in.
-        place: Its name or its position there.
+        key: Its name or its position there.
         is_object: Whether it is an object.
         name: The name of the value that is being read; those of a list share the list's.
         awaits_name: In an object, whether the next string is a name.
@@ -38,14 +38,14 @@ class JsonFrame(msgspec.Struct):
     """
 
     parent: JsonFrame | None
-    place: bytes | int
+    key: bytes | int
     is_object: bool
     name: bytes = b""
     awaits_name: bool = False
     position: int = 0
     marks: dict[bytes, bytes] | None = None
 
-    def here(self) -> bytes | int:
+    def key_or_index(self) -> bytes | int:
         """Return the name or the position of the value that is being read."""
         return self.name if self.is_object else self.position
 
@@ -53,9 +53,9 @@ class JsonFrame(msgspec.Struct):
 class JsonString(msgspec.Struct, frozen=True):
     """A string of a JSON text; a name has no `name` of its own."""
 
-    piece: TextSpan
+    span: TextSpan
     frame: JsonFrame
-    place: bytes | int
+    key: bytes | int
     name: bytes
 
 
@@ -70,15 +70,15 @@ def scan_json_strings(raw: bytes, start: int = 0, end: int = sys.maxsize) -> Ite
     while (quote := raw.find(b'"', position, last)) >= 0:
         frame = _advance(frame, raw[position:quote])
         end = _end_of_string(raw, quote + 1, last)
-        piece = decode_json_string(raw, quote + 1, end)
+        span = decode_json_string(raw, quote + 1, end)
         if frame.is_object and frame.awaits_name:
-            frame.name = piece.text
+            frame.name = span.text
             frame.awaits_name = False
-            if piece.text in LANE_MEMBERS:
-                frame.marks = {**(frame.marks or {}), piece.text: _mark(raw, end + 1)}
-            yield JsonString(piece, frame, b"", b"")
+            if span.text in LANE_MEMBERS:
+                frame.marks = {**(frame.marks or {}), span.text: _mark(raw, end + 1)}
+            yield JsonString(span, frame, b"", b"")
         else:
-            yield JsonString(piece, frame, frame.here(), frame.name)
+            yield JsonString(span, frame, frame.key_or_index(), frame.name)
         position = end + 1
 
 
@@ -90,9 +90,9 @@ def _advance(frame: JsonFrame, gap: bytes) -> JsonFrame:
             frame.awaits_name = frame.is_object
             frame.position += 1
         elif character == _BRACE:
-            frame = JsonFrame(frame, frame.here(), is_object=True, awaits_name=True)
+            frame = JsonFrame(frame, frame.key_or_index(), is_object=True, awaits_name=True)
         elif character == _BRACKET:
-            frame = JsonFrame(frame, frame.here(), is_object=False, name=frame.name)
+            frame = JsonFrame(frame, frame.key_or_index(), is_object=False, name=frame.name)
         else:
             frame = frame.parent or frame
     return frame
@@ -113,5 +113,5 @@ def _end_of_string(raw: bytes, start: int, last: int) -> int:
 def _mark(raw: bytes, after: int) -> bytes:
     """Return how the value of a mark is written."""
     value = raw[after : after + _MAX_LANE_VALUE_BYTES].partition(b":")[2].lstrip()
-    ends = [at for at in map(value.find, (b",", b"}", b"]")) if at >= 0]
-    return value[: min(ends, default=len(value))].rstrip()
+    end_positions = [at for at in map(value.find, (b",", b"}", b"]")) if at >= 0]
+    return value[: min(end_positions, default=len(value))].rstrip()

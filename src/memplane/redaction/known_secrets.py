@@ -65,8 +65,8 @@ class KnownSecrets:
         """Return where known secrets stand; the longest form wins."""
         if self._automaton is None:
             return []
-        found = self._automaton.find_matches_as_indexes(data)
-        return [self._hit(data, *one) for one in found]
+        matches = self._automaton.find_matches_as_indexes(data)
+        return [self._hit(data, *match) for match in matches]
 
     def _hit(self, data: bytes, form: int, start: int, end: int) -> SecretHit:
         secret, in_base64 = self._secrets[form]
@@ -86,7 +86,7 @@ def _is_secret(name: str, value: str) -> bool:
     return (
         len(value) >= _MIN_SECRET_CHARS
         and not value.isdecimal()
-        and any(word in name for word in _SECRET_NAME_PARTS)
+        and any(part in name for part in _SECRET_NAME_PARTS)
         and not (name.endswith(_HARMLESS_SUFFIXES) and name != "DATABASE_URL")
         and not is_placeholder(value.encode("utf-8", "surrogatepass"))
     )
@@ -96,11 +96,11 @@ def _plain_forms(value: bytes) -> Iterator[bytes]:
     text = value.decode("utf-8", "surrogatepass")
     yield value
     for ascii_only in (True, False):
-        written = _in_json(text, ascii_only=ascii_only)
-        yield written.replace(b"/", b"\\/")
+        json_form = _in_json(text, ascii_only=ascii_only)
+        yield json_form.replace(b"/", b"\\/")
         for _ in range(_MAX_JSON_DEPTH):
-            yield written
-            written = _in_json(written.decode("utf-8", "surrogatepass"), ascii_only=False)
+            yield json_form
+            json_form = _in_json(json_form.decode("utf-8", "surrogatepass"), ascii_only=False)
     for quoted in (urllib.parse.quote(value, safe=""), urllib.parse.quote_plus(value)):
         yield quoted.encode()
         yield _lower_escapes(quoted).encode()
@@ -115,7 +115,7 @@ def _in_json(text: str, *, ascii_only: bool) -> bytes:
 
 def _lower_escapes(quoted: str) -> str:
     head, *escapes = quoted.split("%")
-    return "%".join((head, *(one[:2].lower() + one[2:] for one in escapes)))
+    return "%".join((head, *(escape[:2].lower() + escape[2:] for escape in escapes)))
 
 
 def _base64_forms(value: bytes) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ class _Re2Match(Protocol):
     def span(self, group: int = 0) -> tuple[int, int]: ...
 
 
-class _Compiled(Protocol):
+class _CompiledPattern(Protocol):
     @property
     def groups(self) -> int: ...
     def search(self, text: bytes, pos: int) -> _Re2Match | None: ...
@@ -46,7 +46,7 @@ class _OptionsType(Protocol):
 class _Re2Library(Protocol):
     Options: _OptionsType
 
-    def compile(self, pattern: bytes, options: _Options) -> _Compiled: ...
+    def compile(self, pattern: bytes, options: _Options) -> _CompiledPattern: ...
 
 
 _re2: Final = cast("_Re2Library", re2)
@@ -70,12 +70,12 @@ class Pattern:
 
     def search(self, data: bytes, position: int = 0) -> tuple[int, int, int] | None:
         """Return where the next hit starts, and where its secret starts and ends."""
-        found = self._compiled.search(data, position)
-        if found is None:
+        match = self._compiled.search(data, position)
+        if match is None:
             return None
-        start, end = found.span()
+        start, end = match.span()
         for group in self._groups:
-            inner = found.span(group)
+            inner = match.span(group)
             if inner[0] != _NO_POSITION:
                 return start, *inner
         return start, start, end
@@ -87,15 +87,15 @@ class Pattern:
         secret can be the one before the next.
         """
         position = 0
-        while found := self.search(data, position):
-            _, start, end = found
+        while match := self.search(data, position):
+            _, start, end = match
             yield start, end
             position = max(end, position + 1)
 
     def end_at(self, data: bytes, position: int) -> int:
         """Return where a hit that starts right at a position ends; there, when there is none."""
-        found = self._compiled.match(data, position)
-        return position if found is None else found.span()[1]
+        match = self._compiled.match(data, position)
+        return position if match is None else match.span()[1]
 
     def is_in(self, data: bytes) -> bool:
         """Say whether there is a hit at all."""

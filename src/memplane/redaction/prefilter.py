@@ -18,7 +18,7 @@ class Prefilter:
         literals: For each name, the literals that announce it, in lower case.
     """
 
-    __slots__ = ("_automaton", "_literals", "_longest", "_names")
+    __slots__ = ("_automaton", "_literals", "_max_literal_bytes", "_names")
 
     def __init__(self, literals: Mapping[int, Sequence[str]]) -> None:
         announces: dict[bytes, set[int]] = {}
@@ -27,31 +27,33 @@ class Prefilter:
                 announces.setdefault(literal.encode(), set()).add(name)
         self._literals = list(announces)
         self._names = list(announces.values())
-        self._longest = max(map(len, self._literals))
+        self._max_literal_bytes = max(map(len, self._literals))
         self._automaton = _automaton(self._literals)
 
-    def announced(self, data: bytes) -> set[int]:
+    def find_candidates(self, data: bytes) -> set[int]:
         """Return the names that a literal in the text announces."""
         view = memoryview(data.lower())
         automaton, names = self._automaton, self._names
-        found: set[int] = set()
+        candidates: set[int] = set()
         for start in range(0, len(view), _BLOCK_BYTES):
-            block = view[start : start + _BLOCK_BYTES + self._longest]
+            block = view[start : start + _BLOCK_BYTES + self._max_literal_bytes]
             hits = automaton.find_matches_as_indexes(block, overlapping=True)
             for literal in {index for index, _, _ in hits}:
-                found |= names[literal]
+                candidates |= names[literal]
             if len(hits) > _MAX_BLOCK_HITS:
                 # A text that is nothing but one literal would cost a tuple for each.
-                automaton, names = self._without(found)
-        return found
+                automaton, names = self._without(candidates)
+        return candidates
 
-    def _without(self, found: set[int]) -> tuple[ahocorasick_rs.BytesAhoCorasick, list[set[int]]]:
-        left = [
+    def _without(
+        self, candidates: set[int]
+    ) -> tuple[ahocorasick_rs.BytesAhoCorasick, list[set[int]]]:
+        remaining = [
             (literal, names)
             for literal, names in zip(self._literals, self._names, strict=True)
-            if not names <= found
+            if not names <= candidates
         ]
-        return _automaton([literal for literal, _ in left]), [names for _, names in left]
+        return _automaton([literal for literal, _ in remaining]), [names for _, names in remaining]
 
 
 def _automaton(literals: Sequence[bytes]) -> ahocorasick_rs.BytesAhoCorasick:

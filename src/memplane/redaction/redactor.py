@@ -54,13 +54,13 @@ class Redactor:
 
     def secrets_version(self) -> object:
         """Return a token for the secrets known at this moment: another object after a change."""
-        return self._up_to_date()[0]
+        return self._current_scanner()[0]
 
     @property
     def _scanner(self) -> Scanner:
-        return self._up_to_date()[1]
+        return self._current_scanner()[1]
 
-    def _up_to_date(self) -> tuple[HeldSecrets, Scanner]:
+    def _current_scanner(self) -> tuple[HeldSecrets, Scanner]:
         current = self._current
         if self._read_held is not None and (held := self._read_held()) is not current[0]:
             self._current = current = self._prepare(held)
@@ -72,18 +72,18 @@ class Redactor:
     def text(self, text: str) -> RedactionResult[str]:
         """Redact free text."""
         raw = text.encode("utf-8", "surrogatepass")
-        done = self._redacted(raw, self._scanner.hits)
-        if not done.counts:
-            return RedactionResult(text, done.counts)
-        return RedactionResult(done.value.decode("utf-8", "surrogatepass"), done.counts)
+        result = self._redact(raw, self._scanner.hits)
+        if not result.counts:
+            return RedactionResult(text, result.counts)
+        return RedactionResult(result.value.decode("utf-8", "surrogatepass"), result.counts)
 
     def texts(self, texts: Sequence[str]) -> list[RedactionResult[str]]:
         """Redact several texts, each by itself.
 
         Most have no secret at all, and one look at all of them together finds that out.
         """
-        whole = _TEXT_SEPARATOR.join(texts).encode("utf-8", "surrogatepass")
-        if len(texts) > 1 and not self._scanner.hits(whole):
+        joined = _TEXT_SEPARATOR.join(texts).encode("utf-8", "surrogatepass")
+        if len(texts) > 1 and not self._scanner.hits(joined):
             return [RedactionResult(text, {}) for text in texts]
         return [self.text(text) for text in texts]
 
@@ -93,14 +93,14 @@ class Redactor:
         Only the bytes of secrets change, so it stays the document that it was. What is not JSON
         is redacted as text.
         """
-        return self._redacted(raw, self._json_hits)
+        return self._redact(raw, self._json_hits)
 
     def stream(self, raw: bytes) -> RedactionResult[bytes]:
         """Redact a body of server-sent events, also where a secret goes over several events.
 
         Its marker stands where the secret began; the rest is taken out of the events after it.
         """
-        return self._redacted(raw, self._stream_hits)
+        return self._redact(raw, self._stream_hits)
 
     def _stream_hits(self, raw: bytes) -> list[SecretHit]:
         scanner = self._scanner
@@ -113,7 +113,7 @@ class Redactor:
             return []
         return find_document_hits(raw, self._scanner.hits)
 
-    def _redacted(
+    def _redact(
         self, raw: bytes, find: Callable[[bytes], list[SecretHit]]
     ) -> RedactionResult[bytes]:
         counts: Counter[str] = Counter()

@@ -19,7 +19,7 @@ from memplane.redaction.pattern import Pattern, compile_pattern
 from memplane.redaction.prose_rules import PROSE
 from memplane.redaction.value_checks import CHECKS
 
-_LEFT: Final = r"(?:\b|_|\\[nrt])"
+_LEFT_BOUNDARY: Final = r"(?:\b|_|\\[nrt])"
 _RIGHT: Final = r"(?:[^A-Za-z0-9]|\z)"
 _GAP: Final = r"""["'\\]*[ \t]{0,4}(?:=>|:=|[:=])[ \t]{0,4}["'\\]*"""
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -55,10 +55,10 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def _rule(kind: str, keywords: str, form: str, check: str = "always", *, gate: str = "") -> Rule:
-    written = form.replace("L(", _LEFT + "(").replace("GAP", _GAP).replace("PEM", _PEM)
-    if written.endswith(")R"):
-        written = written[:-1] + _RIGHT
-    return Rule(kind, tuple(keywords.split()), written, check, gate)
+    source = form.replace("L(", _LEFT_BOUNDARY + "(").replace("GAP", _GAP).replace("PEM", _PEM)
+    if source.endswith(")R"):
+        source = source[:-1] + _RIGHT
+    return Rule(kind, tuple(keywords.split()), source, check, gate)
 
 
 def _together(rows: Sequence[Row]) -> tuple[Rule, ...]:

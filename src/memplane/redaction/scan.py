@@ -18,7 +18,9 @@ from memplane.secret import Secret
 
 _ASSIGNMENTS: Final = -1
 _ESCAPES: Final = -2
-_ALWAYS: Final = frozenset(index for index, rule in enumerate(RULES) if not rule.keywords)
+_UNCONDITIONAL_RULES: Final = frozenset(
+    index for index, rule in enumerate(RULES) if not rule.keywords
+)
 
 
 class Scanner:
@@ -37,8 +39,8 @@ class Scanner:
     def hits(self, data: bytes) -> list[SecretHit]:
         """Return the secrets in order, none overlapping another; markers are passed over."""
         text = mask_markers(data)
-        found = [*self._known.hits(text), *self._issued.hits(text), *self._formed(text)]
-        return merge_hits(data, found) if found else found
+        hits = [*self._known.hits(text), *self._issued.hits(text), *self._find_by_rules(text)]
+        return merge_hits(data, hits) if hits else hits
 
     def suspects(self, raw: bytes) -> bool:
         """Say whether a JSON document may hold a secret.
@@ -49,52 +51,52 @@ class Scanner:
         view = unescape_json(raw)
         if self._known.hits(raw) or any(self._issued.hits(view)):
             return True
-        announced = self._prefilter.announced(raw)
-        if _ESCAPES in announced:
+        candidates = self._prefilter.find_candidates(raw)
+        if _ESCAPES in candidates:
             return self._suspects_behind_escapes(view)
-        if _ASSIGNMENTS in announced and assigns(raw):
+        if _ASSIGNMENTS in candidates and assigns(raw):
             return True
-        announced.discard(_ASSIGNMENTS)
+        candidates.discard(_ASSIGNMENTS)
         # An escape may be an edge to a rule, save to those that always run.
-        return _has_form(view if announced else raw, announced)
+        return _has_form(view if candidates else raw, candidates)
 
     def _suspects_behind_escapes(self, view: bytes) -> bool:
-        announced = self._prefilter.announced(view)
+        candidates = self._prefilter.find_candidates(view)
         # One that is left belongs to JSON within JSON, which is not looked into from here.
-        if _ESCAPES in announced or self._known.hits(view):
+        if _ESCAPES in candidates or self._known.hits(view):
             return True
-        if _ASSIGNMENTS in announced and assigns(view):
+        if _ASSIGNMENTS in candidates and assigns(view):
             return True
-        return _has_form(view, announced - {_ASSIGNMENTS})
+        return _has_form(view, candidates - {_ASSIGNMENTS})
 
-    def _formed(self, text: bytes) -> Iterator[SecretHit]:
-        announced = self._prefilter.announced(text)
-        told: list[SecretHit] = []
-        for rule in _open_rules(text, announced - {_ASSIGNMENTS, _ESCAPES}):
+    def _find_by_rules(self, text: bytes) -> Iterator[SecretHit]:
+        candidates = self._prefilter.find_candidates(text)
+        reported: list[SecretHit] = []
+        for rule in _open_rules(text, candidates - {_ASSIGNMENTS, _ESCAPES}):
             for start, end in rule.compiled().spans(text):
                 secret = text[start:end]
                 if rule.accepts(secret):
                     hit = SecretHit(start, end, rule.kind, secret)
                     if rule.kind == DISCLOSED:
-                        told.append(hit)
+                        reported.append(hit)
                     else:
                         yield hit
-        if _ASSIGNMENTS in announced:
+        if _ASSIGNMENTS in candidates:
             yield from assignments(text)
-        yield from told  # of equal hits the first gives the kind, and a name says more
+        yield from reported  # of equal hits the first gives the kind, and a name says more
 
 
-def _has_form(text: bytes, announced: set[int]) -> bool:
-    views = (text, _flattened(text)) if announced and b"\\" in text else (text,)
+def _has_form(text: bytes, candidates: set[int]) -> bool:
+    views = (text, _unescape(text)) if candidates and b"\\" in text else (text,)
     return any(
-        rule.compiled().is_in(view) for view in views for rule in _open_rules(view, announced)
+        rule.compiled().is_in(view) for view in views for rule in _open_rules(view, candidates)
     )
 
 
-def _open_rules(text: bytes, announced: set[int]) -> Iterator[Rule]:
+def _open_rules(text: bytes, candidates: set[int]) -> Iterator[Rule]:
     """Yield the rules that are worth a look; rules that share a gate look for it once."""
     gates = {"": True}
-    for index in sorted(announced | _ALWAYS):
+    for index in sorted(candidates | _UNCONDITIONAL_RULES):
         rule = RULES[index]
         if rule.gate not in gates:
             gates[rule.gate] = compile_pattern(rule.gate).is_in(text)
@@ -102,8 +104,8 @@ def _open_rules(text: bytes, announced: set[int]) -> Iterator[Rule]:
             yield rule
 
 
-def _flattened(data: bytes) -> bytes:
+def _unescape(data: bytes) -> bytes:
     """Write the escapes of JSON within JSON, at any depth, as the edges that they are."""
-    for escape, meaning in ((b"\\n", b"\n"), (b"\\r", b"\r"), (b"\\t", b"\t"), (b"\\", b"")):
-        data = data.replace(escape, meaning)
+    for escape, replacement in ((b"\\n", b"\n"), (b"\\r", b"\r"), (b"\\t", b"\t"), (b"\\", b"")):
+        data = data.replace(escape, replacement)
     return data

@@ -46,7 +46,7 @@ def mask_markers(data: bytes) -> bytes:
 def merge_hits(data: bytes, hits: Iterable[SecretHit]) -> list[SecretHit]:
     """Sort hits and join those that overlap; the longest gives the kind, the first of equals."""
     joined: list[SecretHit] = []
-    for hit in sorted(hits, key=lambda one: one.start):
+    for hit in sorted(hits, key=lambda other: other.start):
         if joined and hit.start < joined[-1].end:
             joined[-1] = _union(data, joined[-1], hit)
         else:
@@ -55,7 +55,7 @@ def merge_hits(data: bytes, hits: Iterable[SecretHit]) -> list[SecretHit]:
 
 
 def _union(data: bytes, first: SecretHit, second: SecretHit) -> SecretHit:
-    longest = max((first, second), key=lambda one: (bool(one.kind), one.end - one.start))
+    longest = max((first, second), key=lambda hit: (bool(hit.kind), hit.end - hit.start))
     end = max(first.end, second.end)
     if (longest.start, longest.end) == (first.start, end):
         return longest

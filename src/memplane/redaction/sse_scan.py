@@ -50,8 +50,8 @@ class _ScannedBody(msgspec.Struct):
     )
     others: list[JsonString] = msgspec.field(default_factory=list[JsonString])
 
-    def add(self, lane: Hashable, piece: TextSpan) -> None:
-        self.lanes.setdefault(lane, []).append(piece)
+    def add(self, lane: Hashable, span: TextSpan) -> None:
+        self.lanes.setdefault(lane, []).append(span)
 
 
 def find_stream_hits(raw: bytes, find: FindHits) -> list[SecretHit]:
@@ -59,10 +59,10 @@ def find_stream_hits(raw: bytes, find: FindHits) -> list[SecretHit]:
     body = _ScannedBody()
     for event in _events(raw, body):
         _read(raw, event, body)
-    found = list(find_string_hits(body.others, find))
-    for pieces in body.lanes.values():
-        found += find_hits(pieces, lambda text: _lane_hits(text, find))
-    return merge_hits(raw, found)
+    hits = list(find_string_hits(body.others, find))
+    for spans in body.lanes.values():
+        hits += find_hits(spans, lambda text: _lane_hits(text, find))
+    return merge_hits(raw, hits)
 
 
 def is_stream_suspect(raw: bytes, find: FindHits, suspects: IsSuspect) -> bool:
@@ -106,24 +106,28 @@ class _Lanes:
         if self._before and data.startswith(self._before) and data.endswith(self._after):
             # It differs from an earlier event in nothing but its text, as most events do.
             text = data[len(self._before) : len(data) - len(self._after)]
-            if b'"' not in text and b"\\" not in text and (said := _printable(text)) is not None:
-                self._lane.append(said)
+            if (
+                b'"' not in text
+                and b"\\" not in text
+                and (printable := _printable(text)) is not None
+            ):
+                self._lane.append(printable)
                 self._searched.append(text)
                 return True
         try:
             document = msgspec.json.decode(data)
-            found: list[tuple[Hashable, str]] = []
-            strings = _collect_texts(document, _ValuePath((), 0, "", 0), found)
+            texts: list[tuple[Hashable, str]] = []
+            strings = _collect_texts(document, _ValuePath((), 0, "", 0), texts)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             return False
         # A name that comes twice, or an escaped quote, would have hidden something.
         if data.count(b'"') != 2 * strings:
             return False
         self._searched.append(data)
-        for lane, one in found:
-            self._texts.setdefault(lane, []).append(one)
-        if len(found) == 1:
-            self._expect(data, *found[0])
+        for lane, lane_text in texts:
+            self._texts.setdefault(lane, []).append(lane_text)
+        if len(texts) == 1:
+            self._expect(data, *texts[0])
         return True
 
     def _expect(self, data: bytes, lane: Hashable, text: str) -> None:
@@ -146,63 +150,65 @@ class _Lanes:
 def _printable(text: bytes) -> str | None:
     """Return a text that needs no escape in JSON; None when it may."""
     try:
-        said = text.decode()
+        decoded = text.decode()
     except UnicodeDecodeError:
         return None
-    return said if said.isprintable() else None
+    return decoded if decoded.isprintable() else None
 
 
 class _ValuePath(NamedTuple):
     """Where a value stands: its lane so far, its name or position, and the name it is under."""
 
-    above: tuple[Hashable, ...]
-    place: str | int
+    parents: tuple[Hashable, ...]
+    key: str | int
     name: str
     depth: int
 
 
 def _collect_texts(value: object, at: _ValuePath, texts: list[tuple[Hashable, str]]) -> int:
     """Collect the texts in a value with their lanes; returns how many strings and names it has."""
-    found: list[tuple[str | int, str, object]]
+    candidates: list[tuple[str | int, str, object]]
     if isinstance(value, dict):
         members = cast("dict[str, object]", value)
         inner = _lane_of(members, at)
-        found = [
-            (name, name, one) for name, one in members.items() if type(one) in _TEXT_HOLDING_TYPES
+        candidates = [
+            (name, name, item)
+            for name, item in members.items()
+            if type(item) in _TEXT_HOLDING_TYPES
         ]
         strings = len(members)
     elif isinstance(value, list):
-        inner = (at.place, *at.above)
+        inner = (at.key, *at.parents)
         items = cast("list[object]", value)
-        found = [
-            (place, at.name, one)
-            for place, one in enumerate(items)
-            if type(one) in _TEXT_HOLDING_TYPES
+        candidates = [
+            (key, at.name, item)
+            for key, item in enumerate(items)
+            if type(item) in _TEXT_HOLDING_TYPES
         ]
         strings = 0
     else:
         return int(isinstance(value, str))
     if at.depth > _MAX_DEPTH:
         raise RecursionError
-    for place, name, one in found:
-        if isinstance(one, str):
+    for key, name, item in candidates:
+        if isinstance(item, str):
             strings += 1
             if name in _TEXT_NAMES_STR:
-                texts.append(((place, inner), one))
+                texts.append(((key, inner), item))
         else:
-            strings += _collect_texts(one, _ValuePath(inner, place, name, at.depth + 1), texts)
+            strings += _collect_texts(item, _ValuePath(inner, key, name, at.depth + 1), texts)
     return strings
 
 
 def _lane_of(members: Mapping[str, object], at: _ValuePath) -> tuple[Hashable, ...]:
     """Return what a lane has of an object; the same things tell it from others as in `_lane`."""
     marks = [(name, repr(members[name])) for name in _LANE_MEMBER_NAMES if name in members]
-    place: str | int = at.place
+    key: str | int = at.key
     if at.depth:
         # As below: the type tells lanes apart on top only, and an index says where it stands.
-        marks = [one for one in marks if one[0] != "type"]
-        place = "" if isinstance(place, int) and "index" in members else place
-    return (place, *marks, *at.above)
+        marks = [mark for mark in marks if mark[0] != "type"]
+        key = "" if isinstance(key, int) and "index" in members else key
+    return (key, *marks, *at.parents)
 
 
 def _lane_hits(text: bytes, find: FindHits) -> list[SecretHit]:
@@ -242,17 +248,17 @@ def _read(raw: bytes, event: list[tuple[int, int]], body: _ScannedBody) -> None:
         for start, end in event:
             body.add(_PLAIN_DATA, TextSpan(raw[start:end], start))
         return
-    rest = blank_strings(data)
-    if rest is not None:
+    blanked = blank_strings(data)
+    if blanked is not None:
         # A cut or broken event is read as far as it goes, and as text too.
-        body.others += (_make_lone_string(piece) for piece in _by_line(rest, event))
+        body.others += (_make_lone_string(span) for span in _by_line(blanked, event))
     # The marks of an object may come after its text, so all is read before lanes are told apart.
     for token in list(_tokens(raw, event, data)):
         lane = _lane(token)
         if lane is None:
             body.others.append(token)
         else:
-            body.add(lane, token.piece)
+            body.add(lane, token.span)
 
 
 def _tokens(raw: bytes, event: list[tuple[int, int]], data: bytes) -> Iterator[JsonString]:
@@ -262,9 +268,9 @@ def _tokens(raw: bytes, event: list[tuple[int, int]], data: bytes) -> Iterator[J
     starts = _line_starts(event)
     for token in scan_json_strings(data):
         # A string that is whole stands within one line.
-        line = bisect_right(starts, token.piece.start) - 1
-        piece = token.piece.moved(event[line][0] - starts[line])
-        yield JsonString(piece, token.frame, token.place, token.name)
+        line = bisect_right(starts, token.span.start) - 1
+        span = token.span.shift(event[line][0] - starts[line])
+        yield JsonString(span, token.frame, token.key, token.name)
 
 
 def _by_line(data: bytes, event: list[tuple[int, int]]) -> Iterator[TextSpan]:
@@ -277,15 +283,15 @@ def _line_starts(event: list[tuple[int, int]]) -> list[int]:
     return list(accumulate((end - start + 1 for start, end in event[:-1]), initial=0))
 
 
-def _make_lone_string(piece: TextSpan) -> JsonString:
-    return JsonString(piece, JsonFrame(None, 0, is_object=False), 0, b"")
+def _make_lone_string(span: TextSpan) -> JsonString:
+    return JsonString(span, JsonFrame(None, 0, is_object=False), 0, b"")
 
 
 def _lane(token: JsonString) -> Hashable | None:
     """Return what tells the lane of a text from others; None when it stands by itself."""
     if token.name not in _TEXT_NAMES:
         return None
-    lane: list[Hashable] = [token.place]
+    lane: list[Hashable] = [token.key]
     frame = token.frame
     for _ in range(_MAX_DEPTH):
         marks = dict(frame.marks or {})
@@ -294,7 +300,7 @@ def _lane(token: JsonString) -> Hashable | None:
         if frame.parent.parent is not None:
             marks.pop(b"type", None)  # only some of a lane's events have it, save on top
         # The position in a list of deltas says nothing when the delta has its own index.
-        place = b"" if b"index" in marks and isinstance(frame.place, int) else frame.place
-        lane += (place, *sorted(marks.items()))
+        key = b"" if b"index" in marks and isinstance(frame.key, int) else frame.key
+        lane += (key, *sorted(marks.items()))
         frame = frame.parent
     return None

@@ -53,18 +53,20 @@ class TextSpan(msgspec.Struct, frozen=True):
         """Translate a part of the text into its place in the document."""
         if not self.inner:
             return self.start + start, self.start + end
-        return self._place(start)[0], self._place(end - 1)[1]
+        return self._outer_position(start)[0], self._outer_position(end - 1)[1]
 
-    def _place(self, position: int) -> tuple[int, int]:
+    def _outer_position(self, position: int) -> tuple[int, int]:
         run = bisect_right(self.inner, position) - 1
         if run % 2:
             return self.outer[run], self.outer[run + 1]
-        place = self.outer[run] + position - self.inner[run]
-        return place, place + 1
+        position_in_outer = self.outer[run] + position - self.inner[run]
+        return position_in_outer, position_in_outer + 1
 
-    def moved(self, by: int) -> TextSpan:
+    def shift(self, by: int) -> TextSpan:
         """Return the same piece of a document that stands inside another."""
-        return TextSpan(self.text, self.start + by, self.inner, [one + by for one in self.outer])
+        return TextSpan(
+            self.text, self.start + by, self.inner, [position + by for position in self.outer]
+        )
 
 
 def decode_json_string(raw: bytes, start: int, end: int) -> TextSpan:
@@ -76,10 +78,10 @@ def decode_json_string(raw: bytes, start: int, end: int) -> TextSpan:
     inner, outer = [0], [start]
     position, length = start, 0
     while escape >= 0:
-        meaning, after = _decode_escape(raw, escape, end)
+        decoded, after = _decode_escape(raw, escape, end)
         plain = raw[position:escape]
-        parts += (plain, meaning)
-        inner += (length + len(plain), length + len(plain) + len(meaning))
+        parts += (plain, decoded)
+        inner += (length + len(plain), length + len(plain) + len(decoded))
         outer += (escape, after)
         length, position = inner[-1], after
         escape = raw.find(b"\\", position, end)
@@ -88,8 +90,8 @@ def decode_json_string(raw: bytes, start: int, end: int) -> TextSpan:
 
 
 def _decode_escape(raw: bytes, at: int, end: int) -> tuple[bytes, int]:
-    following = raw[at + 1] if at + 1 < end else 0
-    if simple := _SIMPLE_ESCAPES.get(following):
+    next_byte = raw[at + 1] if at + 1 < end else 0
+    if simple := _SIMPLE_ESCAPES.get(next_byte):
         return simple, at + 2
     unit = _decode_code_unit(raw, at, end)
     if unit is None:
@@ -108,25 +110,25 @@ def _decode_code_unit(raw: bytes, at: int, end: int) -> int | None:
 
 
 def find_hits(
-    pieces: Sequence[TextSpan], find: FindHits, *, between: bytes = b""
+    spans: Sequence[TextSpan], find: FindHits, *, separator: bytes = b""
 ) -> Iterator[SecretHit]:
     """Search pieces joined, and yield the hits where they stand in the document.
 
     Of a secret that goes over several pieces the first part is the hit, and the others are its
     rest, which has no kind.
     """
-    found = find(between.join([piece.text for piece in pieces]))
-    if not found:
+    hits = find(separator.join([span.text for span in spans]))
+    if not hits:
         return
-    lengths = (len(piece.text) + len(between) for piece in pieces)
+    lengths = (len(span.text) + len(separator) for span in spans)
     starts = [0, *accumulate(lengths)]
-    for hit in found:
+    for hit in hits:
         index = bisect_right(starts, hit.start) - 1
         kind, secret = hit.kind, hit.secret
-        while index < len(pieces) and starts[index] < hit.end:
-            piece, offset = pieces[index], starts[index]
-            start, end = max(hit.start - offset, 0), min(hit.end - offset, len(piece.text))
+        while index < len(spans) and starts[index] < hit.end:
+            span, offset = spans[index], starts[index]
+            start, end = max(hit.start - offset, 0), min(hit.end - offset, len(span.text))
             if start < end:
-                yield SecretHit(*piece.span(start, end), kind, secret)
+                yield SecretHit(*span.span(start, end), kind, secret)
                 kind, secret = "", b""
             index += 1

@@ -15,8 +15,8 @@ ValueCheck: TypeAlias = Callable[[bytes], bool]
 _SAMPLE_BYTES: Final = 256
 _MIN_SK_BYTES: Final = 20
 _MIN_WORD_BYTES: Final = 16
-_SHORTEST_SCRAMBLED: Final = 8
-_SCRAMBLED: Final = 0.4
+_MIN_SCRAMBLED_BYTES: Final = 8
+_MIN_SCRAMBLED_SHARE: Final = 0.4
 _LONG_RANDOM: Final = 40
 _RANDOM_FLOOR: Final = 2.9
 
@@ -125,11 +125,11 @@ def has_inner_capital(value: bytes) -> bool:
 
 def is_scrambled(value: bytes) -> bool:
     """Say whether capitals stand too close together for the words of a name."""
-    if len(value) < _SHORTEST_SCRAMBLED or not compile_pattern("[A-Za-z]+").is_all_of(value):
+    if len(value) < _MIN_SCRAMBLED_BYTES or not compile_pattern("[A-Za-z]+").is_all_of(value):
         return False
     letters = value[:_SAMPLE_BYTES].decode()
     changes = sum(first.isupper() != second.isupper() for first, second in pairwise(letters))
-    return changes >= _SCRAMBLED * len(letters)
+    return changes >= _MIN_SCRAMBLED_SHARE * len(letters)
 
 
 def has_letter(value: bytes) -> bool:
@@ -137,7 +137,7 @@ def has_letter(value: bytes) -> bool:
     return value.upper() != value.lower()
 
 
-def _always(_: bytes) -> bool:
+def _accept_any(_: bytes) -> bool:
     return True
 
 
@@ -145,7 +145,7 @@ def _digit_or_long(value: bytes) -> bool:
     return has_digit(value) or len(value) - len(b"sk-") >= _MIN_SK_BYTES
 
 
-def _mixed(value: bytes) -> bool:
+def _has_mixed_case(value: bytes) -> bool:
     return has_digit(value) or has_inner_capital(value)
 
 
@@ -177,14 +177,14 @@ def _argument(value: bytes) -> bool:
     return may_be_secret(value) and not value.startswith((b"-", b"$", b"<", b"%", b"|"))
 
 
-def _given(value: bytes) -> bool:
+def _is_irregular_argument(value: bytes) -> bool:
     """Say whether a value in quotes, or alone, is irregular enough for a secret."""
     if not _argument(value) or b" " in value.strip():
         return False
     return compile_pattern(r"[0-9]|[^A-Za-z0-9_.-]|[a-z][A-Z]|^[a-z]+-[a-z]+-[a-z]").is_in(value)
 
 
-def _disclosed(value: bytes) -> bool:
+def _is_disclosed_password(value: bytes) -> bool:
     """Say whether a word of a sentence is a password rather than a name or a number."""
     if not may_be_secret(value) or compile_pattern(_NAMED).is_all_of(value):
         return False
@@ -196,9 +196,9 @@ def _disclosed(value: bytes) -> bool:
     return is_scrambled(value)
 
 
-def _stated(value: bytes) -> bool:
+def _is_stated_password(value: bytes) -> bool:
     """Say whether what a sentence says the password is, is one; it may be a number."""
-    return _disclosed(value) or compile_pattern("[0-9]{4,12}").is_all_of(value)
+    return _is_disclosed_password(value) or compile_pattern("[0-9]{4,12}").is_all_of(value)
 
 
 def _no_hole(value: bytes) -> bool:
@@ -206,16 +206,16 @@ def _no_hole(value: bytes) -> bool:
 
 
 CHECKS: Final[Mapping[str, ValueCheck]] = {
-    "always": _always,
+    "always": _accept_any,
     "digit-or-long": _digit_or_long,
-    "mixed": _mixed,
+    "mixed": _has_mixed_case,
     "bearer": _bearer,
     "no-hole": _no_hole,
     "random": _random,
     "long-random": _long_random,
     "long-key": _long_key,
     "argument": _argument,
-    "given": _given,
-    "disclosed": _disclosed,
-    "stated": _stated,
+    "given": _is_irregular_argument,
+    "disclosed": _is_disclosed_password,
+    "stated": _is_stated_password,
 }

@@ -70,13 +70,15 @@ def rank_documents(
     limit: int,
 ) -> list[ScoredDocument]:
     """Return the documents that hold some of the question, the best first."""
-    held = (
+    counted_documents = (
         (key, {term: counts[term] for term in question if counts.get(term, 0) > 0}, length)
         for key, counts, length in documents
     )
-    found = score_documents(weigh_terms(question, statistics), held, statistics)
-    found.sort(key=lambda one: (-one.score, one.key))
-    return found[: max(0, limit)]
+    scored_documents = score_documents(
+        weigh_terms(question, statistics), counted_documents, statistics
+    )
+    scored_documents.sort(key=lambda document: (-document.score, document.key))
+    return scored_documents[: max(0, limit)]
 
 
 def score_documents(
@@ -91,12 +93,12 @@ def score_documents(
     average = average_length(statistics)
     mass = total_weight(weights)
     weighed = {term: (weight, is_informative) for term, weight, is_informative in weights}
-    found: list[ScoredDocument] = []
+    scored_documents: list[ScoredDocument] = []
     for key, counts, length in documents:
         if not counts:
             continue
         slowness = length_normalization(length, average)
-        score = held = 0.0
+        score = matched_weight = 0.0
         informative = 0
         # In the order of the terms, so that the sum is the same to the last bit.
         for term in sorted(counts) if len(counts) > 1 else counts:
@@ -104,20 +106,20 @@ def score_documents(
             count = counts[term]
             # What `saturated` returns: to call it would take twice as long as the rest.
             score += weight * (count * MAX_TERM_SATURATION / (count + slowness))
-            held += weight
+            matched_weight += weight
             informative += is_informative
-        if held > 0:
-            found.append(ScoredDocument(key, score, held / mass, informative))
-    return found
+        if matched_weight > 0:
+            scored_documents.append(ScoredDocument(key, score, matched_weight / mass, informative))
+    return scored_documents
 
 
 def compute_coverage(weights: Sequence[TermWeight], counts: Mapping[str, int]) -> float:
     """Return how much of the weighed question a text holds, from 0 to 1."""
-    held = 0.0
+    matched_weight = 0.0
     for term, weight, _ in weights:
         if term in counts:
-            held += weight
-    return held / total_weight(weights) if held > 0 else 0.0
+            matched_weight += weight
+    return matched_weight / total_weight(weights) if matched_weight > 0 else 0.0
 
 
 def select_informative(
@@ -130,13 +132,15 @@ def select_informative(
     if len(weights) <= _MAX_QUERY_TERMS:
         return weights
     known = statistics.frequencies
-    weighed = sorted(weights, key=lambda one: (not known.get(one.term), -one.weight, one.term))
+    weighed = sorted(
+        weights, key=lambda weight: (not known.get(weight.term), -weight.weight, weight.term)
+    )
     return sorted(weighed[:_MAX_QUERY_TERMS])
 
 
 def total_weight(weights: Iterable[TermWeight]) -> float:
     """Return the score of a document of average length that holds the whole question once."""
-    return sum([one.weight for one in weights])
+    return sum([weight.weight for weight in weights])
 
 
 def average_length(statistics: CorpusStatistics) -> float:

@@ -59,8 +59,8 @@ class DocumentChange(Protocol):
     @property
     def scope(self) -> int: ...
 
-    def terms(self, mark: str, most: int) -> list[str] | None:
-        """Return each of its terms behind a mark, as often as it is there, up to `most` times.
+    def terms(self, mark: str, max_count: int) -> list[str] | None:
+        """Return each of its terms behind a mark, as often as it is there, up to `max_count` times.
 
         None when there is to be no document.
         """
@@ -74,11 +74,13 @@ class CountedChange(msgspec.Struct, frozen=True):
     scope: int
     counts: Mapping[str, int] | None
 
-    def terms(self, mark: str, most: int) -> list[str] | None:
+    def terms(self, mark: str, max_count: int) -> list[str] | None:
         if self.counts is None:
             return None
         return [
-            mark + term for term, count in self.counts.items() for _ in range(min(count, most))
+            mark + term
+            for term, count in self.counts.items()
+            for _ in range(min(count, max_count))
         ]
 
 
@@ -89,10 +91,10 @@ class TextIndex:
         self.generation: Final = generation
         self._folder = folder
         self._index = index
-        self._writing = threading.Lock()
+        self._write_lock = threading.Lock()
         self._writer: tantivy.IndexWriter | None = None
         self._is_closed = False
-        self._seen = _IndexSnapshot(index.searcher())
+        self._snapshot = _IndexSnapshot(index.searcher())
 
     @classmethod
     def create(cls, folder: Path, generation: str) -> TextIndex:
@@ -105,8 +107,8 @@ class TextIndex:
         with _translate_errors("made"):
             make_private_folder(folder)
             folder.chmod(0o700)
-            index = _opened(folder)
-            _close_to_others(folder)
+            index = _open(folder)
+            _restrict_permissions(folder)
             label = msgspec.json.encode(_Label(_VERSION, generation))
             descriptor = open_folder(folder, (), create=False)
             try:
@@ -129,12 +131,12 @@ class TextIndex:
         latest = {change.key: change for change in changes}
         if not latest:
             return
-        with self._writing, _translate_errors("changed"):
+        with self._write_lock, _translate_errors("changed"):
             self._commit(latest.values())
-            _close_to_others(self._folder)
+            _restrict_permissions(self._folder)
             sync_folder(self._folder)  # the library syncs it before it names the commit
             self._index.reload()
-            self._seen = _IndexSnapshot(self._index.searcher())
+            self._snapshot = _IndexSnapshot(self._index.searcher())
 
     def _commit(self, changes: Collection[DocumentChange]) -> None:
         if self._is_closed:
@@ -167,30 +169,32 @@ class TextIndex:
             IndexUnusable: The index cannot be read.
         """
         with _translate_errors("read"):
-            seen = self._seen
-            searcher = seen.searcher
-            known = [_SoughtTerm.of(seen, scopes, term) for term in {*terms}]
-            rarest = _limit_postings(sorted([one for one in known if one.written]))
-            documents = sum(seen.written(_number(scope)) for scope in scopes)
-            most = min(limit + (limit + 1) // 2, documents)
-            if not rarest or most < 1:
+            snapshot = self._snapshot
+            searcher = snapshot.searcher
+            known = [_QueryTerm.of(snapshot, scopes, term) for term in {*terms}]
+            rarest = _limit_postings(
+                sorted([query_term for query_term in known if query_term.written])
+            )
+            documents = sum(snapshot.written(_number(scope)) for scope in scopes)
+            max_hits = min(limit + (limit + 1) // 2, documents)
+            if not rarest or max_hits < 1:
                 return []
-            of_all = seen.written(_EVERY_DOCUMENT)
+            of_all = snapshot.written(_EVERY_DOCUMENT)
             query = tantivy.Query.boolean_query(
                 [
                     (
                         tantivy.Occur.Should,
-                        _weighed(own, count, idf(documents, one.written), of_all),
+                        _weigh(scoped_term, count, idf(documents, query_term.written), of_all),
                     )
-                    for one in rarest
-                    for own, count in one.owned
+                    for query_term in rarest
+                    for scoped_term, count in query_term.owned
                 ]
             )
-            hits = _hits(searcher, query, most)
+            hits = _hits(searcher, query, max_hits)
             largest = min(documents, _MAX_EQUAL_HITS)
-            while len(hits) == most < largest and hits[limit - 1][0] == hits[-1][0]:
-                most = min(4 * most, largest)
-                hits = _hits(searcher, query, most)
+            while len(hits) == max_hits < largest and hits[limit - 1][0] == hits[-1][0]:
+                max_hits = min(4 * max_hits, largest)
+                hits = _hits(searcher, query, max_hits)
             keys = searcher.fast_field_values(_KEY, [address for _, address in hits])
             return cast("list[int]", keys)
 
@@ -201,10 +205,13 @@ class TextIndex:
             IndexUnusable: The index cannot be read.
         """
         with _translate_errors("read"):
-            seen = self._seen
-            return {term: sum(seen.live(_own(scope, term)) for scope in scopes) for term in terms}
+            snapshot = self._snapshot
+            return {
+                term: sum(snapshot.live(_scoped_term(scope, term)) for scope in scopes)
+                for term in terms
+            }
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """See what another process has committed.
 
         Raises:
@@ -212,18 +219,18 @@ class TextIndex:
         """
         with _translate_errors("read"):
             self._index.reload()
-            self._seen = _IndexSnapshot(self._index.searcher())
+            self._snapshot = _IndexSnapshot(self._index.searcher())
 
     def close(self) -> None:
         """Stop changing it, and let go of its lock. Searches go on over what was committed."""
-        with self._writing:
+        with self._write_lock:
             self._is_closed = True
             writer, self._writer = self._writer, None
             if writer is not None:
                 # What was committed is there, with its segments merged or not.
                 with suppress(IndexUnusable), _translate_errors("closed"):
                     writer.wait_merging_threads()
-                    _close_to_others(self._folder)
+                    _restrict_permissions(self._folder)
 
 
 def open_index(folder: Path) -> TextIndex | None:
@@ -234,13 +241,13 @@ def open_index(folder: Path) -> TextIndex | None:
         if label.version != _VERSION or documents is None:
             return None
         with _translate_errors("opened"):
-            index = _opened(folder)
-            _close_to_others(folder)
-            found = index.searcher().doc_freq(_TERMS, _EVERY_DOCUMENT)
+            index = _open(folder)
+            _restrict_permissions(folder)
+            document_count = index.searcher().doc_freq(_TERMS, _EVERY_DOCUMENT)
     except (OSError, msgspec.MsgspecError, IndexUnusable):
         return None
     # A wrong number of documents would end the process as soon as it writes.
-    return TextIndex(folder, label.generation, index) if found == documents else None
+    return TextIndex(folder, label.generation, index) if document_count == documents else None
 
 
 def erase_index(folder: Path) -> None:
@@ -257,16 +264,16 @@ def erase_index(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
-def _close_to_others(folder: Path) -> None:
+def _restrict_permissions(folder: Path) -> None:
     """Let files be their owner's alone, as their folder is: the library follows the umask."""
-    for one in folder.iterdir():
+    for path in folder.iterdir():
         with suppress(OSError):  # the library may have removed it, as what was merged
-            if stat.S_ISREG(mode := one.lstat().st_mode) and mode & 0o077:
-                one.chmod(0o600)
+            if stat.S_ISREG(mode := path.lstat().st_mode) and mode & 0o077:
+                path.chmod(0o600)
 
 
 @contextmanager
-def _translate_errors(done: str) -> Generator[None]:
+def _translate_errors(action: str) -> Generator[None]:
     """Turn what the library and the file system raise into our error."""
     try:
         yield
@@ -276,7 +283,7 @@ def _translate_errors(done: str) -> Generator[None]:
         # A panic inside the library is no Exception, and its class cannot be imported.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise IndexUnusable(f"the text index cannot be {done}: {error}") from error
+        raise IndexUnusable(f"the text index cannot be {action}: {error}") from error
 
 
 @cache
@@ -288,19 +295,19 @@ def _schema() -> tantivy.Schema:
     return builder.build()
 
 
-def _opened(folder: Path) -> tantivy.Index:
+def _open(folder: Path) -> tantivy.Index:
     index = tantivy.Index(_schema(), path=str(folder))
     index.config_reader("manual")
     return index
 
 
 def _document(key: int, scope: int, terms: Sequence[str]) -> tantivy.Document:
-    written = [_EVERY_DOCUMENT, _number(scope), *map(_writable, terms)]
-    fields: dict[str, object] = {_KEY: key, _TERMS: written}
+    terms_to_write = [_EVERY_DOCUMENT, _number(scope), *map(_writable, terms)]
+    fields: dict[str, object] = {_KEY: key, _TERMS: terms_to_write}
     return tantivy.Document.from_dict(fields, _schema())  # pyright: ignore[reportUnknownMemberType]
 
 
-def _own(scope: int, term: str) -> str:
+def _scoped_term(scope: int, term: str) -> str:
     """Write a term as the scope's own."""
     return _writable(_mark(scope) + term)
 
@@ -310,9 +317,13 @@ def _mark(scope: int) -> str:
     return f"{_number(scope)}|"
 
 
-def _writable(own: str) -> str:
+def _writable(scoped_term: str) -> str:
     """Write half a character, which the library does not take, as something else."""
-    return own if own.isascii() else own.encode("utf-8", "backslashreplace").decode()
+    return (
+        scoped_term
+        if scoped_term.isascii()
+        else scoped_term.encode("utf-8", "backslashreplace").decode()
+    )
 
 
 @cache
@@ -324,18 +335,18 @@ def _number(scope: int) -> str:
     return (_number(higher) if higher else "") + _DIGITS[digit]
 
 
-def _weighed(own: str, written: int, weight: float, of_all: int) -> tantivy.Query:
+def _weigh(scoped_term: str, written: int, weight: float, of_all: int) -> tantivy.Query:
     """Return the query for a scope's term, with the weight that it has in the scopes asked about.
 
     The library weighs it by how many were `written` among all documents of all scopes, where
     hardly any term is common.
     """
     among_all = math.log1p((of_all - written + 0.5) / (written + 0.5))
-    query = tantivy.Query.term_query(_schema(), _TERMS, own, "freq")
+    query = tantivy.Query.term_query(_schema(), _TERMS, scoped_term, "freq")
     return tantivy.Query.boost_query(query, weight / among_all)
 
 
-class _SoughtTerm(msgspec.Struct, frozen=True, order=True):
+class _QueryTerm(msgspec.Struct, frozen=True, order=True):
     """A term, how many documents were written with it, and in how many of each scope it is."""
 
     written: int
@@ -343,13 +354,16 @@ class _SoughtTerm(msgspec.Struct, frozen=True, order=True):
     owned: tuple[tuple[str, int], ...]
 
     @classmethod
-    def of(cls, seen: _IndexSnapshot, scopes: Sequence[int], term: str) -> _SoughtTerm:
-        counted = ((own, seen.written(own)) for own in (_own(scope, term) for scope in scopes))
-        owned = tuple((own, count) for own, count in counted if count)
+    def of(cls, snapshot: _IndexSnapshot, scopes: Sequence[int], term: str) -> _QueryTerm:
+        counted = (
+            (scoped_term, snapshot.written(scoped_term))
+            for scoped_term in (_scoped_term(scope, term) for scope in scopes)
+        )
+        owned = tuple((scoped_term, count) for scoped_term, count in counted if count)
         return cls(sum(count for _, count in owned), term, owned)
 
 
-def _limit_postings(rarest: list[_SoughtTerm]) -> list[_SoughtTerm]:
+def _limit_postings(rarest: list[_QueryTerm]) -> list[_QueryTerm]:
     """Take terms as long as not too many documents have them; a few in any case."""
     read = list(accumulate(one.written for one in rarest))
     return [
@@ -366,9 +380,9 @@ class _Hits(Protocol):
 
 
 def _hits(
-    searcher: tantivy.Searcher, query: tantivy.Query, most: int
+    searcher: tantivy.Searcher, query: tantivy.Query, max_hits: int
 ) -> list[tuple[float, tantivy.DocAddress]]:
-    return cast("_Hits", searcher.search(query, limit=most, count=False)).hits
+    return cast("_Hits", searcher.search(query, limit=max_hits, count=False)).hits
 
 
 class _SearchCount(Protocol):
@@ -389,25 +403,25 @@ class _IndexSnapshot:
         if not self._is_exact:
             self._live = {}
 
-    def written(self, own: str) -> int:
+    def written(self, scoped_term: str) -> int:
         """Return how many documents were written with a term."""
-        count = self._written.get(own)
+        count = self._written.get(scoped_term)
         if count is None:
-            count = self.searcher.doc_freq(_TERMS, own)
+            count = self.searcher.doc_freq(_TERMS, scoped_term)
             if len(self._written) < _MAX_CACHED_COUNTS:
-                self._written[own] = count
+                self._written[scoped_term] = count
         return count
 
-    def live(self, own: str) -> int:
+    def live(self, scoped_term: str) -> int:
         """Return how many documents have a term."""
         if self._is_exact:
-            return self.written(own)
-        count = self._live.get(own)
+            return self.written(scoped_term)
+        count = self._live.get(scoped_term)
         if count is None:
-            query = tantivy.Query.term_query(_schema(), _TERMS, own, "freq")
+            query = tantivy.Query.term_query(_schema(), _TERMS, scoped_term, "freq")
             count = cast("_SearchCount", self.searcher.search(query, limit=1, count=True)).count
             if len(self._live) < _MAX_CACHED_COUNTS:
-                self._live[own] = count
+                self._live[scoped_term] = count
         return count
 
 
@@ -467,19 +481,19 @@ def _checked_documents(folder: Path) -> int | None:
 def _is_whole(path: Path) -> bool:
     """Compare a file with the checksum that the library wrote at its end."""
     with path.open("rb") as file:
-        left = file.seek(0, os.SEEK_END) - _FOOTER.size
-        if left < 0:
+        remaining = file.seek(0, os.SEEK_END) - _FOOTER.size
+        if remaining < 0:
             return False
-        file.seek(left)
+        file.seek(remaining)
         length, magic = _FOOTER.unpack(file.read(_FOOTER.size))
-        left -= length
-        if left < 0 or magic != _MAGIC:
+        remaining -= length
+        if remaining < 0 or magic != _MAGIC:
             return False
-        file.seek(left)
-        told = msgspec.json.decode(file.read(length), type=_Footer).crc
+        file.seek(remaining)
+        stated_crc = msgspec.json.decode(file.read(length), type=_Footer).crc
         file.seek(0)
-        found = 0
-        while chunk := file.read(min(left, _CHUNK_BYTES)):
-            found = zlib.crc32(chunk, found)
-            left -= len(chunk)
-    return found == told
+        crc = 0
+        while chunk := file.read(min(remaining, _CHUNK_BYTES)):
+            crc = zlib.crc32(chunk, crc)
+            remaining -= len(chunk)
+    return crc == stated_crc

@@ -30,8 +30,8 @@ _EDGES: Final = f" \t.,;:!?…؟¡¿()[]{{}}<>*_~#|=+/\\{_QUOTES}{_DASHES}{_WIDE
 _CLOSING: Final = f"{_QUOTES})]}}*_\uff09\u300d\u3011"
 _ENDS: Final = frozenset(f".!?…؟।{_WIDE_ENDS}")
 _MAY_END: Final = _ENDS | frozenset(_CLOSING)
-_ASKING: Final = ("?", "\uff1f", "؟")
-_SHORTENED: Final = frozenset(
+_QUESTION_MARKS: Final = ("?", "\uff1f", "؟")
+_ABBREVIATIONS: Final = frozenset(
     (
         *("e.g.", "i.e.", "cf.", "vs.", "mr.", "mrs.", "ms.", "dr.", "prof.", "st.", "approx."),
         *("ca.", "al.", "resp.", "z.b.", "d.h.", "bzw."),
@@ -83,14 +83,14 @@ class Sentence(NamedTuple):
 
 def split_sentences(text: str) -> list[Sentence]:
     """Return the sentences of a text, in their order; of a long text, those at its beginning."""
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     for run in _runs(text[:_MAX_READ_CHARS]):
-        found += islice(map(_sentence, _split(run)), _MAX_SENTENCES - len(found))
-        if len(found) == _MAX_SENTENCES:
-            return found
-    if len(text) > _MAX_READ_CHARS and found:
-        found.pop()  # it may go on where nobody looked
-    return found
+        sentences += islice(map(_sentence, _split(run)), _MAX_SENTENCES - len(sentences))
+        if len(sentences) == _MAX_SENTENCES:
+            return sentences
+    if len(text) > _MAX_READ_CHARS and sentences:
+        sentences.pop()  # it may go on where nobody looked
+    return sentences
 
 
 def split_words(text: str) -> list[str]:
@@ -98,8 +98,8 @@ def split_words(text: str) -> list[str]:
     if not text.isascii():
         text = text.replace("\u2019", "'")
     tokens = text.lower().split()
-    found = [token if token.isalnum() else token.strip(_EDGES) for token in tokens]
-    return list(filter(None, found))
+    words = [token if token.isalnum() else token.strip(_EDGES) for token in tokens]
+    return list(filter(None, words))
 
 
 def utf8_size(text: str) -> int:
@@ -107,9 +107,9 @@ def utf8_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def word_set(words: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
     """Return the words of a list that is written out with blanks between them."""
-    return frozenset(words.split())
+    return frozenset(text.split())
 
 
 def strip_punctuation(token: str) -> str:
@@ -176,7 +176,9 @@ def has_digit(word: str) -> bool:
 
 
 def _sentence(text: str) -> Sentence:
-    return Sentence(text, tuple(split_words(text)), text.rstrip(_CLOSING).endswith(_ASKING))
+    return Sentence(
+        text, tuple(split_words(text)), text.rstrip(_CLOSING).endswith(_QUESTION_MARKS)
+    )
 
 
 # Lines that belong together.
@@ -184,42 +186,42 @@ def _sentence(text: str) -> Sentence:
 
 def _runs(text: str) -> Iterator[str]:
     """Yield prose, a list item or a paragraph at a time."""
-    kept: list[str] = []
-    for line in _said_lines(text):
-        if kept and not _goes_on(kept[-1], line):
-            yield " ".join(kept)
-            kept = []
+    lines: list[str] = []
+    for line in _prose_lines(text):
+        if lines and not _continues(lines[-1], line):
+            yield " ".join(lines)
+            lines = []
         if line:
-            kept.append(line)
-    if kept:
-        yield " ".join(kept)
+            lines.append(line)
+    if lines:
+        yield " ".join(lines)
 
 
-def _goes_on(before: str, line: str) -> bool:
+def _continues(before: str, line: str) -> bool:
     """Say whether a line was only wrapped, and goes on in the next one."""
     if len(before) < _MIN_WRAPPED_LINE_CHARS or before[-1] in _MAY_END or before[-1] in ":;":
         return False
     return line[:1].islower()
 
 
-def _said_lines(text: str) -> Iterator[str]:
+def _prose_lines(text: str) -> Iterator[str]:
     """Yield the lines that somebody said, without marks of lists and headings.
 
     An empty one stands for what was left out, and parts the lines before and behind it.
     """
     apart = in_trace = False
     for line in _unfenced(text):
-        plain, said = line.strip(), ""
+        plain, sentence_text = line.strip(), ""
         if not plain:
             apart, in_trace = True, False
         elif in_trace or plain.startswith(_TRACE):
             in_trace = True
         elif not (apart and _is_indented(line, plain)) and not _is_code(plain):
-            apart, said = False, _unmarked(plain)
-        if not said or said != plain:
+            apart, sentence_text = False, _unmarked(plain)
+        if not sentence_text or sentence_text != plain:
             yield ""
-        if said:
-            yield said
+        if sentence_text:
+            yield sentence_text
 
 
 def _unfenced(text: str) -> Iterator[str]:
@@ -276,9 +278,9 @@ def _unmarked(plain: str) -> str:
         plain = plain[2:].removeprefix("[ ] ").removeprefix("[x] ")
     elif plain[0] == "#":
         plain = plain.lstrip("#")
-    number, mark, rest = plain[:6].partition(" ")
+    number, mark, text = plain[:6].partition(" ")
     if mark and number[-1:] in {".", ")"} and number[:-1].isdigit():
-        plain = rest + plain[6:]
+        plain = text + plain[6:]
     return plain.strip()
 
 
@@ -291,23 +293,23 @@ def _split(run: str) -> Iterator[str]:
         if mark in run:
             run = run.replace(mark, f"{mark} ")
     tokens = run.split()
-    begin = 0
-    for place, token in enumerate(tokens):
-        if token[-1] in _MAY_END and _ends(token, tokens, place, begin):
-            yield from _trimmed(tokens[begin : place + 1])
-            begin = place + 1
-    yield from _trimmed(tokens[begin:])
+    first = 0
+    for index, token in enumerate(tokens):
+        if token[-1] in _MAY_END and _ends(token, tokens, index, first):
+            yield from _trim_tokens(tokens[first : index + 1])
+            first = index + 1
+    yield from _trim_tokens(tokens[first:])
 
 
-def _ends(token: str, tokens: list[str], place: int, begin: int) -> bool:
+def _ends(token: str, tokens: list[str], index: int, first: int) -> bool:
     """Say whether a sentence ends behind a token that is followed by punctuation."""
     core = token.rstrip(_CLOSING)
     if not core or core[-1] not in _ENDS:
         return False
-    if core[-1] != "." or place + 1 == len(tokens):
+    if core[-1] != "." or index + 1 == len(tokens):
         return True
-    short, following = core.lstrip("(\"'\u201c").lower(), tokens[place + 1][0]
-    if short in _SHORTENED or (place == begin and core[:-1].isdigit()):
+    short, following = core.lstrip("(\"'\u201c").lower(), tokens[index + 1][0]
+    if short in _ABBREVIATIONS or (index == first and core[:-1].isdigit()):
         return False
     if short in _NUMBERED:
         return not following.isdigit()
@@ -316,7 +318,7 @@ def _ends(token: str, tokens: list[str], place: int, begin: int) -> bool:
     return len(core) != _INITIAL_CHARS or not core[0].isupper() or core[0] == "I"
 
 
-def _trimmed(tokens: list[str]) -> Iterator[str]:
+def _trim_tokens(tokens: list[str]) -> Iterator[str]:
     """Yield the sentence, without emphasis that spans more than it, when it has a word."""
     text = " ".join(tokens)
     if text.count("**") % 2:

@@ -67,7 +67,7 @@ _UNIT_SLACK: Final = {
     "year": 182 * _DAY,
 }
 # Behind one of these words, the name of a month or a season is no verb and nobody's name.
-_BESIDE: Final = frozenset(
+_MONTH_NEIGHBOURS: Final = frozenset(
     "in last this next previous past of since by during until till before after between "  # noqa: SIM905
     "from the early mid late around about through throughout to -".split()
 )
@@ -160,13 +160,13 @@ def parse_periods(question: str, now: int) -> tuple[Period, ...]:
     A month, a season or a day of the week without more is the latest that began before now.
     """
     # Few questions name a time, and reading one word by word takes ten times as long.
-    if _PERIOD_WORDS.isdisjoint(_folded(question[:_MAX_TEXT_CHARS])):
+    if _PERIOD_WORDS.isdisjoint(_fold_words(question[:_MAX_TEXT_CHARS])):
         return ()
     try:
-        moment = _EPOCH + timedelta(microseconds=now)
+        at = _EPOCH + timedelta(microseconds=now)
     except OverflowError:
         return ()
-    return tuple(islice(_periods(_words(question), moment), _MAX_PERIODS))
+    return tuple(islice(_periods(_words(question), at), _MAX_PERIODS))
 
 
 def asks_for_time(question: str) -> bool:
@@ -182,7 +182,7 @@ def asks_for_time(question: str) -> bool:
 
 def mentions_time(text: str) -> bool:
     """Tell whether a text mentions a time, be it a date, a day of the week or "recently"."""
-    words = _folded(text)
+    words = _fold_words(text)
     if not _TIME_WORDS.isdisjoint(words):
         return True
     # The pattern takes ten times as long as the sets, and few texts need it.
@@ -190,7 +190,7 @@ def mentions_time(text: str) -> bool:
     return needs_it and _compiled(_TIME_MENTION).search(text[:_MAX_TEXT_CHARS]) is not None
 
 
-def _folded(text: str) -> list[bytes]:
+def _fold_words(text: str) -> list[bytes]:
     """Return the words of a text in small letters, with a 0 for each digit."""
     return text.lower().encode("utf-8", "replace").translate(_folding()).split()
 
@@ -201,23 +201,23 @@ def nearness(at: int, periods: Sequence[Period]) -> float:
     People talk about an event for a while, so it falls to 0 within as long as the period was,
     but at least in a week and at most in thirty days. A time of 0 is unknown, and near to none.
     """
-    return max((_near(at, one) for one in periods), default=0.0) if at else 0.0
+    return max((_nearness_to(at, period) for period in periods), default=0.0) if at else 0.0
 
 
-def _near(at: int, period: Period) -> float:
+def _nearness_to(at: int, period: Period) -> float:
     if at < period.begin:
         return 0.0
     length = period.end - period.begin
-    fading = min(max(length, _MIN_FADE_US), _MAX_FADE_US)
-    return min(1.0, max(0.0, 1.0 - (at - period.end) / fading))
+    fade_us = min(max(length, _MIN_FADE_US), _MAX_FADE_US)
+    return min(1.0, max(0.0, 1.0 - (at - period.end) / fade_us))
 
 
 def _words(text: str) -> list[str]:
     """Cut a text into words in lower case; empty ones follow, so that rules may look around."""
-    found = _compiled(_WORDS).findall(text[:_MAX_TEXT_CHARS].replace("\u2013", "-"))
+    tokens = _compiled(_WORDS).findall(text[:_MAX_TEXT_CHARS].replace("\u2013", "-"))
     words = [
         "" if word in _ALSO_VERBS and _year(following) is None else word.lower()
-        for word, following in pairwise([*found, ""])
+        for word, following in pairwise([*tokens, ""])
     ]
     return words + [""] * _MAX_LOOKAHEAD_WORDS
 
@@ -226,23 +226,23 @@ def _periods(words: Sequence[str], now: datetime) -> Iterator[Period]:
     at = 0
     while at < len(words) - _MAX_LOOKAHEAD_WORDS:
         try:
-            found = _stretch(words, at, now)
+            parsed = _stretch(words, at, now)
         except (ValueError, OverflowError):  # it lies outside the calendar
-            found = None
-        at = found.after if found else at + 1
-        if found and found.span and found.span.begin < found.span.end:
-            yield Period(*((moment - _EPOCH) // _MICROSECOND for moment in found.span))
+            parsed = None
+        at = parsed.after if parsed else at + 1
+        if parsed and parsed.span and parsed.span.begin < parsed.span.end:
+            yield Period(*((bound - _EPOCH) // _MICROSECOND for bound in parsed.span))
 
 
 def _stretch(words: Sequence[str], at: int, now: datetime) -> _ParsedSpan | None:
     """Read a period with the word before it, or two that make one."""
-    found = _one(words, at, now)
-    if found is None or found.span is None:
-        return found
-    span, after = found.span, found.after
+    parsed = _single(words, at, now)
+    if parsed is None or parsed.span is None:
+        return parsed
+    span, after = parsed.span, parsed.after
     word, joint = _word_before(words, at), words[after]
     if joint in _TO or (joint == "and" and word == "between"):
-        last = _soon(_one, words, after + 1, now)
+        last = _look_ahead(_single, words, after + 1, now)
         if last and last.span:
             # As of the end, because "June" in "June to August 2023" is that of 2023.
             dated = _calendar(words, at, last.span.end)
@@ -259,15 +259,15 @@ def _stretch(words: Sequence[str], at: int, now: datetime) -> _ParsedSpan | None
     return _ParsedSpan(spans.get(word, span), after)
 
 
-def _one(words: Sequence[str], at: int, now: datetime) -> _ParsedSpan | None:
+def _single(words: Sequence[str], at: int, now: datetime) -> _ParsedSpan | None:
     """Read a period, which a later one may tell apart: the last weekend before 10 April."""
-    found = _counted(words, at, now) or _simple(words, at, now)
-    if found and words[found.after] == "before":
-        later = _soon(_simple, words, found.after + 1, now)
-        if later and later.span:
-            told = _simple(words, at, later.span.begin) or found
-            return _ParsedSpan(told.span, later.after)
-    return found
+    parsed = _counted(words, at, now) or _simple(words, at, now)
+    if parsed and words[parsed.after] == "before":
+        later_span = _look_ahead(_simple, words, parsed.after + 1, now)
+        if later_span and later_span.span:
+            second = _simple(words, at, later_span.span.begin) or parsed
+            return _ParsedSpan(second.span, later_span.after)
+    return parsed
 
 
 def _simple(words: Sequence[str], at: int, now: datetime) -> _ParsedSpan | None:
@@ -276,45 +276,49 @@ def _simple(words: Sequence[str], at: int, now: datetime) -> _ParsedSpan | None:
 
 def _calendar(words: Sequence[str], at: int, now: datetime) -> _ParsedSpan | None:
     rules = (_iso_date, _date, _part_of_year, _weekday)
-    found = next((found for rule in rules if (found := rule(words, at, now))), None)
-    if found is None and (year := _year(words[at])) and words[at][:2] in {"19", "20"}:
+    parsed = next((parsed for rule in rules if (parsed := rule(words, at, now))), None)
+    if parsed is None and (year := _year(words[at])) and words[at][:2] in {"19", "20"}:
         return _ParsedSpan(_months(year, 1, 12), at + 1)
-    return found
+    return parsed
 
 
-def _soon(rule: _Rule, words: Sequence[str], at: int, now: datetime) -> _ParsedSpan | None:
+def _look_ahead(rule: _Rule, words: Sequence[str], at: int, now: datetime) -> _ParsedSpan | None:
     """Read what stands here or behind a few words that do not matter."""
-    for place in range(at, at + 4):
-        if found := rule(words, place, now):
-            return found
-        if words[place] not in _FILLERS:
+    for position in range(at, at + 4):
+        if parsed := rule(words, position, now):
+            return parsed
+        if words[position] not in _FILLERS:
             break
     return None
 
 
 def _word_before(words: Sequence[str], at: int) -> str:
-    places = range(at - 1, max(-1, at - 6), -1)
-    return next((words[place] for place in places if words[place] not in _FILLERS), "")
+    positions = range(at - 1, max(-1, at - 6), -1)
+    return next((words[position] for position in positions if words[position] not in _FILLERS), "")
 
 
 def _counted(words: Sequence[str], at: int, now: datetime) -> _ParsedSpan | None:
     """Read "two weeks ago", "two weeks before 11 August" and "the week after 11 August"."""
     count = _count(words, at)
-    place = count.after if count else at
-    unit, side = _unit(words[place]), words[place + 1]
+    position = count.after if count else at
+    unit, side = _unit(words[position]), words[position + 1]
     if unit is None or side not in _SIDES:
         return None
-    here = _ParsedSpan(_Span(now, now), place + 2) if count else None
-    anchor = here if side == "ago" else _soon(_simple, words, place + 2, now)
+    current = _ParsedSpan(_Span(now, now), position + 2) if count else None
+    anchor = current if side == "ago" else _look_ahead(_simple, words, position + 2, now)
     if anchor is None or anchor.span is None:
         return anchor
-    begin, end = anchor.span
-    way = _SIDES[side]
+    anchor_start, end = anchor.span
+    direction = _SIDES[side]
     if count:
-        ends = sorted((way * count.least, way * count.most))
-        first, last = (_around(_moved(begin, number, unit), unit) for number in ends)
+        bounds = sorted((direction * count.least, direction * count.most))
+        first, last = (_span_around(_shift(anchor_start, number, unit), unit) for number in bounds)
         return _ParsedSpan(_Span(first.begin, last.end), anchor.after)
-    span = _Span(end, _moved(end, 1, unit)) if way > 0 else _Span(_moved(begin, -1, unit), begin)
+    span = (
+        _Span(end, _shift(end, 1, unit))
+        if direction > 0
+        else _Span(_shift(anchor_start, -1, unit), anchor_start)
+    )
     return _ParsedSpan(span, anchor.after)
 
 
@@ -328,16 +332,16 @@ def _relative(words: Sequence[str], at: int, now: datetime) -> _ParsedSpan | Non
     if turn is None:
         return None
     ends_now = words[at] == "past" or words[at - 1] == "the"  # the last week is not last week
-    if not ends_now and (span := _turned(words[at + 1], turn, today)):
+    if not ends_now and (span := _apply_turn(words[at + 1], turn, today)):
         return _ParsedSpan(span, at + 2)
     count = _count(words, at + 1) or _Count(1, 1, at + 1)
     unit = _unit(words[count.after])
     if unit is None or turn >= 0:
         return None
-    return _ParsedSpan(_Span(_moved(now, -count.most, unit), now), count.after + 1)
+    return _ParsedSpan(_Span(_shift(now, -count.most, unit), now), count.after + 1)
 
 
-def _turned(word: str, turn: int, today: datetime) -> _Span | None:
+def _apply_turn(word: str, turn: int, today: datetime) -> _Span | None:
     """Return the day, week, month or year that is so many from this one."""
     match "day" if word in _PARTS_OF_A_DAY else word:
         case "day":
@@ -363,12 +367,12 @@ def _iso_date(words: Sequence[str], at: int, _: datetime) -> _ParsedSpan | None:
 
 def _date(words: Sequence[str], at: int, now: datetime) -> _ParsedSpan | None:
     """Read "7 May 2023", "the 7th of May", "May 7th, 2023", "May 5-9", "May 2023", "in May"."""
-    days, place = _days(words, at)
-    place += days is not None and words[place] == "of"
-    month = _MONTHS.get(words[place])
+    days, position = _days(words, at)
+    position += days is not None and words[position] == "of"
+    month = _MONTHS.get(words[position])
     if month is None:
         return None
-    after = place + 1
+    after = position + 1
     if days is None:
         days, after = _days(words, after)
     year, after = _year_at(words, after)
@@ -400,10 +404,10 @@ def _weekday(words: Sequence[str], at: int, now: datetime) -> _ParsedSpan | None
     if index is None or words[at - 1] in {"every", "each"}:
         return None
     after, turn = at + 1, words[at - 1]
-    date = _soon(_date, words, after, now)
+    date = _look_ahead(_date, words, after, now)
     if date and date.span and date.span.end - date.span.begin == _DAY:
         return date
-    week = _soon(_relative, words, after, now)
+    week = _look_ahead(_relative, words, after, now)
     if week and week.span and week.span.end - week.span.begin == _WEEK:
         now, after, turn = week.span.end, week.after, ""
     days = 2 if words[at] == "weekend" else 1
@@ -442,7 +446,7 @@ def _is_beside(words: Sequence[str], at: int) -> bool:
     if word in {"and", "or", ","}:
         word = words[at - 2]
         return word in _MONTHS or word in _SEASONS
-    return word in _BESIDE
+    return word in _MONTH_NEIGHBOURS
 
 
 def _in_year(year: int, month: int, days: tuple[int, int] | None) -> _Span | None:
@@ -466,23 +470,23 @@ def _first_of(year: int, month: int) -> datetime:
     return datetime(year + years, index + 1, 1, tzinfo=UTC)
 
 
-def _midnight(moment: datetime) -> datetime:
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+def _midnight(at: datetime) -> datetime:
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _moved(moment: datetime, count: int, unit: str) -> datetime:
+def _shift(at: datetime, count: int, unit: str) -> datetime:
     if unit not in {"month", "year"}:
-        return moment + count * timedelta(**{f"{unit}s": 1})
-    month = _months(moment.year, moment.month + count * (12 if unit == "year" else 1), 1)
-    day = min(moment.day, (month.end - month.begin).days)
-    return moment.replace(year=month.begin.year, month=month.begin.month, day=day)
+        return at + count * timedelta(**{f"{unit}s": 1})
+    month = _months(at.year, at.month + count * (12 if unit == "year" else 1), 1)
+    day = min(at.day, (month.end - month.begin).days)
+    return at.replace(year=month.begin.year, month=month.begin.month, day=day)
 
 
-def _around(moment: datetime, unit: str) -> _Span:
+def _span_around(at: datetime, unit: str) -> _Span:
     slack = _UNIT_SLACK[unit]
     if unit in {"minute", "hour"}:
-        return _Span(moment - slack, moment + slack)
-    day = _midnight(moment)
+        return _Span(at - slack, at + slack)
+    day = _midnight(at)
     return _Span(day - slack, day + slack + _DAY)
 
 
@@ -502,19 +506,19 @@ def _count(words: Sequence[str], at: int) -> _Count | None:
 
 
 def _number(word: str, digits: int) -> int | None:
-    is_one = word.isascii() and word.isdigit() and len(word) <= digits
-    return int(word) if is_one else None
+    is_number = word.isascii() and word.isdigit() and len(word) <= digits
+    return int(word) if is_number else None
 
 
 def _days(words: Sequence[str], at: int) -> tuple[tuple[int, int] | None, int]:
     """Return the first and the last day that stand here, and where the next word is."""
-    place = at + (words[at] == "the")
-    first = _day(words[place])
+    position = at + (words[at] == "the")
+    first = _day(words[position])
     if first is None:
         return None, at
-    is_joined = words[place + 1] in _TO or words[place + 1] == "and"
-    last = _day(words[place + 2]) if is_joined else None
-    return ((first, first), place + 1) if last is None else ((first, last), place + 3)
+    is_joined = words[position + 1] in _TO or words[position + 1] == "and"
+    last = _day(words[position + 2]) if is_joined else None
+    return ((first, first), position + 1) if last is None else ((first, last), position + 3)
 
 
 def _day(word: str) -> int | None:
@@ -524,9 +528,9 @@ def _day(word: str) -> int | None:
 
 def _year_at(words: Sequence[str], at: int) -> tuple[int | None, int]:
     """Return the year that follows what was read, and where the next word is."""
-    place = at + (words[at] in {",", "of"})
-    year = _year(words[place])
-    return (year, place + 1) if year else (None, at)
+    position = at + (words[at] in {",", "of"})
+    year = _year(words[position])
+    return (year, position + 1) if year else (None, at)
 
 
 def _year(word: str) -> int | None:

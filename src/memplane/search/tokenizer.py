@@ -66,20 +66,20 @@ class _Stemmer(Protocol):
 
 
 class _StemmerLibrary(Protocol):
-    def Stemmer(self, language: str, remembered: int) -> _Stemmer: ...  # noqa: N802
+    def Stemmer(self, language: str, cache_size: int) -> _Stemmer: ...  # noqa: N802
 
 
 def count_terms(text: str) -> dict[str, int]:
     """Count the terms of a text: at most 4,096, those that come first, each without blanks."""
     tokens = _tokens(text)
     # Most are one term or none, and were seen before: these are looked up all at once.
-    seen = list(map(_recent_tokens.get, tokens))
-    if None in seen:
+    cached = list(map(_recent_tokens.get, tokens))
+    if None in cached:
         return _merge_term_counts(
             _cached_terms(token) if term is None else (term,)
-            for token, term in zip(tokens, seen, strict=True)
+            for token, term in zip(tokens, cached, strict=True)
         )
-    return _drop_empty_term(Counter(cast("list[str]", seen)))
+    return _drop_empty_term(Counter(cast("list[str]", cached)))
 
 
 def count_query_terms(text: str) -> dict[str, int]:
@@ -102,14 +102,14 @@ def _drop_empty_term(counts: Counter[str]) -> dict[str, int]:
 def _tokens(text: str) -> list[str]:
     """Cut a text at blanks and at marks that are never inside a name, in lower case."""
     if not text.isascii():
-        text = _normalised(text).casefold().replace("\u2019", "'").replace("\u2010", "-")
-        for one in _INVISIBLE:
-            text = text.replace(one, "")
+        text = _normalise(text).casefold().replace("\u2019", "'").replace("\u2010", "-")
+        for char in _INVISIBLE:
+            text = text.replace(char, "")
     # Bytes, because a pattern takes ten times as long for each character.
     return text.encode("utf-8", "replace").translate(_folding()).decode().split()
 
 
-def _normalised(text: str) -> str:
+def _normalise(text: str) -> str:
     """Return the text in Unicode's form NFKC."""
     words = text.split()
     step = _NORMALIZE_CHUNK_CHARS
@@ -137,9 +137,9 @@ def _folding() -> bytes:
 def _terms(token: str, stop_words: Collection[str] = _STOP_WORDS) -> tuple[str, ...]:
     bare = token.strip(_JOINTS)
     if bare.isascii() and bare.isalnum():
-        return tuple(_word(bare, stop_words))
-    pieces = _pieces().findall(bare)
-    return tuple(chain.from_iterable(_piece(piece, stop_words) for piece in pieces))
+        return tuple(_word_terms(bare, stop_words))
+    segments = _segment_pattern().findall(bare)
+    return tuple(chain.from_iterable(_segment_terms(segment, stop_words) for segment in segments))
 
 
 _recent_tokens: dict[str, str] = {}
@@ -167,29 +167,29 @@ def _cached_terms(token: str) -> tuple[str, ...]:
     return (known,)
 
 
-def _piece(piece: str, stop_words: Collection[str]) -> Iterator[str]:
+def _segment_terms(segment: str, stop_words: Collection[str]) -> Iterator[str]:
     """Yield the terms of a word, of a name, or of a run of characters without blanks."""
-    if _unspaced().match(piece):
-        yield from (piece[at : at + 2] for at in range(max(1, len(piece) - 1)))
+    if _unspaced().match(segment):
+        yield from (segment[at : at + 2] for at in range(max(1, len(segment) - 1)))
         return
-    if "'" in piece:
-        piece = _without_suffix(piece, stop_words)
-    parts = _joints().split(piece)
-    if len(parts) > 1 and "'" not in piece:
-        yield piece[:MAX_TERM_CHARS]
+    if "'" in segment:
+        segment = _without_suffix(segment, stop_words)
+    parts = _joints().split(segment)
+    if len(parts) > 1 and "'" not in segment:
+        yield segment[:MAX_TERM_CHARS]
     for part in parts:
-        yield from _word(part, stop_words)
+        yield from _word_terms(part, stop_words)
 
 
-def _without_suffix(piece: str, stop_words: Collection[str]) -> str:
+def _without_suffix(segment: str, stop_words: Collection[str]) -> str:
     """Take off what an apostrophe joined, as in kestrel's; don't is made of stop words only."""
-    if piece.endswith("n't"):
-        return "" if stop_words else piece
-    head, _, tail = piece.rpartition("'")
-    return head if tail in _SUFFIXES else piece
+    if segment.endswith("n't"):
+        return "" if stop_words else segment
+    head, _, tail = segment.rpartition("'")
+    return head if tail in _SUFFIXES else segment
 
 
-def _word(word: str, stop_words: Collection[str]) -> Iterator[str]:
+def _word_terms(word: str, stop_words: Collection[str]) -> Iterator[str]:
     if word and word not in stop_words:
         cut = word[:MAX_TERM_CHARS]
         yield _stemmer().stemWord(cut) if cut.isalpha() else cut
@@ -197,15 +197,15 @@ def _word(word: str, stop_words: Collection[str]) -> Iterator[str]:
 
 def _stemmer() -> _Stemmer:
     """Return this thread's stemmer: none may be used by two threads at a time."""
-    made: _Stemmer | None = getattr(_stemmers, "english", None)
-    if made is None:
+    stemmer: _Stemmer | None = getattr(_stemmers, "english", None)
+    if stemmer is None:
         # Without a memory of its own, which would hold the words that are remembered here.
-        made = _stemmers.english = cast("_StemmerLibrary", Stemmer).Stemmer("english", 0)
-    return made
+        stemmer = _stemmers.english = cast("_StemmerLibrary", Stemmer).Stemmer("english", 0)
+    return stemmer
 
 
 @cache
-def _pieces() -> re.Pattern[str]:
+def _segment_pattern() -> re.Pattern[str]:
     """Return what finds words, names, and runs of characters without blanks in a token."""
     marks = "".join(
         chr(code)

@@ -164,85 +164,89 @@ class _WeighedQuery(msgspec.Struct, frozen=True):
     """What is looked for: how much each term says, and all of them; how long texts are here."""
 
     weights: Mapping[str, float]
-    whole: float
+    total_weight: float
     average: float
 
     @classmethod
-    def of(cls, asked: Query, statistics: CorpusStatistics) -> _WeighedQuery:
-        weighed = asked.weights or weigh_terms(asked.terms, statistics)
-        weights = {one.term: one.weight for one in weighed}
+    def of(cls, query: Query, statistics: CorpusStatistics) -> _WeighedQuery:
+        weighed = query.weights or weigh_terms(query.terms, statistics)
+        weights = {term_weight.term: term_weight.weight for term_weight in weighed}
         return cls(
             weights, total_weight(weighed), average_length(statistics) * _WINDOW_LENGTH_FACTOR
         )
 
 
 def rank_turns(
-    asked: Query,
+    query: Query,
     runs: Sequence[Sequence[SearchTurn]],
     statistics: CorpusStatistics,
-    held: Mapping[int, MatchedTermCounts] | None = None,
+    counts: Mapping[int, MatchedTermCounts] | None = None,
 ) -> list[RankedTurn]:
     """Return the turns that have words of the question, the best first.
 
     Args:
-        asked: What is looked for.
+        query: What is looked for.
         runs: The turns to rank. The turns of a run follow each other without a gap in the
             agent's order; between runs there are others.
         statistics: Of all of the agent's turns, each with what was asked and told.
-        held: What turns have of the terms, by key; without it, it is looked for.
+        counts: What turns have of the terms, by key; without it, it is looked for.
     """
     turns = [turn for run in runs for turn in run]
-    if held is None:
-        held = TermFinder(asked.terms).count_in_turns(turns)
-    heard = _score_runs(runs, held, _WeighedQuery.of(asked, statistics))
-    sessions = _sessions(turns, heard)
-    best = max(map(itemgetter(0), heard), default=0.0) or 1.0
-    most = max(sessions, default=0.0) or 1.0
-    alike = max(asked.likeness.values(), default=0.0) or 1.0
+    if counts is None:
+        counts = TermFinder(query.terms).count_in_turns(turns)
+    window_scores = _score_runs(runs, counts, _WeighedQuery.of(query, statistics))
+    sessions = _sessions(turns, window_scores)
+    best = max(map(itemgetter(0), window_scores), default=0.0) or 1.0
+    best_session = max(sessions, default=0.0) or 1.0
+    alike = max(query.likeness.values(), default=0.0) or 1.0
     ranked: list[tuple[float, int, str, RankedTurn]] = []
-    for turn, (words, coverage, told, has_words), session in zip(
-        turns, heard, sessions, strict=True
+    for turn, (words, coverage, agent_length, has_words), session in zip(
+        turns, window_scores, sessions, strict=True
     ):
         if has_words:
             key, at, id_, _, speaker, signs, _, _ = turn
             signals = _signals(
                 (
                     words / best,
-                    session / most,
-                    1.0 if speaker and names_speaker(speaker, asked.words) else 0.0,
-                    min(1.0, math.log1p(told) / _LENGTH_SCALE),
+                    session / best_session,
+                    1.0 if speaker and names_speaker(speaker, query.words) else 0.0,
+                    min(1.0, math.log1p(agent_length) / _LENGTH_SCALE),
                     1.0 if signs & QUESTION_SIGN else 0.0,
-                    1.0 if asked.wants_time and signs & TIME_SIGN else 0.0,
-                    nearness(at, asked.periods) if asked.periods else 0.0,
-                    asked.likeness.get(key, 0.0) / alike if asked.likeness else 0.0,
+                    1.0 if query.wants_time and signs & TIME_SIGN else 0.0,
+                    nearness(at, query.periods) if query.periods else 0.0,
+                    query.likeness.get(key, 0.0) / alike if query.likeness else 0.0,
                 )
             )
             score = sum(map(mul, _WEIGHTS, signals))
             ranked.append((-score, -at, id_, _ranked((turn, score, coverage, signals))))
     ranked.sort(key=itemgetter(0, 1, 2))
-    return [one for *_, one in ranked]
+    return [ranked_turn for *_, ranked_turn in ranked]
 
 
 def has_enough_coverage(
-    asked: Query, ranked: Sequence[RankedTurn], statistics: CorpusStatistics
+    query: Query, ranked: Sequence[RankedTurn], statistics: CorpusStatistics
 ) -> bool:
     """Tell whether the best turns have enough of the question to be worth showing at all.
 
     A question about names that were never heard must have half of it there.
     """
-    known = (statistics.frequencies.get(name, 0) for name in asked.names)
-    enough = _MIN_COVERAGE_OF_UNKNOWN_NAMES if asked.names and not any(known) else _MIN_COVERAGE
-    few = statistics.documents < MIN_IDF_DOCUMENTS
-    return few or any(one.coverage >= enough for one in ranked[:_MAX_JUDGED_TURNS])
+    known = (statistics.frequencies.get(name, 0) for name in query.names)
+    min_coverage = (
+        _MIN_COVERAGE_OF_UNKNOWN_NAMES if query.names and not any(known) else _MIN_COVERAGE
+    )
+    is_small_corpus = statistics.documents < MIN_IDF_DOCUMENTS
+    return is_small_corpus or any(
+        ranked_turn.coverage >= min_coverage for ranked_turn in ranked[:_MAX_JUDGED_TURNS]
+    )
 
 
-def explain_rank(one: RankedTurn, ranked: Sequence[RankedTurn]) -> dict[str, SignalShare]:
+def explain_rank(turn: RankedTurn, ranked: Sequence[RankedTurn]) -> dict[str, SignalShare]:
     """Explain a turn's place: for each signal what it gave, and its place by that alone."""
     return {
         name: SignalShare(round(value * weight, 4), 1 + sum(all_[at] > value for all_ in signals))
         for signals in ([other.signals for other in ranked],)
         for at, (name, value, weight) in enumerate(
-            zip(Signals._fields, one.signals, _WEIGHTS, strict=True)
+            zip(Signals._fields, turn.signals, _WEIGHTS, strict=True)
         )
         if value
     }
@@ -250,75 +254,82 @@ def explain_rank(one: RankedTurn, ranked: Sequence[RankedTurn]) -> dict[str, Sig
 
 def _score_runs(
     runs: Iterable[Sequence[SearchTurn]],
-    held: Mapping[int, MatchedTermCounts],
+    counts: Mapping[int, MatchedTermCounts],
     sought: _WeighedQuery,
 ) -> list[_WindowScore]:
     """Score each turn with what was said around it."""
-    heard: list[_WindowScore] = []
+    window_scores: list[_WindowScore] = []
     for run in runs:
         if len(run) == 1:  # as most are, and it takes half the time
-            heard.append(_score_single_turn(run[0], held[run[0].key], sought))
+            window_scores.append(_score_single_turn(run[0], counts[run[0].key], sought))
             continue
-        said: list[_Utterance] = []
-        places: list[int] = []
+        utterances: list[_Utterance] = []
+        positions: list[int] = []
         before: SearchTurn | None = None
         for turn in run:
-            asked, told = held[turn.key]
-            length = parse_total(turn.told)
+            user_counts, agent_counts = counts[turn.key]
+            length = parse_total(turn.agent_terms)
             if before is not None and turn.at - before.at >= _SESSION_GAP_US:
-                said += _SILENCE
+                utterances += _SILENCE
                 before = None
             # Where programs pass on a talk, the question is what was told last.
-            if before is None or turn.asked != before.told:
-                said.append((asked, turn.length - length))
-            places.append(len(said))
-            said.append((told, length))
+            if before is None or turn.user_terms != before.agent_terms:
+                utterances.append((user_counts, turn.length - length))
+            positions.append(len(utterances))
+            utterances.append((agent_counts, length))
             before = turn
-        heard += [_score_window(said, place, sought) for place in places]
-    return heard
+        window_scores += [_score_window(utterances, position, sought) for position in positions]
+    return window_scores
 
 
 def _score_single_turn(
     turn: SearchTurn, held: MatchedTermCounts, sought: _WeighedQuery
 ) -> _WindowScore:
     """Return what `_heard_at` does where nothing else was said around a turn."""
-    asked, told = held
-    length = parse_total(turn.told)
-    if asked:
-        counts = {term: _PREVIOUS_WEIGHT * count for term, count in asked.items()}
-        for term, count in told.items():
+    user_counts, agent_counts = held
+    length = parse_total(turn.agent_terms)
+    if user_counts:
+        counts = {term: _PREVIOUS_WEIGHT * count for term, count in user_counts.items()}
+        for term, count in agent_counts.items():
             counts[term] = counts.get(term, 0) + _OWN_WEIGHT * count
     else:
-        counts = {term: _OWN_WEIGHT * count for term, count in told.items()}
+        counts = {term: _OWN_WEIGHT * count for term, count in agent_counts.items()}
     tenths = _PREVIOUS_WEIGHT * (turn.length - length) + _OWN_WEIGHT * length
     return _score_counts(counts, tenths, sought, length, has_words=bool(counts))
 
 
-def _score_window(said: Sequence[_Utterance], place: int, sought: _WeighedQuery) -> _WindowScore:
+def _score_window(
+    utterances: Sequence[_Utterance], position: int, sought: _WeighedQuery
+) -> _WindowScore:
     """Return the BM25 of an utterance and those around it, as if they were one text."""
     counts: dict[str, int] = {}
     tenths = 0
-    first = place - _UTTERANCES_BEFORE if place > _UTTERANCES_BEFORE else 0
-    around = said[first : place + _UTTERANCES_AFTER + 1]
+    first = position - _UTTERANCES_BEFORE if position > _UTTERANCES_BEFORE else 0
+    window = utterances[first : position + _UTTERANCES_AFTER + 1]
     for share, (held, length) in zip(
-        _WINDOW_WEIGHTS[first - place + _UTTERANCES_BEFORE :], around, strict=False
+        _WINDOW_WEIGHTS[first - position + _UTTERANCES_BEFORE :], window, strict=False
     ):
         tenths += share * length
         if held:
             for term, count in held.items():
                 counts[term] = counts.get(term, 0) + share * count
-    told, length = said[place]
+    own_counts, length = utterances[position]
     # There is always something before it: what was asked, or told last.
-    has_words = bool(told or said[place - 1][0])
+    has_words = bool(own_counts or utterances[position - 1][0])
     return _score_counts(counts, tenths, sought, length, has_words=has_words)
 
 
 def _score_counts(
-    counts: Mapping[str, int], tenths: int, sought: _WeighedQuery, told: int, *, has_words: bool
+    counts: Mapping[str, int],
+    tenths: int,
+    sought: _WeighedQuery,
+    own_length: int,
+    *,
+    has_words: bool,
 ) -> _WindowScore:
     """Score what was heard: how often each term, and how long all of it is, in tenths."""
     if not counts:
-        return 0.0, 0.0, told, False
+        return 0.0, 0.0, own_length, False
     slowness = length_normalization(tenths / _TENTHS, sought.average)
     weights = sought.weights
     score = covered = 0.0
@@ -328,10 +339,15 @@ def _score_counts(
         # What `saturated` returns: to call it would take as long as the rest.
         score += weight * (count * MAX_TERM_SATURATION / (count + slowness))
         covered += weight
-    return score, covered / sought.whole if sought.whole > 0 else 0.0, told, has_words
+    return (
+        score,
+        covered / sought.total_weight if sought.total_weight > 0 else 0.0,
+        own_length,
+        has_words,
+    )
 
 
-def _sessions(turns: Sequence[SearchTurn], heard: Sequence[_WindowScore]) -> list[float]:
+def _sessions(turns: Sequence[SearchTurn], window_scores: Sequence[_WindowScore]) -> list[float]:
     """Return for each turn how much was said about the question around that time.
 
     It is the sum of the best few scores among turns that are not half an hour apart.
@@ -339,16 +355,16 @@ def _sessions(turns: Sequence[SearchTurn], heard: Sequence[_WindowScore]) -> lis
     order = sorted(range(len(turns)), key=[turn.at for turn in turns].__getitem__)
     together: list[list[int]] = []
     before = -math.inf
-    for place in order:
-        at = turns[place].at
+    for position in order:
+        at = turns[position].at
         if at - before >= _SESSION_GAP_US:
             together.append([])
-        together[-1].append(place)
+        together[-1].append(position)
         before = at
-    found = [0.0] * len(turns)
-    for places in together:
-        best = sorted([heard[place][0] for place in places], reverse=True)
-        most = sum(best[:_MAX_SESSION_TURNS])
-        for place in places:
-            found[place] = most
-    return found
+    session_scores = [0.0] * len(turns)
+    for positions in together:
+        best = sorted([window_scores[position][0] for position in positions], reverse=True)
+        total = sum(best[:_MAX_SESSION_TURNS])
+        for position in positions:
+            session_scores[position] = total
+    return session_scores

@@ -40,15 +40,15 @@ _COUNTS: Final = {b"%d\n" % count: count for count in range(10)}
 class TurnTerms(msgspec.Struct, frozen=True):
     """The terms of what was asked and what was told, who told it, and the signs of it."""
 
-    asked: str = NO_TERMS
-    told: str = NO_TERMS
+    user_terms: str = NO_TERMS
+    agent_terms: str = NO_TERMS
     speaker: str = ""
     signs: int = 0
 
     @property
     def length(self) -> int:
         """How many terms there are, with those that repeat."""
-        return parse_total(self.asked) + parse_total(self.told)
+        return parse_total(self.user_terms) + parse_total(self.agent_terms)
 
 
 class SearchTurn(NamedTuple):
@@ -60,20 +60,20 @@ class SearchTurn(NamedTuple):
     length: int
     speaker: str
     signs: int
-    asked: str
-    told: str
+    user_terms: str
+    agent_terms: str
 
 
-def extract_turn_terms(asked: str, told: str, besides: str = "") -> TurnTerms:
-    """Take in a turn; `besides` is told too, but nobody said it: the names of tools."""
-    signs = QUESTION_SIGN if told.rstrip().endswith(_QUESTION_MARKS) else 0
-    if mentions_time(told):
+def extract_turn_terms(user_text: str, agent_text: str, tool_names: str = "") -> TurnTerms:
+    """Take in a turn; `tool_names` is told too, but nobody said it: the names of tools."""
+    signs = QUESTION_SIGN if agent_text.rstrip().endswith(_QUESTION_MARKS) else 0
+    if mentions_time(agent_text):
         signs |= TIME_SIGN
-    whole = f"{told}\n{besides}" if besides else told
+    searched_text = f"{agent_text}\n{tool_names}" if tool_names else agent_text
     return TurnTerms(
-        format_counts(count_terms(asked)),
-        format_counts(count_terms(whole)),
-        extract_speaker(told),
+        format_counts(count_terms(user_text)),
+        format_counts(count_terms(searched_text)),
+        extract_speaker(agent_text),
         signs,
     )
 
@@ -84,9 +84,9 @@ def format_counts(counts: Mapping[str, int]) -> str:
     return f"{sum(counts.values())}\n{''.join(lines)}"
 
 
-def parse_total(written: str) -> int:
+def parse_total(counts: str) -> int:
     """Return how many terms there are, with those that repeat."""
-    return int(written[: written.index("\n")])
+    return int(counts[: counts.index("\n")])
 
 
 def parse_counts(*texts: str) -> dict[str, int]:
@@ -99,31 +99,33 @@ def parse_counts(*texts: str) -> dict[str, int]:
     return counts
 
 
-def repeat_terms(written: str, mark: str, most: int) -> list[str]:
-    """Return each term behind a mark, as often as it is there but not more often than `most`.
+def repeat_terms(counts: str, mark: str, max_count: int) -> list[str]:
+    """Return each term behind a mark, as often as it is there but not more often than `max_count`.
 
     An index asks for the terms of every turn: all lines are marked at once, and most are then
     done, because a term is there once.
     """
-    lines = written.replace(" 1\n", "\n").replace("\n", f"\n{mark}").split("\n")[1:-1]
-    if written.count(" ") == written.count(" 1\n"):
+    lines = counts.replace(" 1\n", "\n").replace("\n", f"\n{mark}").split("\n")[1:-1]
+    if counts.count(" ") == counts.count(" 1\n"):
         return lines
-    once = [line for line in lines if " " not in line]
+    single_terms = [line for line in lines if " " not in line]
     several = (line.partition(" ") for line in lines if " " in line)
-    return once + [term for term, _, count in several for _ in range(min(int(count), most))]
+    return single_terms + [
+        term for term, _, count in several for _ in range(min(int(count), max_count))
+    ]
 
 
 MatchedTermCounts: TypeAlias = tuple[Mapping[str, int], Mapping[str, int]]
 """The terms that a turn has of those that are looked for: in what was asked, and what was told."""
 
 
-def merge_counts(held: MatchedTermCounts) -> Mapping[str, int]:
+def merge_counts(counted: MatchedTermCounts) -> Mapping[str, int]:
     """Count what was asked and told together, in the order in which it is there."""
-    asked, told = held
-    if not asked or not told:
-        return asked or told
-    counts = dict(asked)
-    for term, count in told.items():
+    user_counts, agent_counts = counted
+    if not user_counts or not agent_counts:
+        return user_counts or agent_counts
+    counts = dict(user_counts)
+    for term, count in agent_counts.items():
         counts[term] = counts.get(term, 0) + count
     return counts
 
@@ -147,43 +149,45 @@ class TermFinder:
 
     def count_in_texts(self, texts: Sequence[str]) -> list[dict[str, int]]:
         """Count the terms in each of the texts."""
-        found: list[dict[str, int]] = [{} for _ in texts]
+        counts_by_text: list[dict[str, int]] = [{} for _ in texts]
         if self._marks is None or not texts:
-            return found
+            return counts_by_text
         # Bytes, because places in them need not be counted in characters.
-        whole = "".join(texts).encode()
+        joined = "".join(texts).encode()
         ends = list(accumulate(map(len, texts)))
-        if ends[-1] != len(whole):
+        if ends[-1] != len(joined):
             ends = list(accumulate(len(text.encode()) for text in texts))
-        terms, place, end, held = self._terms, 0, ends[0], found[0]
-        for which, start, begin in self._marks.find_matches_as_indexes(whole):
+        terms, text_index, end, current_counts = self._terms, 0, ends[0], counts_by_text[0]
+        for mark_index, start, match_end in self._marks.find_matches_as_indexes(joined):
             # A line has one blank, and the leftmost match before it is that of the whole term.
-            if whole[start - 1] != _NEWLINE and whole[start] != _NEWLINE:
+            if joined[start - 1] != _NEWLINE and joined[start] != _NEWLINE:
                 continue
-            if begin > end:
-                while begin > ends[place]:
-                    place += 1
-                end, held = ends[place], found[place]
-            count = _COUNTS.get(whole[begin : begin + 2])
-            held[terms[which]] = (
-                int(whole[begin : whole.index(b"\n", begin)]) if count is None else count
+            if match_end > end:
+                while match_end > ends[text_index]:
+                    text_index += 1
+                end, current_counts = ends[text_index], counts_by_text[text_index]
+            count = _COUNTS.get(joined[match_end : match_end + 2])
+            current_counts[terms[mark_index]] = (
+                int(joined[match_end : joined.index(b"\n", match_end)]) if count is None else count
             )
-        return found
+        return counts_by_text
 
     def count_in_turns(self, turns: Sequence[SearchTurn]) -> dict[int, MatchedTermCounts]:
         """Count the terms in each turn, by its key."""
-        held = self.count_in_texts([text for turn in turns for text in (turn.asked, turn.told)])
+        counts = self.count_in_texts(
+            [text for turn in turns for text in (turn.user_terms, turn.agent_terms)]
+        )
         keys = [turn.key for turn in turns]
-        return dict(zip(keys, zip(held[::2], held[1::2], strict=True), strict=True))
+        return dict(zip(keys, zip(counts[::2], counts[1::2], strict=True), strict=True))
 
 
-def extract_speaker(told: str) -> str:
+def extract_speaker(text: str) -> str:
     """Return the name before what was told, as in `Ada Byron: good morning`; empty for none.
 
     Where several people talk, whoever records them writes their names there.
     """
-    found = _label().match(told)
-    return found[1] if found else ""
+    match = _label().match(text)
+    return match[1] if match else ""
 
 
 def names_speaker(speaker: str, words: frozenset[str]) -> bool:

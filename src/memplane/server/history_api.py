@@ -208,7 +208,7 @@ def _make_redacting_renderer(places: _HistorySources, view: LedgerView) -> _Entr
 
 def _count_removed(page: EntryPage, notes: NoteReader) -> int:
     """Count the secrets that were taken out of a page's entries before they were written."""
-    return sum(notes.removed(found.cursor.id) for found in page.entries)
+    return sum(notes.removed_count(found.cursor.id) for found in page.entries)
 
 
 def _parse_query(request: Request) -> _HistoryPageQuery | str:
@@ -273,7 +273,7 @@ def _join_lines(page: EntryPage, shown: _EntryRenderer) -> Iterator[bytes]:
     """Join lines until there is enough to send."""
     waiting: list[bytes] = []
     size = 0
-    for identifier, line in page.identified():
+    for identifier, line in page.with_ids():
         told = shown(identifier, line)
         waiting += (told, b"\n")
         size += len(told)

@@ -109,7 +109,7 @@ class ProxyHandler(msgspec.Struct, frozen=True, kw_only=True):
         here = ProxyDeployment(pod=self.context_root is not None, default=self.default_agent)
         claimed = parse_claimed_agent(token)
         shown = ProxyCredentials(
-            named=named,
+            agent_name=named,
             token=token,
             grant=find_grant(request),
             context=read_pod_context(self.context_root, named or claimed or here.default),

@@ -83,7 +83,7 @@ def _read_newest(view: LedgerView) -> PromptSnapshot | None:
     if newest is None:
         return None
     with view.entry(newest.id) as page:
-        line = next((view.line(*found) for found in page.identified()), b"{}")
+        line = next((view.line(*found) for found in page.with_ids()), b"{}")
     sent: object = msgspec.json.decode(
         msgspec.json.decode(line, type=_RecordedRequest).request_effective
     )

@@ -56,7 +56,7 @@ class AzureStore:
         self._may_create = may_create
         self._pacing = pacing
         self._spellings: dict[str, str] = {}
-        self._listed: set[str] = set()
+        self._listed_prefixes: set[str] = set()
         self._creating: dict[str, str] = {}
         self._listing_names = asyncio.Lock()
 
@@ -87,7 +87,7 @@ class AzureStore:
     ) -> Version:
         put = partial(put_blob, self._container, key, data, expect=expect, metadata=metadata)
         try:
-            version = await self._asked(put)
+            version = await self._call(put)
         except BlobNotFound:
             # If-Match on a missing blob is 412 in Azure; 404 says the same.
             raise ConcurrencyError("is gone", key=key) from None
@@ -100,51 +100,51 @@ class AzureStore:
     async def delete(self, key: str, *, expect: Matches | Anything) -> bool:
         check_key(key)
         try:
-            await self._asked(partial(delete_blob, self._container, key, expect))
-            gone = True
+            await self._call(partial(delete_blob, self._container, key, expect))
+            was_deleted = True
         except BlobNotFound:
-            gone = False
+            was_deleted = False
         except ConcurrencyError:
             # A condition on a blob that is absent counts as failed.
             if await self.stat(key) is not None:
                 raise
-            gone = False
+            was_deleted = False
         self._spellings.pop(fold_key(key), None)
-        return gone
+        return was_deleted
 
     async def listing(self, prefix: str = "") -> ObjectListing:
         try:
-            found = await self._asked(partial(list_blobs, self._container, prefix))
+            blobs = await self._call(partial(list_blobs, self._container, prefix))
         except BlobNotFound as error:
             raise BackendUnavailable("the listing answered that it is not there") from error
-        entries = sorted(found, key=lambda one: one.key)
-        valid = tuple(one for one in entries if is_valid(one.key))
-        refused = tuple(one.key for one in entries if not is_valid(one.key))
+        entries = sorted(blobs, key=lambda info: info.key)
+        valid = tuple(info for info in entries if is_valid(info.key))
+        refused = tuple(info.key for info in entries if not is_valid(info.key))
         if refused:
             _log.warning("%d names in the container cannot be keys: %r", len(refused), refused[:5])
         if not prefix:
             self._spellings.clear()
-        self._spellings |= {fold_key(one.key): one.key for one in valid}
-        self._listed.add(prefix)
+        self._spellings |= {fold_key(info.key): info.key for info in valid}
+        self._listed_prefixes.add(prefix)
         return ObjectListing(valid, refused)
 
     async def _rival_of(self, key: str) -> str | None:
         """Return the existing spelling of a key that may be new; asks for one listing at most."""
         async with self._listing_names:
-            if not key.startswith(tuple(self._listed)):
+            if not key.startswith(tuple(self._listed_prefixes)):
                 await self.listing()
-        spelled = self._spellings.get(fold_key(key))
-        if spelled is not None and spelled != key and await self.stat(spelled) is None:
-            spelled = None
-        return self._creating.get(fold_key(key), spelled)
+        existing = self._spellings.get(fold_key(key))
+        if existing is not None and existing != key and await self.stat(existing) is None:
+            existing = None
+        return self._creating.get(fold_key(key), existing)
 
     async def _unless_absent(self, call: Callable[[], Awaitable[_T]]) -> _T | None:
         try:
-            return await self._asked(call)
+            return await self._call(call)
         except BlobNotFound:
             return None
 
-    async def _asked(self, call: Callable[[], Awaitable[_T]]) -> _T:
+    async def _call(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Make one call; a container that is missing, and that we may create, is created."""
         try:
             return await call()

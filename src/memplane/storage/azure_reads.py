@@ -31,12 +31,12 @@ async def read_blob(container: AzureContainer, key: str) -> StoredObject:
     Raises:
         NotThere: It does not exist.
     """
-    answer = await send_request(container, AzureRequest("GET", key), hoped=_OK)
-    about = _read_info(answer, key)
-    checksum = b64encode(md5(answer.body, usedforsecurity=False).digest()).decode()
-    if answer.headers.get("Content-MD5", checksum) != checksum:
+    response = await send_request(container, AzureRequest("GET", key), expected_status=_OK)
+    info = _read_info(response, key)
+    checksum = b64encode(md5(response.body, usedforsecurity=False).digest()).decode()
+    if response.headers.get("Content-MD5", checksum) != checksum:
         raise BackendUnavailable("the content does not have the checksum it came with", key=key)
-    return StoredObject(answer.body, about.version, about.modified, about.metadata)
+    return StoredObject(response.body, info.version, info.modified, info.metadata)
 
 
 async def stat_blob(container: AzureContainer, key: str) -> ObjectInfo:
@@ -45,7 +45,9 @@ async def stat_blob(container: AzureContainer, key: str) -> ObjectInfo:
     Raises:
         NotThere: It does not exist.
     """
-    return _read_info(await send_request(container, AzureRequest("HEAD", key), hoped=_OK), key)
+    return _read_info(
+        await send_request(container, AzureRequest("HEAD", key), expected_status=_OK), key
+    )
 
 
 async def list_blobs(container: AzureContainer, prefix: str) -> list[ObjectInfo]:
@@ -56,23 +58,25 @@ async def list_blobs(container: AzureContainer, prefix: str) -> list[ObjectInfo]
         query["prefix"] = prefix
     blobs: list[ObjectInfo] = []
     while True:
-        answer = await send_request(container, AzureRequest("GET", query=query), hoped=_OK)
-        page, marker = _parse_page(answer.body)
+        response = await send_request(
+            container, AzureRequest("GET", query=query), expected_status=_OK
+        )
+        page, marker = _parse_page(response.body)
         blobs += page
         if not marker:
             return blobs
         query["marker"] = marker
 
 
-def _read_info(answer: AzureResponse, key: str) -> ObjectInfo:
+def _read_info(response: AzureResponse, key: str) -> ObjectInfo:
     """Read what the headers of an answer say about a blob."""
-    version, modified = read_version_header(answer, key), answer.headers.get("Last-Modified")
+    version, modified = read_version_header(response, key), response.headers.get("Last-Modified")
     if not modified:
         raise BackendUnavailable("the answer has no date, so it is not from Azure", key=key)
-    size = int(answer.headers.get("Content-Length", len(answer.body)))
+    size = int(response.headers.get("Content-Length", len(response.body)))
     metadata = {
         name[len(METADATA_PREFIX) :].lower(): value
-        for name, value in answer.headers.items()
+        for name, value in response.headers.items()
         if name.lower().startswith(METADATA_PREFIX)
     }
     return ObjectInfo(key, version, size, parsedate_to_datetime(modified), metadata)
@@ -86,14 +90,16 @@ def _parse_page(body: bytes) -> tuple[list[ObjectInfo], str]:
         root = ET.fromstring(text) if "<!DOCTYPE" not in text else None  # noqa: S314 - see above
         if root is None or root.tag != "EnumerationResults" or root.find("Blobs") is None:
             raise BackendUnavailable("the answer is not a listing, so nothing is known")
-        return [_info(one) for one in root.iterfind("Blobs/Blob")], root.findtext("NextMarker", "")
+        return [_info(element) for element in root.iterfind("Blobs/Blob")], root.findtext(
+            "NextMarker", ""
+        )
     except (ET.ParseError, ValueError, KeyError, TypeError) as error:
         raise BackendUnavailable("the listing was cut or damaged, so nothing is known") from error
 
 
 def _info(blob: ET.Element) -> ObjectInfo:
     name = blob.find("Name")
-    properties = {one.tag: one.text or "" for one in blob.iterfind("Properties/*")}
+    properties = {element.tag: element.text or "" for element in blob.iterfind("Properties/*")}
     if name is None or not name.text or not properties["Etag"]:
         raise ValueError("a blob without a name or an ETag")
     return ObjectInfo(
@@ -101,5 +107,5 @@ def _info(blob: ET.Element) -> ObjectInfo:
         version_of_etag(properties["Etag"]),
         int(properties["Content-Length"]),
         parsedate_to_datetime(properties["Last-Modified"]),
-        {one.tag.lower(): one.text or "" for one in blob.iterfind("Metadata/*")},
+        {element.tag.lower(): element.text or "" for element in blob.iterfind("Metadata/*")},
     )

@@ -54,7 +54,7 @@ class AzureResponse(msgspec.Struct, frozen=True):
 
 
 async def send_request(
-    container: AzureContainer, request: AzureRequest, *, hoped: int
+    container: AzureContainer, request: AzureRequest, *, expected_status: int
 ) -> AzureResponse:
     """Send a request, and again with a fresh token when a token was refused.
 
@@ -64,26 +64,26 @@ async def send_request(
     tokens = container.tokens
     token = await tokens.token() if tokens else None
     try:
-        answer = await _sent(container, request, token)
+        response = await _send_authorised(container, request, token)
         for _ in range(tokens.max_refreshes if tokens else 0):
-            if not (tokens and token and is_token_refused(answer.status, answer.headers)):
+            if not (tokens and token and is_token_refused(response.status, response.headers)):
                 break
             tokens.refused(token)
             token = await tokens.token()
-            answer = await _sent(container, request, token)
+            response = await _send_authorised(container, request, token)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         # Not the error itself, nor as the cause: its text may hold the signed address.
         reason = f"no usable answer ({describe_error_type(error)})"
         raise BackendUnavailable(reason, key=request.key) from None
-    if "x-ms-request-id" not in answer.headers:
-        raise unexpected_server_error(answer.status, request.key)
-    if answer.status != hoped:
+    if "x-ms-request-id" not in response.headers:
+        raise unexpected_server_error(response.status, request.key)
+    if response.status != expected_status:
         signer = container.address if tokens is None else None
-        raise to_error(answer.status, answer.headers, request.key, signer)
-    return answer
+        raise to_error(response.status, response.headers, request.key, signer)
+    return response
 
 
-async def _sent(
+async def _send_authorised(
     container: AzureContainer, request: AzureRequest, token: str | None
 ) -> AzureResponse:
     headers = {
@@ -110,9 +110,9 @@ def _sendable(body: bytes | None) -> bytes | BytesIO | None:
     return BytesIO(body) if body is not None and len(body) > _STREAM_FROM_BYTES else body
 
 
-def read_version_header(answer: AzureResponse, key: str) -> Version:
+def read_version_header(response: AzureResponse, key: str) -> Version:
     """Return the version that an answer is about."""
-    etag = answer.headers.get("ETag")
+    etag = response.headers.get("ETag")
     if not etag:
         raise BackendUnavailable("the answer has no ETag, so it is not from Azure", key=key)
     return version_of_etag(etag)

@@ -40,25 +40,45 @@ def parse_account(name: str, key: str) -> StorageAccount:
 
 def sign_container_access(account: StorageAccount, container: str, expiry: datetime) -> str:
     """Return the query that opens one container until then."""
-    said = {"sp": _ALL_PERMISSIONS, "se": _written(expiry), "sv": API_VERSION, "sr": "c"}
-    place = f"/blob/{account.name}/{container}"
+    parameters = {"sp": _ALL_PERMISSIONS, "se": _format_time(expiry), "sv": API_VERSION, "sr": "c"}
+    resource = f"/blob/{account.name}/{container}"
     # Left out: start, policy, address, protocol, snapshot, scope, and what an answer may say.
-    signed = (said["sp"], "", said["se"], place, "", "", "", said["sv"], said["sr"], *[""] * 7)
-    return _signed(account, said, signed)
+    signed = (
+        parameters["sp"],
+        "",
+        parameters["se"],
+        resource,
+        "",
+        "",
+        "",
+        parameters["sv"],
+        parameters["sr"],
+        *[""] * 7,
+    )
+    return _sign(account, parameters, signed)
 
 
 def sign_container_creation(account: StorageAccount, expiry: datetime) -> str:
     """Return the query that lets one create containers until then, and nothing else."""
-    said = {"sp": "c", "se": _written(expiry), "sv": API_VERSION, "ss": "b", "srt": "c"}
+    parameters = {"sp": "c", "se": _format_time(expiry), "sv": API_VERSION, "ss": "b", "srt": "c"}
     # Left out: start, address, protocol, scope. It ends with a line break, unlike the other.
-    signed = (account.name, said["sp"], said["ss"], said["srt"], "", said["se"], "", "")
-    return _signed(account, said, (*signed, said["sv"], "", ""))
+    signed = (
+        account.name,
+        parameters["sp"],
+        parameters["ss"],
+        parameters["srt"],
+        "",
+        parameters["se"],
+        "",
+        "",
+    )
+    return _sign(account, parameters, (*signed, parameters["sv"], "", ""))
 
 
-def _signed(account: StorageAccount, said: dict[str, str], lines: tuple[str, ...]) -> str:
+def _sign(account: StorageAccount, parameters: dict[str, str], lines: tuple[str, ...]) -> str:
     digest = hmac.digest(account.key, "\n".join(lines).encode(), "sha256")
-    return urlencode(said | {"sig": b64encode(digest).decode()}, quote_via=quote)
+    return urlencode(parameters | {"sig": b64encode(digest).decode()}, quote_via=quote)
 
 
-def _written(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _format_time(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -53,7 +53,9 @@ async def put_blob(
         "Content-Type": "application/octet-stream",
     }
     request = AzureRequest("PUT", key, headers=headers, body=data)
-    return read_version_header(await send_request(container, request, hoped=_CREATED), key)
+    return read_version_header(
+        await send_request(container, request, expected_status=_CREATED), key
+    )
 
 
 async def delete_blob(container: AzureContainer, key: str, expect: Expect) -> None:
@@ -64,7 +66,9 @@ async def delete_blob(container: AzureContainer, key: str, expect: Expect) -> No
         ConcurrencyError: It is not the expected one, or does not exist.
     """
     await send_request(
-        container, AzureRequest("DELETE", key, headers=_condition(expect)), hoped=_ACCEPTED
+        container,
+        AzureRequest("DELETE", key, headers=_condition(expect)),
+        expected_status=_ACCEPTED,
     )
 
 
@@ -75,7 +79,7 @@ async def create_container(container: AzureContainer) -> None:
         ConcurrencyError: It exists already.
     """
     request = AzureRequest("PUT", query={"restype": "container"}, creating=True)
-    await send_request(container, request, hoped=_CREATED)
+    await send_request(container, request, expected_status=_CREATED)
 
 
 def _condition(expect: Expect) -> Mapping[str, str]:

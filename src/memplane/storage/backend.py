@@ -123,25 +123,25 @@ class StoreBackend:
     def __init__(self, open_store: StoreOpener, *, new_writer: Callable[[], str]) -> None:
         self._open_store = open_store
         self._new_writer = new_writer
-        self._opening = threading.RLock()
+        self._lock = threading.RLock()
         self._process = os.getpid()
         self._opened: _OpenBackend | None = None
         self._seen: dict[str, Version] = {}
 
     def read_text(self, key: str) -> str | None:
-        found = self.read_versioned(key)
-        if found is None:
+        versioned = self.read_versioned(key)
+        if versioned is None:
             return None
         try:
-            return found.data.decode("utf-8")
+            return versioned.data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise InvalidText(f"byte {error.start} is not UTF-8", key=key) from error
 
     def write_text(self, key: str, content: str) -> None:
-        self._write(key, _encoded(key, content), Anything(self._seen.get(key)))
+        self._write(key, _encode(key, content), Anything(self._seen.get(key)))
 
     def append_text(self, key: str, content: str) -> None:
-        data = _encoded(key, content)
+        data = _encode(key, content)
         run_in_background(self._open().append(key, data))
 
     def exists(self, key: str) -> bool:
@@ -149,15 +149,15 @@ class StoreBackend:
         return found is not None and DELETED_METADATA not in found.metadata
 
     def list(self, prefix: str = "") -> builtins.list[str]:
-        return [one.key for one in self.list_meta(prefix)]
+        return [info.key for info in self.list_meta(prefix)]
 
     def read_versioned(self, key: str) -> Versioned | None:
-        found = run_in_background(self._open().store.read(key))
-        if found is None or DELETED_METADATA in found.metadata:
+        stored = run_in_background(self._open().store.read(key))
+        if stored is None or DELETED_METADATA in stored.metadata:
             self._seen.pop(key, None)
             return None
-        self._seen[key] = found.version
-        return Versioned(found.data, found.version, len(found.data), found.modified)
+        self._seen[key] = stored.version
+        return Versioned(stored.data, stored.version, len(stored.data), stored.modified)
 
     def write_if(
         self, key: str, data: bytes, *, if_match: str | None = None, if_absent: bool = False
@@ -175,12 +175,12 @@ class StoreBackend:
 
     def list_meta(self, prefix: str = "") -> builtins.list[KeyInfo]:
         listing = run_in_background(self._open().store.listing(prefix))
-        there = (
-            one
-            for one in listing.entries
-            if one.key != MANIFEST_KEY and DELETED_METADATA not in one.metadata
+        listed = (
+            info
+            for info in listing.entries
+            if info.key != MANIFEST_KEY and DELETED_METADATA not in info.metadata
         )
-        return [KeyInfo(one.key, one.version, one.size, one.modified) for one in there]
+        return [KeyInfo(info.key, info.version, info.size, info.modified) for info in listed]
 
     def settle(self) -> None:
         """Send what waits, and bring the store's own index up to date with what is there."""
@@ -198,9 +198,9 @@ class StoreBackend:
             self._close(patience)
 
     def _close(self, patience: float | None) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None and opened.process == os.getpid():
-            run_in_background(opened.stack.aclose(), patience=patience)
+        backend, self._opened = self._opened, None
+        if backend is not None and backend.process == os.getpid():
+            run_in_background(backend.stack.aclose(), patience=patience)
         unregister_exit_hook(self)
 
     def __enter__(self) -> Self:
@@ -222,8 +222,8 @@ class StoreBackend:
     def _open(self) -> _OpenBackend:
         if self._process != os.getpid():
             # A forked child: some thread of the parent may have held the lock, and is not here.
-            self._process, self._opening = os.getpid(), threading.RLock()
-        with self._opening:
+            self._process, self._lock = os.getpid(), threading.RLock()
+        with self._lock:
             if self._opened is None or self._opened.process != os.getpid():
                 self._opened = run_in_background(self._enter())
                 register_exit_hook(self)
@@ -255,7 +255,7 @@ def _match_or_any(etag: str | None) -> Matches | Anything:
     return Anything() if etag is None else Matches(Version(etag))
 
 
-def _encoded(key: str, content: str) -> bytes:
+def _encode(key: str, content: str) -> bytes:
     try:
         return content.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -88,20 +88,20 @@ class CachedStore:
         self._outbox = outbox
         self._clock = clock
         self._pacing = pacing
-        self._belief = RemoteView(pacing.elapsed)
+        self._view = RemoteView(pacing.elapsed)
         self._listing = asyncio.Lock()
-        self._sending = asyncio.Lock()
-        self._soon = Debouncer(self.flush, delay=_BATCH_DELAY_S, what="unsent writes wait")
+        self._send_lock = asyncio.Lock()
+        self._debouncer = Debouncer(self.flush, delay=_BATCH_DELAY_S, failure="unsent writes wait")
 
     async def open(self) -> None:
         """Take over what earlier processes could not send, and start to send it."""
         await asyncio.to_thread(self._outbox.take_over)
         if self._outbox.waiting_keys():
-            self._soon.start()
+            self._debouncer.start()
 
     async def close(self) -> None:
         """Send what waits; what cannot be sent stays in the outbox for the next process."""
-        await self._soon.close()
+        await self._debouncer.close()
         try:
             await self.flush()
         except (StorageError, AuthError) as error:
@@ -114,10 +114,10 @@ class CachedStore:
         if await self._online():
             try:
                 async with _foreground_timeout(key):
-                    return await self._with_waiting(key, await self._current(key))
+                    return await self._with_pending_writes(key, await self._current(key))
             except _UNREACHABLE_ERRORS as error:
-                self._belief.mark_unreachable(error)
-        return await self._remembered(key)
+                self._view.mark_unreachable(error)
+        return await self._read_remembered(key)
 
     async def stat(self, key: str) -> ObjectInfo | None:
         check_key(key)
@@ -125,31 +125,31 @@ class CachedStore:
         if await self._online() and not self._outbox.holds(key):
             try:
                 async with _foreground_timeout(key):
-                    return self._belief.known.get(key) or await self._inner.stat(key)
+                    return self._view.known.get(key) or await self._inner.stat(key)
             except _UNREACHABLE_ERRORS as error:
-                self._belief.mark_unreachable(error)
-        found = await self._remembered(key)
-        return describe_object(key, found) if found else None
+                self._view.mark_unreachable(error)
+        stored = await self._read_remembered(key)
+        return describe_object(key, stored) if stored else None
 
     async def listing(self, prefix: str = "") -> ObjectListing:
-        if self._outbox.waiting_keys() and not self._belief.away:
+        if self._outbox.waiting_keys() and not self._view.away:
             await self._flush_if_possible()
-        if not await self._online() and not self._belief.listed:
+        if not await self._online() and not self._view.entries_by_key:
             raise BackendUnavailable("the container does not answer and was never listed here")
-        entries = {key: one for key, one in self._belief.known.items() if key.startswith(prefix)}
+        entries = {key: info for key, info in self._view.known.items() if key.startswith(prefix)}
         for key in self._outbox.waiting_keys():
             if key.startswith(prefix):
                 entries[key] = await self._expected(key)
-        refused = tuple(name for name in self._belief.refused if name.startswith(prefix))
+        refused = tuple(name for name in self._view.refused if name.startswith(prefix))
         return ObjectListing(tuple(entries[key] for key in sorted(entries)), refused)
 
     async def pull(self, prefix: str = "") -> PullResult:
         """Bring the mirror up to date: one listing, then what changed, in parallel."""
         await self._list()
-        wanted = [key for key in sorted(self._belief.known) if key.startswith(prefix)]
-        changed = await asyncio.to_thread(self._not_mirrored, wanted)
-        await run_for_each(changed, self._fetch, at_once=_MAX_CONCURRENT_READS)
-        return PullResult(tuple(changed), len(wanted) - len(changed))
+        keys = [key for key in sorted(self._view.known) if key.startswith(prefix)]
+        changed = await asyncio.to_thread(self._find_unmirrored, keys)
+        await run_for_each(changed, self._fetch, max_concurrent=_MAX_CONCURRENT_READS)
+        return PullResult(tuple(changed), len(keys) - len(changed))
 
     async def write(
         self, key: str, data: bytes, *, expect: Expect, metadata: Mapping[str, str] = NO_METADATA
@@ -165,7 +165,7 @@ class CachedStore:
         try:
             version = await self._inner.write(key, data, expect=expect, metadata=metadata)
         except ConcurrencyError:
-            self._belief.found(key, None)
+            self._view.record_read(key, None)
             raise
         await self._remember(key, data, version, metadata)
         return version
@@ -174,19 +174,19 @@ class CachedStore:
         del stamp  # the outbox stamps what it sends
         check_key(key)
         self._refuse_rival_of(key)
-        self._soon.ask()  # before anything that could be cancelled
+        self._debouncer.schedule()  # before anything that could be cancelled
         size = await asyncio.to_thread(self._outbox.append, key, data)
-        if size >= _MAX_BATCH_BYTES and not self._belief.away:
-            self._soon.start()
+        if size >= _MAX_BATCH_BYTES and not self._view.away:
+            self._debouncer.start()
 
     async def delete(self, key: str, *, expect: Matches | Anything) -> bool:
         check_key(key)
         await self._flush_for(key)
         self._require_nothing_waiting(key)
-        gone = await self._inner.delete(key, expect=expect)
-        self._belief.wrote(key, None)
+        was_deleted = await self._inner.delete(key, expect=expect)
+        self._view.record_write(key, None)
         await asyncio.to_thread(self._mirror.drop, key)
-        return gone
+        return was_deleted
 
     async def settle(self) -> None:
         """Send everything that waits, and have the store behind settle too."""
@@ -200,102 +200,106 @@ class CachedStore:
         Raises:
             StorageError: Some of it could not be sent and still waits.
         """
-        async with self._sending:
+        async with self._send_lock:
             try:
-                for parcel in await asyncio.to_thread(self._outbox.seal):
-                    await self._send_or_reject(parcel)
+                for item in await asyncio.to_thread(self._outbox.seal):
+                    await self._send_or_reject(item)
             finally:
                 if self._outbox.waiting_keys():
-                    self._soon.ask()
+                    self._debouncer.schedule()
 
     # What is known here, and how sure that is.
 
     async def _online(self) -> bool:
         """Make sure that a recent listing is known, and say whether the container answers."""
         async with self._listing:  # one question, however many wait for its answer
-            if not self._belief.recent:
+            if not self._view.recent:
                 try:
                     async with _foreground_timeout(""):
                         await self._list()
                 except _UNREACHABLE_ERRORS as error:
-                    self._belief.mark_unreachable(error)
+                    self._view.mark_unreachable(error)
                     last = await asyncio.to_thread(self._mirror.load_listing)
                     if last is not None:
-                        self._belief.recall(last.entries)
-            return not self._belief.away
+                        self._view.recall(last.entries)
+            return not self._view.away
 
     async def _list(self) -> None:
-        asked = self._belief.ask()
-        new, vanished = self._belief.learn(await self._inner.listing(), asked)
+        request_number = self._view.start_request()
+        new, vanished = self._view.learn(await self._inner.listing(), request_number)
         if new:
-            known = tuple(self._belief.known.values())
+            known = tuple(self._view.known.values())
             await asyncio.to_thread(self._mirror.save_listing, self._clock(), known)
         for key in vanished:
             await asyncio.to_thread(self._mirror.drop, key)
 
     async def _current(self, key: str) -> StoredObject | None:
         copy = await asyncio.to_thread(self._mirror.load, key)
-        known = self._belief.known.get(key)
+        known = self._view.known.get(key)
         if copy is not None and known is not None and copy.version == known.version:
             return copy
         return await self._fetch(key)
 
-    async def _remembered(self, key: str) -> StoredObject | None:
+    async def _read_remembered(self, key: str) -> StoredObject | None:
         copy = await asyncio.to_thread(self._mirror.load, key)
-        waiting = await asyncio.to_thread(self._outbox.parcels, key)
-        begins_here = any(not one.appends for one in waiting)
-        known_absent = self._belief.listed and key not in self._belief.known
-        if copy is None and not begins_here and not (waiting and known_absent):
+        items = await asyncio.to_thread(self._outbox.items, key)
+        begins_here = any(not item.appends for item in items)
+        known_absent = self._view.entries_by_key and key not in self._view.known
+        if copy is None and not begins_here and not (items and known_absent):
             raise BackendUnavailable(
                 "the container does not answer, and there is no copy on this machine", key=key
             )
-        return await self._with_waiting(key, copy)
+        return await self._with_pending_writes(key, copy)
 
     async def _expected(self, key: str) -> ObjectInfo:
         """Describe what a key will hold when everything that waits for it has been sent."""
-        known = self._belief.known.get(key)
+        known = self._view.known.get(key)
         size = known.size if known else 0
-        for parcel in await asyncio.to_thread(self._outbox.parcels, key):
-            size = size + len(parcel.data) if parcel.appends else len(parcel.data)
+        for item in await asyncio.to_thread(self._outbox.items, key):
+            size = size + len(item.data) if item.appends else len(item.data)
         return ObjectInfo(key, _pending_version(b"%d" % size), size, self._clock())
 
-    async def _with_waiting(self, key: str, found: StoredObject | None) -> StoredObject | None:
+    async def _with_pending_writes(
+        self, key: str, stored: StoredObject | None
+    ) -> StoredObject | None:
         """Add to an object what was written here and has not been sent."""
         if not self._outbox.holds(key):
-            return found
-        data = found.data if found else b""
-        landed = Lineage.parse(found.metadata if found else NO_METADATA)
-        for parcel in await asyncio.to_thread(self._outbox.parcels, key):
-            if not parcel.appends:
-                data = parcel.data
-            elif not landed.includes(parcel.stamp):
-                data += parcel.data
+            return stored
+        data = stored.data if stored else b""
+        landed = Lineage.parse(stored.metadata if stored else NO_METADATA)
+        for item in await asyncio.to_thread(self._outbox.items, key):
+            if not item.appends:
+                data = item.data
+            elif not landed.includes(item.stamp):
+                data += item.data
         return StoredObject(data, _pending_version(data), self._clock())
 
-    def _not_mirrored(self, keys: list[str]) -> list[str]:
+    def _find_unmirrored(self, keys: list[str]) -> list[str]:
         copies = ((key, self._mirror.load(key)) for key in keys)
         return [
-            key for key, one in copies if not one or one.version != self._belief.known[key].version
+            key
+            for key, copy in copies
+            if not copy or copy.version != self._view.known[key].version
         ]
 
     async def _fetch(self, key: str) -> StoredObject | None:
-        asked = self._belief.ask()
-        found = await self._inner.read(key)
-        if self._belief.is_outdated(key, asked):
-            return found
-        self._belief.found(key, describe_object(key, found) if found else None)
-        if found is None:
+        request_number = self._view.start_request()
+        stored = await self._inner.read(key)
+        if self._view.is_outdated(key, request_number):
+            return stored
+        self._view.record_read(key, describe_object(key, stored) if stored else None)
+        if stored is None:
             await asyncio.to_thread(self._mirror.drop, key)
             return None
-        await asyncio.to_thread(self._mirror.save, key, found)
-        return found
+        await asyncio.to_thread(self._mirror.save, key, stored)
+        return stored
 
     async def _remember(
         self, key: str, data: bytes, version: Version, metadata: Mapping[str, str]
     ) -> None:
-        found = StoredObject(data, version, self._clock(), dict(metadata))
-        self._belief.wrote(key, describe_object(key, found))
-        await asyncio.to_thread(self._mirror.save, key, found)
+        stored = StoredObject(data, version, self._clock(), dict(metadata))
+        self._view.record_write(key, describe_object(key, stored))
+        await asyncio.to_thread(self._mirror.save, key, stored)
 
     # What waits to be sent.
 
@@ -307,32 +311,32 @@ class CachedStore:
         if seen is None or seen.startswith(_PENDING_PREFIX):
             seen = copy.version if copy else None
         stamp = await asyncio.to_thread(self._outbox.next_stamp)
-        if not self._outbox.holds(key) and not self._belief.away:
+        if not self._outbox.holds(key) and not self._view.away:
             lineage = Lineage.parse(copy.metadata if copy else NO_METADATA)
-            carried = {**metadata, **lineage.plus(stamp).metadata()}
+            full_metadata = {**metadata, **lineage.plus(stamp).metadata()}
             try:
                 async with _foreground_timeout(key):
                     version = await self._inner.write(
-                        key, data, expect=Anything(seen), metadata=carried
+                        key, data, expect=Anything(seen), metadata=full_metadata
                     )
             except _UNREACHABLE_ERRORS as error:
-                self._belief.mark_unreachable(error)
+                self._view.mark_unreachable(error)
             else:
-                await self._remember(key, data, version, carried)
+                await self._remember(key, data, version, full_metadata)
                 return version
         self._refuse_rival_of(key)
-        known = self._belief.known.get(key)
+        known = self._view.known.get(key)
         last_known = known.version if known else NO_VERSION
         await asyncio.to_thread(self._outbox.replace, key, data, seen or last_known, stamp)
-        self._soon.ask()
+        self._debouncer.schedule()
         return _pending_version(data)
 
     def _refuse_rival_of(self, key: str) -> None:
         """Refuse what the container would refuse later, as far as that is known here."""
-        if key not in self._belief.known and not self._outbox.holds(key):
-            known = (*self._belief.known, *self._outbox.waiting_keys())
+        if key not in self._view.known and not self._outbox.holds(key):
+            known = (*self._view.known, *self._outbox.waiting_keys())
             refuse_collision(
-                key, next((one for one in known if fold_key(one) == fold_key(key)), None)
+                key, next((other for other in known if fold_key(other) == fold_key(key)), None)
             )
 
     def _require_nothing_waiting(self, key: str) -> None:
@@ -343,7 +347,7 @@ class CachedStore:
             )
 
     async def _flush_for(self, key: str) -> None:
-        if self._outbox.holds(key) and not self._belief.away:
+        if self._outbox.holds(key) and not self._view.away:
             await self._flush_if_possible()
 
     async def _flush_if_possible(self) -> None:
@@ -351,46 +355,46 @@ class CachedStore:
             async with _foreground_timeout(""):
                 await self.flush()
         except _UNREACHABLE_ERRORS as error:
-            self._belief.mark_unreachable(error)
+            self._view.mark_unreachable(error)
         except StorageError as error:
             _log.warning("writes wait in the outbox: %s", error)
 
-    async def _send_or_reject(self, parcel: OutboxItem) -> None:
+    async def _send_or_reject(self, item: OutboxItem) -> None:
         try:
-            await self._send(parcel)
+            await self._send(item)
         except (InvalidKey, TooLarge, RequestRefused) as error:
             # It would be refused for ever, and everything behind it would wait.
-            aside = await asyncio.to_thread(self._outbox.reject, parcel)
+            aside = await asyncio.to_thread(self._outbox.reject, item)
             _log.error("the container will not take a write; it is kept in %s: %s", aside, error)
         else:
-            await asyncio.to_thread(self._outbox.sent, parcel)
+            await asyncio.to_thread(self._outbox.sent, item)
 
-    async def _send(self, parcel: OutboxItem) -> None:
-        key = parcel.key
-        if not parcel.appends:
-            await self._send_whole(parcel)
+    async def _send(self, item: OutboxItem) -> None:
+        key = item.key
+        if not item.appends:
+            await self._send_whole(item)
             return
         known = await asyncio.to_thread(self._mirror.load, key)
         after = await append_by_rewriting(
-            self._inner, key, parcel.data, stamp=parcel.stamp, pacing=self._pacing, known=known
+            self._inner, key, item.data, stamp=item.stamp, pacing=self._pacing, known=known
         )
         if after is None:
-            self._belief.found(key, None)
+            self._view.record_read(key, None)
         else:
             await self._remember(key, after.data, after.version, after.metadata)
 
-    async def _send_whole(self, parcel: OutboxItem) -> None:
+    async def _send_whole(self, item: OutboxItem) -> None:
         """Send a whole write, unless it landed before and only the answer got lost."""
-        found = await self._inner.read(parcel.key)
-        lineage = Lineage.parse(found.metadata if found else NO_METADATA)
-        if lineage.includes(parcel.stamp):
-            self._belief.found(parcel.key, None)
+        stored = await self._inner.read(item.key)
+        lineage = Lineage.parse(stored.metadata if stored else NO_METADATA)
+        if lineage.includes(item.stamp):
+            self._view.record_read(item.key, None)
             return
-        metadata = lineage.plus(parcel.stamp).metadata()
+        metadata = lineage.plus(item.stamp).metadata()
         version = await self._inner.write(
-            parcel.key, parcel.data, expect=Anything(parcel.seen), metadata=metadata
+            item.key, item.data, expect=Anything(item.seen), metadata=metadata
         )
-        await self._remember(parcel.key, parcel.data, version, metadata)
+        await self._remember(item.key, item.data, version, metadata)
 
 
 @asynccontextmanager

@@ -39,19 +39,19 @@ async def append_by_rewriting(
     """
     attempts = pacing.for_contention()
     while True:
-        found = known or await store.read(key)
-        metadata = found.metadata if found else NO_METADATA
+        stored = known or await store.read(key)
+        metadata = stored.metadata if stored else NO_METADATA
         lineage = Lineage.parse(metadata)
-        if found and lineage.includes(stamp):
+        if stored and lineage.includes(stamp):
             return None
-        whole = found.data + data if found else data
-        marked = {**metadata, **lineage.plus(stamp).metadata()}
-        expect = Matches(found.version) if found else Absent()
+        content = stored.data + data if stored else data
+        full_metadata = {**metadata, **lineage.plus(stamp).metadata()}
+        expect = Matches(stored.version) if stored else Absent()
         try:
-            version = await store.write(key, whole, expect=expect, metadata=marked)
+            version = await store.write(key, content, expect=expect, metadata=full_metadata)
         except ConcurrencyError:
-            if not await attempts.another():
+            if not await attempts.wait_for_next():
                 raise
             known = None
         else:
-            return AppendResult(whole, version, marked)
+            return AppendResult(content, version, full_metadata)

@@ -67,30 +67,30 @@ class ConflictCopyStore:
         if not isinstance(expect, Anything):
             return await self._inner.write(key, data, expect=expect, metadata=metadata)
         attempts = self._pacing.for_contention()
-        belief = await self._belief(key, expect.seen)
+        expectation = await self._choose_expectation(key, expect.seen)
         while True:
             try:
-                return await self._inner.write(key, data, expect=belief, metadata=metadata)
+                return await self._inner.write(key, data, expect=expectation, metadata=metadata)
             except ConcurrencyError:
                 theirs = await self._inner.read(key)
                 if theirs is not None and theirs.data != data:
-                    await self._keep(key, theirs)
-                belief = Matches(theirs.version) if theirs else Absent()
-                if not await attempts.another():
+                    await self._keep_copy(key, theirs)
+                expectation = Matches(theirs.version) if theirs else Absent()
+                if not await attempts.wait_for_next():
                     raise
 
-    async def _belief(self, key: str, seen: Version | None) -> Absent | Matches:
+    async def _choose_expectation(self, key: str, seen: Version | None) -> Absent | Matches:
         if seen is not None:
             return Matches(seen) if seen != NO_VERSION else Absent()
-        found = await self._inner.stat(key)
-        return Matches(found.version) if found else Absent()
+        info = await self._inner.stat(key)
+        return Matches(info.version) if info else Absent()
 
-    async def _keep(self, key: str, theirs: StoredObject) -> None:
-        moment = time_stamp(self._clock()).replace(":", "")
+    async def _keep_copy(self, key: str, theirs: StoredObject) -> None:
+        time_text = time_stamp(self._clock()).replace(":", "")
         digest = hashlib.sha256(theirs.data).hexdigest()[:12]
         *folders, name = key.split("/")
-        ending = name.encode()[-_MAX_NAME_BYTES:].decode(errors="ignore")
-        copy = f"{moment}-{digest}-{ending}"
+        suffix = name.encode()[-_MAX_NAME_BYTES:].decode(errors="ignore")
+        copy = f"{time_text}-{digest}-{suffix}"
         await to_thread(self._write_copy, tuple(folders), copy, theirs.data)
         _log.warning(
             "%r was changed elsewhere since it was last read here; the last writer wins, and the "

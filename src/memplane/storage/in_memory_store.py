@@ -42,16 +42,16 @@ class InMemoryStore:
         return self._objects.get(check_key(key))
 
     async def stat(self, key: str) -> ObjectInfo | None:
-        found = await self.read(key)
-        return describe_object(key, found) if found else None
+        stored = await self.read(key)
+        return describe_object(key, stored) if stored else None
 
     async def write(
         self, key: str, data: bytes, *, expect: Expect, metadata: Mapping[str, str] = NO_METADATA
     ) -> Version:
         check_key(key)
         await asyncio.sleep(0)
-        found = self._objects.get(key)
-        check_expectation(expect, found.version if found else None, key=key)
+        stored = self._objects.get(key)
+        check_expectation(expect, stored.version if stored else None, key=key)
         rivals = {fold_key(other): other for other in self._objects}
         refuse_collision(key, rivals.get(fold_key(key)))
         version = Version(f'"{next(self._versions)}"')
@@ -64,10 +64,10 @@ class InMemoryStore:
     async def delete(self, key: str, *, expect: Matches | Anything) -> bool:
         check_key(key)
         await asyncio.sleep(0)
-        found = self._objects.get(key)
-        if found is None:
+        stored = self._objects.get(key)
+        if stored is None:
             return False
-        check_expectation(expect, found.version, key=key)
+        check_expectation(expect, stored.version, key=key)
         del self._objects[key]
         return True
 

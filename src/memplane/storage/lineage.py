@@ -39,18 +39,22 @@ class Lineage(msgspec.Struct, frozen=True):
 
     def includes(self, stamp: Stamp) -> bool:
         """Say whether that write is already in the object."""
-        return any(one.writer == stamp.writer and one.seq >= stamp.seq for one in self.writers)
+        return any(
+            other.writer == stamp.writer and other.seq >= stamp.seq for other in self.writers
+        )
 
     def plus(self, stamp: Stamp) -> Lineage:
         """Return the lineage after that write. The writers longest unseen are let go."""
         if self.includes(stamp):
             return self
-        others = (one for one in self.writers if one.writer != stamp.writer)
+        others = (other for other in self.writers if other.writer != stamp.writer)
         return Lineage((stamp, *others)[:_MAX_WRITERS])
 
     def metadata(self) -> dict[str, str]:
         """Write the lineage as metadata."""
-        return {LINEAGE_METADATA: ",".join(f"{one.writer}:{one.seq}" for one in self.writers)}
+        return {
+            LINEAGE_METADATA: ",".join(f"{stamp.writer}:{stamp.seq}" for stamp in self.writers)
+        }
 
 
 def _is_number(text: str) -> bool:

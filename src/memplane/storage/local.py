@@ -54,8 +54,8 @@ class LocalStore:
         return await asyncio.to_thread(self._read, key)
 
     async def stat(self, key: str) -> ObjectInfo | None:
-        found = await self.read(key)
-        return describe_object(key, found) if found else None
+        stored = await self.read(key)
+        return describe_object(key, stored) if stored else None
 
     async def write(
         self, key: str, data: bytes, *, expect: Expect, metadata: Mapping[str, str] = NO_METADATA
@@ -89,31 +89,31 @@ class LocalStore:
                 os.close(folder)
 
     def _write(self, key: str, data: bytes, expect: Expect) -> Version:
-        with self._writing(key) as (folder, name):
-            found = _object_at(folder, name)
-            check_expectation(expect, found.version if found else None, key=key)
+        with self._lock_for_write(key) as (folder, name):
+            stored = _object_at(folder, name)
+            check_expectation(expect, stored.version if stored else None, key=key)
             _remove_empty_folder(folder, name)
             replace_file(folder, name, data)
         return _version_of(data)
 
     def _append(self, key: str, data: bytes) -> None:
-        with self._writing(key) as (folder, name):
+        with self._lock_for_write(key) as (folder, name):
             append_to_file(folder, name, data)
 
     def _delete(self, key: str, expect: Matches | Anything) -> bool:
         if self._read(key) is None:
             return False
-        with self._writing(key) as (folder, name):
-            found = _object_at(folder, name)
-            if found is None:
+        with self._lock_for_write(key) as (folder, name):
+            stored = _object_at(folder, name)
+            if stored is None:
                 return False
-            check_expectation(expect, found.version, key=key)
+            check_expectation(expect, stored.version, key=key)
             os.unlink(name, dir_fd=folder)
             sync_file(folder)
         return True
 
     @contextmanager
-    def _writing(self, key: str) -> Generator[tuple[int, str]]:
+    def _lock_for_write(self, key: str) -> Generator[tuple[int, str]]:
         """Hold the key's lock and its folder open; a rival that differs by case is refused."""
         *folders, name = key.split("/")
         with translate_os_errors(key), self._lock_of(key):
@@ -136,15 +136,15 @@ class LocalStore:
 
     def _rival_of(self, key: str) -> str | None:
         """Return the existing spelling of the key, if it is another one."""
-        found = [("", self._root)]
+        candidates = [("", self._root)]
         for part in key.split("/"):
-            found = [
-                (f"{spelled}/{name}" if spelled else name, folder / name)
-                for spelled, folder in found
+            candidates = [
+                (f"{existing}/{name}" if existing else name, folder / name)
+                for existing, folder in candidates
                 for name in _names_in(folder)
                 if fold_key(name) == fold_key(part)
             ]
-        return next((spelled for spelled, _ in found if spelled != key), None)
+        return next((existing for existing, _ in candidates if existing != key), None)
 
     def _listing(self, prefix: str) -> ObjectListing:
         entries: list[ObjectInfo] = []
@@ -153,10 +153,10 @@ class LocalStore:
             for key, folder, name in self._files(prefix):
                 if not is_valid(key) or not _can_be_an_object(folder, name):
                     refused.append(key)
-                elif found := _object_at(folder, name):
-                    entries.append(describe_object(key, found))
+                elif stored := _object_at(folder, name):
+                    entries.append(describe_object(key, stored))
         return ObjectListing(
-            tuple(sorted(entries, key=lambda one: one.key)), tuple(sorted(refused))
+            tuple(sorted(entries, key=lambda info: info.key)), tuple(sorted(refused))
         )
 
     def _files(self, prefix: str) -> Iterator[tuple[str, int, str]]:
@@ -164,15 +164,17 @@ class LocalStore:
             return
         for top, folders, names, descriptor in os.fwalk(self._root, onerror=_reraise):
             relative = Path(top).relative_to(self._root).as_posix()
-            below = "" if relative == "." else f"{relative}/"
+            path_prefix = "" if relative == "." else f"{relative}/"
             folders[:] = [
                 name
                 for name in folders
-                if not name.startswith(RESERVED_PREFIX) and _may_hold(below + name, prefix)
+                if not name.startswith(RESERVED_PREFIX) and _may_hold(path_prefix + name, prefix)
             ]
             for name in names:
-                if (below + name).startswith(prefix) and not name.startswith(RESERVED_PREFIX):
-                    yield below + name, descriptor, name
+                if (path_prefix + name).startswith(prefix) and not name.startswith(
+                    RESERVED_PREFIX
+                ):
+                    yield path_prefix + name, descriptor, name
 
 
 def _remove_empty_folder(folder: int, name: str) -> None:
@@ -182,8 +184,8 @@ def _remove_empty_folder(folder: int, name: str) -> None:
     for _, _, names, inner in os.fwalk(name, topdown=False, dir_fd=folder):
         if names:
             return
-        for below in os.listdir(inner):
-            os.rmdir(below, dir_fd=inner)
+        for child in os.listdir(inner):
+            os.rmdir(child, dir_fd=inner)
     os.rmdir(name, dir_fd=folder)
 
 

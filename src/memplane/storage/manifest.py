@@ -73,9 +73,9 @@ def parse_manifest(data: bytes) -> ManifestEntries | None:
         entries = cast("dict[str, dict[str, Any]]", body["entries"])
         return {
             key: ManifestEntry(
-                int(one["size"]), str(one["mtime"]), str(one["etag"]), str(one["sha256"])
+                int(entry["size"]), str(entry["mtime"]), str(entry["etag"]), str(entry["sha256"])
             )
-            for key, one in entries.items()
+            for key, entry in entries.items()
             if is_valid(key)
         }
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -88,8 +88,13 @@ def render_manifest(entries: ManifestEntries, updated_at: str) -> bytes:
         "schema_version": SCHEMA_VERSION,
         "updated_at": updated_at,
         "entries": {
-            key: {"size": one.size, "mtime": one.mtime, "etag": one.etag, "sha256": one.sha256}
-            for key, one in sorted(entries.items())
+            key: {
+                "size": entry.size,
+                "mtime": entry.mtime,
+                "etag": entry.etag,
+                "sha256": entry.sha256,
+            }
+            for key, entry in sorted(entries.items())
         },
     }
     return json.dumps(body, ensure_ascii=False, indent=1).encode()
@@ -109,15 +114,15 @@ def apply_changes(entries: ManifestEntries, changes: ManifestChanges) -> Manifes
 
 def compare_manifest(entries: ManifestEntries, listed: Iterable[ObjectInfo]) -> ManifestDifference:
     """Compare a manifest with a complete listing."""
-    there = {one.key: one for one in listed}
+    actual = {info.key: info for info in listed}
     return ManifestDifference(
-        missing=tuple(sorted(there.keys() - entries.keys())),
-        extra=tuple(sorted(entries.keys() - there.keys())),
+        missing=tuple(sorted(actual.keys() - entries.keys())),
+        extra=tuple(sorted(entries.keys() - actual.keys())),
         stale=tuple(
             sorted(
                 key
-                for key in entries.keys() & there.keys()
-                if entries[key].etag != there[key].version
+                for key in entries.keys() & actual.keys()
+                if entries[key].etag != actual[key].version
             )
         ),
     )
@@ -135,7 +140,9 @@ class ManifestStore:
         self._clock = clock
         self._pacing = pacing
         self._changes: dict[str, ManifestEntry | None] = {}
-        self._soon = Debouncer(self.flush, delay=_COALESCE_DELAY_S, what="the manifest waits")
+        self._debouncer = Debouncer(
+            self.flush, delay=_COALESCE_DELAY_S, failure="the manifest waits"
+        )
 
     async def read(self, key: str) -> StoredObject | None:
         return await self._inner.read(key)
@@ -144,9 +151,9 @@ class ManifestStore:
         return await self._inner.stat(key)
 
     async def listing(self, prefix: str = "") -> ObjectListing:
-        found = await self._inner.listing(prefix)
-        entries = tuple(one for one in found.entries if one.key != MANIFEST_KEY)
-        return ObjectListing(entries, found.refused)
+        listing = await self._inner.listing(prefix)
+        entries = tuple(info for info in listing.entries if info.key != MANIFEST_KEY)
+        return ObjectListing(entries, listing.refused)
 
     async def write(
         self, key: str, data: bytes, *, expect: Expect, metadata: Mapping[str, str] = NO_METADATA
@@ -154,7 +161,7 @@ class ManifestStore:
         _refuse_manifest_key(key)
         version = await self._inner.write(key, data, expect=expect, metadata=metadata)
         self._changes[key] = _entry(data, version, time_stamp(self._clock()))
-        self._soon.ask()
+        self._debouncer.schedule()
         return version
 
     async def append(self, key: str, data: bytes, *, stamp: Stamp) -> None:
@@ -162,10 +169,10 @@ class ManifestStore:
         await append_by_rewriting(self, key, data, stamp=stamp, pacing=self._pacing)
 
     async def delete(self, key: str, *, expect: Matches | Anything) -> bool:
-        gone = await self._inner.delete(_refuse_manifest_key(key), expect=expect)
+        was_deleted = await self._inner.delete(_refuse_manifest_key(key), expect=expect)
         self._changes[key] = None
-        self._soon.ask()
-        return gone
+        self._debouncer.schedule()
+        return was_deleted
 
     async def flush(self) -> None:
         """Bring the manifest up to date with the writes so far."""
@@ -180,7 +187,7 @@ class ManifestStore:
 
     async def close(self) -> None:
         """Write what is outstanding, if that is possible: the objects themselves are safe."""
-        await self._soon.close()
+        await self._debouncer.close()
         try:
             await self.flush()
         except MemplaneError as error:
@@ -188,8 +195,8 @@ class ManifestStore:
 
     async def verify(self) -> ManifestDifference:
         """Compare the manifest with a complete listing."""
-        found = await self._inner.read(MANIFEST_KEY)
-        known = parse_manifest(found.data) if found else None
+        stored = await self._inner.read(MANIFEST_KEY)
+        known = parse_manifest(stored.data) if stored else None
         return compare_manifest(known or {}, (await self.listing()).entries)
 
     async def settle(self) -> None:
@@ -202,45 +209,47 @@ class ManifestStore:
         """Make the manifest anew from a complete listing; unchanged objects are not read again."""
         attempts = self._pacing.for_contention()
         while True:
-            found = await self._inner.read(MANIFEST_KEY)
-            known = (parse_manifest(found.data) if found else None) or {}
-            entries = await self._described((await self.listing()).entries, known)
+            stored = await self._inner.read(MANIFEST_KEY)
+            known = (parse_manifest(stored.data) if stored else None) or {}
+            entries = await self._describe_all((await self.listing()).entries, known)
             try:
-                await self._put(entries, found)
+                await self._put(entries, stored)
             except ConcurrencyError:
-                if not await attempts.another():
+                if not await attempts.wait_for_next():
                     raise
             else:
                 return entries
 
-    async def _described(
+    async def _describe_all(
         self, listed: Iterable[ObjectInfo], known: ManifestEntries
     ) -> ManifestEntries:
         entries: ManifestEntries = {}
 
-        async def describe(one: ObjectInfo) -> None:
-            before = known.get(one.key)
-            if before is not None and before.etag == one.version:
-                entries[one.key] = before
-            elif (found := await self._inner.read(one.key)) is not None:
-                entries[one.key] = _entry(found.data, found.version, time_stamp(found.modified))
+        async def describe(info: ObjectInfo) -> None:
+            before = known.get(info.key)
+            if before is not None and before.etag == info.version:
+                entries[info.key] = before
+            elif (stored := await self._inner.read(info.key)) is not None:
+                entries[info.key] = _entry(
+                    stored.data, stored.version, time_stamp(stored.modified)
+                )
 
-        await run_for_each(listed, describe, at_once=_MAX_CONCURRENT_READS)
+        await run_for_each(listed, describe, max_concurrent=_MAX_CONCURRENT_READS)
         return entries
 
     async def _update(self, changes: ManifestChanges) -> None:
         attempts = self._pacing.for_contention()
         while True:
-            found = await self._inner.read(MANIFEST_KEY)
-            known = parse_manifest(found.data) if found else {}
+            stored = await self._inner.read(MANIFEST_KEY)
+            known = parse_manifest(stored.data) if stored else {}
             if known is None:
                 _log.warning("the manifest cannot be read and is made anew")
                 await self.rebuild()
                 return
             try:
-                await self._put(apply_changes(known, changes), found)
+                await self._put(apply_changes(known, changes), stored)
             except ConcurrencyError:
-                if not await attempts.another():
+                if not await attempts.wait_for_next():
                     raise
             else:
                 return

@@ -89,7 +89,7 @@ class _SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class _CopyOutcome:
-    found: _SourceFile
+    file: _SourceFile
     state: Literal["copied", "skipped", "failed", "held"]
     size: int = 0
     reason: str = ""
@@ -118,38 +118,40 @@ def copy_tree(
     pairs: Sequence[tuple[Path | str, str]] = (
         [(local_root, "")] if isinstance(local_root, (Path, str)) else local_root
     )
-    found = [
-        one
+    files = [
+        file
         for root, prefix in pairs
-        for one in _files(
+        for file in _files(
             Path(root), prefix, sources, report.errors, persona_prefix=persona_prefix
         )
     ]
-    work = _one_per_key(found, report)
-    there = {one.key for one in backend.list_meta()}
+    work = _dedupe_by_key(files, report)
+    existing_keys = {file.key for file in backend.list_meta()}
     with ThreadPoolExecutor(_MAX_CONCURRENT_COPIES, thread_name_prefix="migrate") as pool:
-        outcomes = pool.map(partial(_copy_file, backend=backend, there=there, refuse=refuse), work)
-        for done, outcome in enumerate(outcomes, 1):
+        outcomes = pool.map(
+            partial(_copy_file, backend=backend, existing_keys=existing_keys, refuse=refuse), work
+        )
+        for done_count, outcome in enumerate(outcomes, 1):
             _note(report, outcome)
             if progress:
-                progress(done, len(work), outcome.found.key)
+                progress(done_count, len(work), outcome.file.key)
     if isinstance(backend, IndexedDestination):
         backend.settle()
     return report
 
 
-def _one_per_key(found: Sequence[_SourceFile], report: MigrationReport) -> list[_SourceFile]:
+def _dedupe_by_key(files: Sequence[_SourceFile], report: MigrationReport) -> list[_SourceFile]:
     """Choose one file for each key: the one that has that name already, if there is one."""
     chosen: dict[str, _SourceFile] = {}
-    for one in sorted(found, key=lambda one: one.is_renamed):
-        first = chosen.setdefault(one.key, one)
-        if first is one:
+    for file in sorted(files, key=lambda file: file.is_renamed):
+        first = chosen.setdefault(file.key, file)
+        if first is file:
             continue
         report.skipped += 1
-        if first.path.read_bytes() != one.path.read_bytes():
-            reason = f"would be {one.key!r} too, which comes from {first.path}"
-            report.errors.append((str(one.path), reason))
-    return [one for one in found if chosen[one.key] is one and one.key != MANIFEST_KEY]
+        if first.path.read_bytes() != file.path.read_bytes():
+            reason = f"would be {file.key!r} too, which comes from {first.path}"
+            report.errors.append((str(file.path), reason))
+    return [file for file in files if chosen[file.key] is file and file.key != MANIFEST_KEY]
 
 
 def _files(
@@ -162,7 +164,9 @@ def _files(
 ) -> Iterator[_SourceFile]:
     for path in _walk(root, errors):
         relative = path.relative_to(root).as_posix()
-        if (sources is not None and not _is_below(relative, sources)) or _is_our_own(relative):
+        if (sources is not None and not _is_below(relative, sources)) or _is_memplane_file(
+            relative
+        ):
             continue
         if path.is_symlink():
             errors.append((str(path), "is a symbolic link, and those are not followed"))
@@ -190,13 +194,13 @@ def _walk(root: Path, errors: list[tuple[str, str]]) -> Iterator[Path]:
         yield from (Path(top) / name for name in sorted(names + links))
 
 
-def _is_our_own(relative: str) -> bool:
+def _is_memplane_file(relative: str) -> bool:
     return any(part.startswith(RESERVED_PREFIX) for part in relative.split("/"))
 
 
 def _is_below(relative: str, sources: Sequence[str]) -> bool:
-    wanted = [source.strip("/") for source in sources]
-    return any(relative == one or relative.startswith(f"{one}/") for one in wanted)
+    folders = [source.strip("/") for source in sources]
+    return any(relative == folder or relative.startswith(f"{folder}/") for folder in folders)
 
 
 def _key(relative: str, prefix: str, persona_prefix: str) -> str:
@@ -209,30 +213,30 @@ def _key(relative: str, prefix: str, persona_prefix: str) -> str:
 
 
 def _copy_file(
-    found: _SourceFile, *, backend: MigrationDestination, there: set[str], refuse: Refuse
+    file: _SourceFile, *, backend: MigrationDestination, existing_keys: set[str], refuse: Refuse
 ) -> _CopyOutcome:
     try:
-        check_key(found.key)
-        if found.key in there:
-            return _CopyOutcome(found, "skipped")
-        data = _content(found)
-        if reason := refuse(found.key, data):
-            return _CopyOutcome(found, "held", reason=reason)
-        backend.write_if(found.key, data, if_absent=True)
-        back = backend.read_versioned(found.key)
+        check_key(file.key)
+        if file.key in existing_keys:
+            return _CopyOutcome(file, "skipped")
+        data = _content(file)
+        if reason := refuse(file.key, data):
+            return _CopyOutcome(file, "held", reason=reason)
+        backend.write_if(file.key, data, if_absent=True)
+        back = backend.read_versioned(file.key)
     except ConcurrencyError:
-        return _CopyOutcome(found, "skipped")
+        return _CopyOutcome(file, "skipped")
     except MemplaneError as error:
-        return _CopyOutcome(found, "failed", reason=str(error))
+        return _CopyOutcome(file, "failed", reason=str(error))
     if back is None or hashlib.sha256(back.data).digest() != hashlib.sha256(data).digest():
-        return _CopyOutcome(found, "failed", reason="what was read back differs from the file")
-    return _CopyOutcome(found, "copied", size=len(data))
+        return _CopyOutcome(file, "failed", reason="what was read back differs from the file")
+    return _CopyOutcome(file, "copied", size=len(data))
 
 
-def _content(found: _SourceFile) -> bytes:
-    *folders, name = found.relative.split("/")
-    with translate_os_errors(found.relative):
-        folder = open_folder(found.root, tuple(folders), create=False)
+def _content(file: _SourceFile) -> bytes:
+    *folders, name = file.relative.split("/")
+    with translate_os_errors(file.relative):
+        folder = open_folder(file.root, tuple(folders), create=False)
         try:
             return read_file(folder, name)[0]
         finally:
@@ -245,10 +249,10 @@ def _note(report: MigrationReport, outcome: _CopyOutcome) -> None:
             report.copied += 1
             report.verified += 1
             report.bytes_copied += outcome.size
-            report.keys_copied.append(outcome.found.key)
+            report.keys_copied.append(outcome.file.key)
         case "skipped":
             report.skipped += 1
         case "held":
-            report.held.append((str(outcome.found.path), outcome.reason))
+            report.held.append((str(outcome.file.path), outcome.reason))
         case "failed":
-            report.errors.append((str(outcome.found.path), outcome.reason))
+            report.errors.append((str(outcome.file.path), outcome.reason))

@@ -19,7 +19,7 @@ from memplane.storage.store import ObjectInfo, StoredObject, Version
 class MirroredListing(msgspec.Struct, frozen=True):
     """The last complete listing, and when it was taken."""
 
-    taken: datetime
+    taken_at: datetime
     entries: tuple[ObjectInfo, ...]
 
 
@@ -32,28 +32,28 @@ class ObjectMirror(msgspec.Struct, frozen=True):
         """Return the copy, or None when there is none or it is damaged."""
         try:
             head, _, data = self._path(key).read_bytes().partition(b"\n")
-            about = json.loads(head)
-            if about["key"] != key or about["sha256"] != hashlib.sha256(data).hexdigest():
+            header = json.loads(head)
+            if header["key"] != key or header["sha256"] != hashlib.sha256(data).hexdigest():
                 return None
             return StoredObject(
                 data,
-                Version(about["version"]),
-                parse_timestamp(about["modified"]),
-                about["metadata"],
+                Version(header["version"]),
+                parse_timestamp(header["modified"]),
+                header["metadata"],
             )
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
-    def save(self, key: str, found: StoredObject) -> None:
+    def save(self, key: str, stored: StoredObject) -> None:
         """Keep a copy."""
-        about = {
+        header = {
             "key": key,
-            "version": found.version,
-            "modified": format_timestamp(found.modified),
-            "metadata": dict(found.metadata),
-            "sha256": hashlib.sha256(found.data).hexdigest(),
+            "version": stored.version,
+            "modified": format_timestamp(stored.modified),
+            "metadata": dict(stored.metadata),
+            "sha256": hashlib.sha256(stored.data).hexdigest(),
         }
-        self._put(self._path(key), json.dumps(about).encode() + b"\n" + found.data)
+        self._put(self._path(key), json.dumps(header).encode() + b"\n" + stored.data)
 
     def drop(self, key: str) -> None:
         """Let go of the copy."""
@@ -69,19 +69,19 @@ class ObjectMirror(msgspec.Struct, frozen=True):
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
-    def save_listing(self, taken: datetime, entries: Iterable[ObjectInfo]) -> None:
+    def save_listing(self, taken_at: datetime, entries: Iterable[ObjectInfo]) -> None:
         """Keep a complete listing."""
         body = {
-            "taken": format_timestamp(taken),
+            "taken": format_timestamp(taken_at),
             "entries": [
                 [
-                    one.key,
-                    one.version,
-                    one.size,
-                    format_timestamp(one.modified),
-                    dict(one.metadata),
+                    info.key,
+                    info.version,
+                    info.size,
+                    format_timestamp(info.modified),
+                    dict(info.metadata),
                 ]
-                for one in entries
+                for info in entries
             ],
         }
         self._put(self.root / "listing.json", json.dumps(body).encode())

@@ -63,10 +63,10 @@ class Outbox:
 
     def __init__(self, root: Path, writer: str, *, clock: Clock) -> None:
         self._root = root
-        self._own = root / writer
+        self._own_path = root / writer
         self._clock = clock
         self._seq = 0
-        self._growing: dict[str, _AppendBatch] = {}
+        self._append_batches: dict[str, _AppendBatch] = {}
         self._keys: dict[Path, str] = {}
         self._locks: dict[Path, int] = {}
         self._turn = threading.Lock()
@@ -82,64 +82,64 @@ class Outbox:
     def append(self, key: str, data: bytes) -> int:
         """Add to the key's growing batch, durably; return how large the batch is now."""
         with self._turn, translate_os_errors(key), self._own_folder() as folder:
-            batch = self._growing.get(key)
+            batch = self._append_batches.get(key)
             if batch is None:
                 batch = _AppendBatch(f"{self._next():020d}.open", 0)
                 header = json.dumps({"key": key}).encode()
-                replace_file(folder, batch.name, _framed(header) + _framed(data))
-                self._growing[key] = batch
-                self._keys[self._own / batch.name] = key
+                replace_file(folder, batch.name, _frame(header) + _frame(data))
+                self._append_batches[key] = batch
+                self._keys[self._own_path / batch.name] = key
             else:
-                append_to_file(folder, batch.name, _framed(data), create=False)
+                append_to_file(folder, batch.name, _frame(data), create=False)
             batch.size += len(data)
             return batch.size
 
     def next_stamp(self) -> Stamp:
         """Name a write before it is tried, so that it can be recognised when it has to wait."""
         with self._turn:
-            return Stamp(self._own.name, self._next())
+            return Stamp(self._own_path.name, self._next())
 
     def replace(self, key: str, data: bytes, seen: Version | None, stamp: Stamp) -> None:
         """Put a whole write in line, durably; earlier parcels for the key are then pointless."""
         with self._turn, translate_os_errors(key), self._own_folder() as folder:
             # Only those before: what was appended while the write was under way comes after it.
-            before = [one for one in self._load_all(key) if one.stamp.seq < stamp.seq]
-            first_seen = next((one.seen for one in before if not one.appends), seen)
+            before = [item for item in self._load_all(key) if item.stamp.seq < stamp.seq]
+            first_seen = next((item.seen for item in before if not item.appends), seen)
             header = json.dumps({"key": key, "seen": first_seen}).encode()
             name = f"{stamp.seq:020d}.write"
-            replace_file(folder, name, _framed(header) + _framed(data))
-            self._keys[self._own / name] = key
-            for parcel in before:
-                self._let_go(parcel.path)
-            batch = self._growing.get(key)
-            if batch is not None and self._own / batch.name not in self._keys:
-                del self._growing[key]
+            replace_file(folder, name, _frame(header) + _frame(data))
+            self._keys[self._own_path / name] = key
+            for earlier in before:
+                self._release(earlier.path)
+            batch = self._append_batches.get(key)
+            if batch is not None and self._own_path / batch.name not in self._keys:
+                del self._append_batches[key]
 
     def seal(self) -> list[OutboxItem]:
         """End the growing batches and return everything there is to send, in order."""
         with self._turn, translate_os_errors(""):
-            for key in list(self._growing):
-                path = self._own / self._growing[key].name
+            for key in list(self._append_batches):
+                path = self._own_path / self._append_batches[key].name
                 path.rename(path.with_suffix(".append"))
                 self._keys[path.with_suffix(".append")] = self._keys.pop(path)
-                del self._growing[key]
+                del self._append_batches[key]
             return self._load_all()
 
-    def parcels(self, key: str) -> list[OutboxItem]:
+    def items(self, key: str) -> list[OutboxItem]:
         """Return what waits for the key, growing batches included, oldest first."""
         with self._turn, translate_os_errors(key):
             return self._load_all(key)
 
-    def sent(self, parcel: OutboxItem) -> None:
+    def sent(self, item: OutboxItem) -> None:
         """Let go of a parcel that has arrived."""
-        with self._turn, translate_os_errors(parcel.key):
-            self._let_go(parcel.path)
+        with self._turn, translate_os_errors(item.key):
+            self._release(item.path)
 
-    def reject(self, parcel: OutboxItem) -> Path:
+    def reject(self, item: OutboxItem) -> Path:
         """Put aside a parcel that the container will never take; return where it lies now."""
-        with self._turn, translate_os_errors(parcel.key):
-            self._keys.pop(parcel.path, None)
-            return self._put_aside(parcel.path)
+        with self._turn, translate_os_errors(item.key):
+            self._keys.pop(item.path, None)
+            return self._put_aside(item.path)
 
     def take_over(self) -> None:
         """Take the parcels of processes that are gone."""
@@ -150,8 +150,8 @@ class Outbox:
                     for path in folder.glob("*.open"):
                         path.rename(path.with_suffix(".append"))
                     for path in sorted(folder.glob("*.*")):
-                        if (parcel := self._load_or_put_aside(path)) is not None:
-                            self._keys[path] = parcel.key
+                        if (item := self._load_or_put_aside(path)) is not None:
+                            self._keys[path] = item.key
 
     def close(self) -> None:
         """Let go of the locks; folders with nothing in them go away."""
@@ -161,14 +161,14 @@ class Outbox:
                     shutil.rmtree(folder, ignore_errors=True)
                 os.close(lock)
             self._locks.clear()
-            self._growing.clear()
+            self._append_batches.clear()
             self._keys.clear()
 
     def _load_all(self, key: str | None = None) -> list[OutboxItem]:
         # By number alone: what an earlier process left goes before what was written since.
-        held = (path for path, its in self._keys.items() if key in {None, its})
-        paths = sorted(held, key=lambda path: path.stem)
-        return [parcel for parcel in map(self._load_or_put_aside, paths) if parcel is not None]
+        item_paths = (path for path, its in self._keys.items() if key in {None, its})
+        paths = sorted(item_paths, key=lambda path: path.stem)
+        return [item for item in map(self._load_or_put_aside, paths) if item is not None]
 
     def _load_or_put_aside(self, path: Path) -> OutboxItem | None:
         try:
@@ -181,11 +181,11 @@ class Outbox:
     def _put_aside(self, path: Path) -> Path:
         aside = self._root.parent / "rejected"
         make_private_folder(aside)
-        moved = aside / f"{path.parent.name}-{path.name}"
-        path.rename(moved)
-        return moved
+        target = aside / f"{path.parent.name}-{path.name}"
+        path.rename(target)
+        return target
 
-    def _let_go(self, path: Path) -> None:
+    def _release(self, path: Path) -> None:
         path.unlink(missing_ok=True)
         self._keys.pop(path, None)
 
@@ -196,9 +196,9 @@ class Outbox:
 
     @contextmanager
     def _own_folder(self) -> Generator[int]:
-        if self._own not in self._locks:
-            self._locks[self._own] = _new_locked_folder(self._own)
-        descriptor = open_folder(self._root, (self._own.name,), create=False)
+        if self._own_path not in self._locks:
+            self._locks[self._own_path] = _new_locked_folder(self._own_path)
+        descriptor = open_folder(self._root, (self._own_path.name,), create=False)
         try:
             yield descriptor
         finally:
@@ -207,15 +207,15 @@ class Outbox:
 
 def read_all_items(folder: Path) -> list[OutboxItem]:
     """Return the parcels of every process below a folder, for people to look at."""
-    found: list[OutboxItem] = []
+    items: list[OutboxItem] = []
     for path in _item_files(folder):
         try:
-            parcel = _load(path)
+            item = _load(path)
         except _DamagedItem as error:
             _log.warning("%s", error)
         else:
-            found += [parcel] if parcel is not None else []
-    return found
+            items += [item] if item is not None else []
+    return items
 
 
 def count_waiting(root: Path) -> int:
@@ -260,7 +260,7 @@ class _DamagedItem(Exception):
     """A parcel whose bytes are not those that were written."""
 
 
-def _framed(record: bytes) -> bytes:
+def _frame(record: bytes) -> bytes:
     return _FRAME.pack(len(record), zlib.crc32(record)) + record
 
 
@@ -290,8 +290,8 @@ def _load(path: Path) -> OutboxItem | None:
     if not data:
         return None
     try:
-        about = json.loads(header)
-        key, seen = str(about["key"]), about.get("seen")
+        fields = json.loads(header)
+        key, seen = str(fields["key"]), fields.get("seen")
         stamp = Stamp(path.parent.name, int(path.stem.rpartition("-")[2]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _DamagedItem(f"{path} is not a parcel") from error

@@ -31,7 +31,7 @@ class RemoteView:
         self._changed: dict[str, int] = {}
         self.known: dict[str, ObjectInfo] = {}
         self.refused: tuple[str, ...] = ()
-        self.listed = False
+        self.entries_by_key = False
 
     @property
     def recent(self) -> bool:
@@ -43,46 +43,46 @@ class RemoteView:
         """Whether the container was found not to answer, a short while ago."""
         return bool(self._away_for) and self.recent
 
-    def ask(self) -> int:
+    def start_request(self) -> int:
         """Number a question."""
         return next(self._numbers)
 
-    def is_outdated(self, key: str, asked: int) -> bool:
+    def is_outdated(self, key: str, request_number: int) -> bool:
         """Say whether the key was written here since the question, so that the answer is old."""
-        return self._changed.get(key, 0) > asked
+        return self._changed.get(key, 0) > request_number
 
-    def wrote(self, key: str, now: ObjectInfo | None) -> None:
+    def record_write(self, key: str, info: ObjectInfo | None) -> None:
         """Note what this process made of a key; None when it is gone."""
         self._changed[key] = next(self._numbers)
-        self.found(key, now)
+        self.record_read(key, info)
 
-    def found(self, key: str, now: ObjectInfo | None) -> None:
+    def record_read(self, key: str, info: ObjectInfo | None) -> None:
         """Note what is at a key; None when nothing is, or nothing is known."""
-        if now is None:
+        if info is None:
             self.known.pop(key, None)
         else:
-            self.known[key] = now
+            self.known[key] = info
 
-    def learn(self, listing: ObjectListing, asked: int) -> tuple[bool, set[str]]:
+    def learn(self, listing: ObjectListing, request_number: int) -> tuple[bool, set[str]]:
         """Take in a complete listing; return whether anything is new, and what vanished."""
-        listed = {one.key: one for one in listing.entries}
-        for key in [key for key in self._changed if self.is_outdated(key, asked)]:
-            listed.pop(key, None)
+        entries_by_key = {info.key: info for info in listing.entries}
+        for key in [key for key in self._changed if self.is_outdated(key, request_number)]:
+            entries_by_key.pop(key, None)
             if key in self.known:
-                listed[key] = self.known[key]
-        before, self.known, self.refused = self.known, listed, listing.refused
-        new = before != listed or not self.listed
+                entries_by_key[key] = self.known[key]
+        before, self.known, self.refused = self.known, entries_by_key, listing.refused
+        new = before != entries_by_key or not self.entries_by_key
         if self._away_for:
             _log.warning("the container answers again")
-        self.listed, self._away_for = True, 0.0
+        self.entries_by_key, self._away_for = True, 0.0
         self._until = self._elapsed() + _FRESH_S
-        return new, before.keys() - listed.keys()
+        return new, before.keys() - entries_by_key.keys()
 
     def recall(self, entries: Iterable[ObjectInfo]) -> None:
         """Begin with what an earlier process knew, when nothing better is to be had."""
-        if not self.listed:
-            self.listed = True
-            self.known = {one.key: one for one in entries}
+        if not self.entries_by_key:
+            self.entries_by_key = True
+            self.known = {info.key: info for info in entries}
 
     def mark_unreachable(self, error: BackendUnavailable | AuthError) -> None:
         """Note that nobody answers; each time in a row it is believed for longer."""

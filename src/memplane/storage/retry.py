@@ -41,17 +41,17 @@ class RetryStore:
         self._new_write_id = new_write_id
 
     async def read(self, key: str) -> StoredObject | None:
-        return await self._retried(lambda: self._inner.read(key))
+        return await self._retry(lambda: self._inner.read(key))
 
     async def stat(self, key: str) -> ObjectInfo | None:
-        return await self._retried(lambda: self._inner.stat(key))
+        return await self._retry(lambda: self._inner.stat(key))
 
     async def listing(self, prefix: str = "") -> ObjectListing:
-        return await self._retried(lambda: self._inner.listing(prefix))
+        return await self._retry(lambda: self._inner.listing(prefix))
 
     async def append(self, key: str, data: bytes, *, stamp: Stamp) -> None:
         # Harmless to repeat: a stamp that landed adds nothing.
-        await self._retried(lambda: self._inner.append(key, data, stamp=stamp))
+        await self._retry(lambda: self._inner.append(key, data, stamp=stamp))
 
     async def write(
         self, key: str, data: bytes, *, expect: Expect, metadata: Mapping[str, str] = NO_METADATA
@@ -62,16 +62,16 @@ class RetryStore:
         async def write() -> Version:
             nonlocal attempts
             attempts += 1
-            marked = {**metadata, WRITE_ID_METADATA: write_id}
+            full_metadata = {**metadata, WRITE_ID_METADATA: write_id}
             try:
-                return await self._inner.write(key, data, expect=expect, metadata=marked)
+                return await self._inner.write(key, data, expect=expect, metadata=full_metadata)
             except ConcurrencyError:
-                found = await self._inner.stat(key) if attempts > 1 else None
-                if found is None or found.metadata.get(WRITE_ID_METADATA) != write_id:
+                info = await self._inner.stat(key) if attempts > 1 else None
+                if info is None or info.metadata.get(WRITE_ID_METADATA) != write_id:
                     raise
-                return found.version
+                return info.version
 
-        return await self._retried(write)
+        return await self._retry(write)
 
     async def delete(self, key: str, *, expect: Matches | Anything) -> bool:
         attempts = 0
@@ -82,13 +82,13 @@ class RetryStore:
             # Gone at the second attempt means that the first one landed.
             return await self._inner.delete(key, expect=expect) or attempts > 1
 
-        return await self._retried(delete)
+        return await self._retry(delete)
 
-    async def _retried(self, call: Callable[[], Awaitable[_T]]) -> _T:
+    async def _retry(self, call: Callable[[], Awaitable[_T]]) -> _T:
         attempts = self._pacing.for_faults()
         while True:
             try:
                 return await call()
             except BackendUnavailable as error:
-                if not await attempts.another(at_least=error.retry_after or 0.0):
+                if not await attempts.wait_for_next(at_least=error.retry_after or 0.0):
                     raise

@@ -40,9 +40,9 @@ class ObjectInfo(msgspec.Struct, frozen=True):
     metadata: Mapping[str, str] = msgspec.field(default_factory=lambda: NO_METADATA)
 
 
-def describe_object(key: str, found: StoredObject) -> ObjectInfo:
+def describe_object(key: str, stored: StoredObject) -> ObjectInfo:
     """Describe an object that was read."""
-    return ObjectInfo(key, found.version, len(found.data), found.modified, found.metadata)
+    return ObjectInfo(key, stored.version, len(stored.data), stored.modified, stored.metadata)
 
 
 class ObjectListing(msgspec.Struct, frozen=True):
@@ -80,17 +80,17 @@ NO_VERSION: Final = Version("")
 Expect: TypeAlias = Absent | Matches | Anything
 
 
-def check_expectation(expect: Expect, found: Version | None, *, key: str) -> None:
+def check_expectation(expect: Expect, actual: Version | None, *, key: str) -> None:
     """Compare what is at the key with what the caller believes is there.
 
     Raises:
         ConcurrencyError: They differ.
     """
     match expect:
-        case Absent() if found is not None:
+        case Absent() if actual is not None:
             raise ConcurrencyError("exists already", key=key)
-        case Matches(version) if found != version:
-            state = "is gone" if found is None else "was changed by someone else"
+        case Matches(version) if actual != version:
+            state = "is gone" if actual is None else "was changed by someone else"
             raise ConcurrencyError(state, key=key)
         case Absent() | Matches() | Anything():
             return

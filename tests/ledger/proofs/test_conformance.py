@@ -210,7 +210,7 @@ def test_fifty_turns_at_a_tiny_cap_are_read_in_their_order(memory: Path) -> None
     record_tokens(memory, *tokens(50), options=LedgerOptions(max_bytes=2 * LINE))
     assert tokens_in(memory) == tokens(50)
     assert not (memory / AGENT / FOREIGN_INDEX_NAME).exists()
-    assert len(AgentFolder(memory, AGENT).sealed()) == 24
+    assert len(AgentFolder(memory, AGENT).list_sealed()) == 24
     assert verdicts(memory) == []
 
 
@@ -224,11 +224,11 @@ def test_another_recorders_rotated_file_is_adopted_once(memory: Path) -> None:
     record_tokens(memory, "after")
     record_tokens(memory, "again")
     assert not (folder.path / ROTATED_SEGMENT_NAME).exists()
-    assert [one.path.read_bytes() for one in folder.sealed()] == [older]
+    assert [one.path.read_bytes() for one in folder.list_sealed()] == [older]
     assert tokens_in(memory) == [*tokens(3, "a"), *tokens(3, "b"), "after", "again"]
     assert verdicts(memory) == []
     adopt_rotated(folder, FileModes())
-    assert len(folder.sealed()) == 1
+    assert len(folder.list_sealed()) == 1
 
 
 def test_another_recorders_index_is_gone_after_a_kill_during_rotation(memory: Path) -> None:
@@ -362,7 +362,7 @@ async def test_a_walk_by_cursor_beside_appends_and_rotations_sees_each_entry_onc
         more = bool(read) or not finished
     await writing
     assert seen == [*tokens(500), *tokens(500, "u")]
-    assert len(folder.sealed()) >= 3
+    assert len(folder.list_sealed()) >= 3
     await ledger.append(turn_of("new"))
     await ledger.close()
     assert page_after(folder, cursor, 37)[0] == ["new"]

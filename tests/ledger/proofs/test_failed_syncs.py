@@ -180,7 +180,7 @@ async def test_a_failed_sync_of_one_agent_leaves_the_others_alone(memory: Path) 
         for token in TURNS:
             await asyncio.gather(*(ledger.append(turn_of(token, agent)) for agent in agents))
         await ledger.close()
-    sealed_segments = [len(AgentFolder(memory, agent).sealed()) for agent in agents]
+    sealed_segments = [len(AgentFolder(memory, agent).list_sealed()) for agent in agents]
     assert sorted(sealed_segments) == [0, 0, 1]
     for agent in agents:
         assert problems_of(memory, agent, acked=TURNS, attempted=TURNS) == []

@@ -265,7 +265,7 @@ def test_a_sync_that_lies_is_noticed(memory: Path) -> None:
 def test_an_acknowledgement_before_the_sync_is_noticed(
     memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced = Ledger._synced
+    synced = Ledger._sync_logs
 
     def too_late(
         self: Ledger, written: Sequence[tuple[AgentWriter, list[writer._PendingTurn]]]
@@ -274,7 +274,7 @@ def test_an_acknowledgement_before_the_sync_is_noticed(
             writer._notify_waiters(waiting)
         return synced(self, written)
 
-    monkeypatch.setattr(Ledger, "_synced", too_late)
+    monkeypatch.setattr(Ledger, "_sync_logs", too_late)
     rng = always_the_same()
     session = recorded(memory / "disk", rng)
     noticed = first_problem(session, rng, memory / "after", 200)

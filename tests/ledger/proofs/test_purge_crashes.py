@@ -376,7 +376,7 @@ def no_quarantine(patch: pytest.MonkeyPatch) -> None:
 
 def by_id_alone(patch: pytest.MonkeyPatch) -> None:
     """What a crash left of a line has no id, so an unfinished erasure is never completed."""
-    patch.setattr(purge, "_unfinished", lambda *given: iter(()))
+    patch.setattr(purge, "_find_unfinished", lambda *given: iter(()))
 
 
 MUTANTS: Final = (

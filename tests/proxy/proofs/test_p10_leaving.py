@@ -449,12 +449,12 @@ async def test_an_answer_that_is_ended_whatever_happened_is_found(
 async def test_an_early_end_that_counts_as_a_turn_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended = ReplyAssembler.ended
+    ended = ReplyAssembler.finish
 
     def hopeful(self: ReplyAssembler) -> AssembledReply:
         came = ended(self)
         return AssembledReply(ReplyOutcome.WHOLE, came.reply, came.usage)
 
-    monkeypatch.setattr(ReplyAssembler, "ended", hopeful)
+    monkeypatch.setattr(ReplyAssembler, "finish", hopeful)
     async with proxied(tmp_path) as door:
         assert "a part was recorded" in await early_end(door)

@@ -52,7 +52,7 @@ def assembled(dialect: Dialect, chunks: Iterable[bytes]) -> AssembledReply:
     assembling = ReplyAssembler(dialect, stream=True, encoding="")
     for chunk in chunks:
         assembling.feed(chunk)
-    return assembling.ended()
+    return assembling.finish()
 
 
 def parsed(chunks: Iterable[bytes]) -> list[SseEvent]:
@@ -137,7 +137,7 @@ def test_an_encoded_reply_and_one_that_is_no_stream_cut_anywhere() -> None:
         assembling = ReplyAssembler(ANTHROPIC, stream=False, encoding=encoding)
         for chunk in chunks:
             assembling.feed(chunk)
-        return assembling.ended()
+        return assembling.finish()
 
     whole = AssembledReply(ReplyOutcome.WHOLE, JsonReply(plain), Usage(3, 4))
     assert all(ended(cut, "") == whole for cut in everywhere(plain))

@@ -97,8 +97,8 @@ def merge(
     changed = max(
         ours.changed, theirs.changed, key=lambda text: read_instant(text) or EARLIEST_INSTANT
     )
-    again = read_version(MergeSide(merged.data, changed))
-    if all(_merge(family, known, again, side).data == merged.data for side in sides):
+    reread = read_version(MergeSide(merged.data, changed))
+    if all(_merge(family, known, reread, side).data == merged.data for side in sides):
         return merged
     # Two machines would pass such a text to and fro. It takes odd Markdown to get here.
     return _keep_newer(known, *sides)
@@ -117,10 +117,10 @@ def _merge(
     if body_merge is None or _cannot_join(family, base, ours, theirs):
         return _keep_newer(base, ours, theirs)
     newer, older = sort_newest_first(ours, theirs)
-    merged, resolver = _joined(body_merge, base, newer, older)
+    merged, resolver = _join(body_merge, base, newer, older)
     if resolver.must_swap_sides():
         newer, older = older, newer
-        merged, resolver = _joined(body_merge, base, newer, older)
+        merged, resolver = _join(body_merge, base, newer, older)
     loser = older if resolver.older_lost else newer if resolver.newer_lost else None
     return MergeResult(merged, loser.side.data if loser else None)
 
@@ -134,12 +134,12 @@ def _without_conflict(
         return theirs
     if theirs.side.data == before:
         return ours
-    meant = base and base.meaning
+    base_meaning = base and base.meaning
     if ours.meaning == theirs.meaning:
         return sort_newest_first(ours, theirs)[0]
-    if ours.meaning == meant:
+    if ours.meaning == base_meaning:
         return theirs
-    return ours if theirs.meaning == meant else None
+    return ours if theirs.meaning == base_meaning else None
 
 
 def _cannot_join(
@@ -150,9 +150,9 @@ def _cannot_join(
 ) -> bool:
     """Say whether one of the two has to be taken as it is."""
     documents = ours.document, theirs.document
-    if any(one.opaque is not None for one in documents):
+    if any(document.opaque is not None for document in documents):
         return True
-    is_one_empty = len({_is_empty(one) for one in documents}) > 1
+    is_one_empty = len({_is_empty(document) for document in documents}) > 1
     return base is None and (family is MergeFamily.FACT or is_one_empty)
 
 
@@ -168,7 +168,7 @@ def _keep_newer(
     return MergeResult(newer.side.data, None if is_in else older.side.data)
 
 
-def _joined(
+def _join(
     body_merge: BodyMerge,
     base: DocumentVersion | None,
     newer: DocumentVersion,
@@ -182,7 +182,7 @@ def _joined(
     fence = "---\n" if fields or (versions.newer.opening and versions.older.opening) else ""
     body = body_merge(versions, resolver)
     document = Document(opening=fence, fields=fields, closing=fence, body=body)
-    text = render(_stamped(document, newer, older)).decode()
+    text = render(_with_newest_stamp(document, newer, older)).decode()
     setting = resolver.three_way(
         known.setting if known else None, newer.setting, older.setting, losing=False
     )
@@ -190,16 +190,18 @@ def _joined(
     return (bom + text.replace("\n", eol)).encode(), resolver
 
 
-def _stamped(document: Document, newer: DocumentVersion, older: DocumentVersion) -> Document:
+def _with_newest_stamp(
+    document: Document, newer: DocumentVersion, older: DocumentVersion
+) -> Document:
     """Return the document with the later of both `modified`, when there is any."""
     if newer.document.modified is None and older.document.modified is None:
         return document
     document = parse(render(document))
-    written = read_instant(document.modified)
-    if document.modified is None or (written and written >= newer.instant):
+    written_at = read_instant(document.modified)
+    if document.modified is None or (written_at and written_at >= newer.instant):
         return document
-    said = newer.document.modified or ""
-    stamp = said if read_instant(said) else newer.side.changed
+    newer_stamp = newer.document.modified or ""
+    stamp = newer_stamp if read_instant(newer_stamp) else newer.side.changed
     return with_value(document, "modified", stamp)
 
 

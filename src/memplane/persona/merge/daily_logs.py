@@ -50,5 +50,5 @@ def _newest_first(section: OutlineSection) -> OutlineSection:
 
 
 def _day(section: OutlineSection) -> str:
-    found = _DATE.match(normalise_text(section.heading))
-    return found[0] if found else ""
+    match = _DATE.match(normalise_text(section.heading))
+    return match[0] if match else ""

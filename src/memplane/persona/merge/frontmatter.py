@@ -36,13 +36,13 @@ def merge_frontmatter(
     base, newer, older = versions.base or Document(), versions.newer, versions.older
     if newer.fields == older.fields:
         return newer.fields
-    keys = (_FieldSet(one.fields, one.values) for one in (base, newer, older))
-    merged = _FieldMerge(resolver, *keys).merged()
+    keys = (_FieldSet(document.fields, document.values) for document in (base, newer, older))
+    merged = _FieldMerge(resolver, *keys).merge_fields()
     if merged in (newer.fields, older.fields) or newer.flaw or older.flaw:
         return merged
     if _is_flawed(merged):
         # Each side is sound, and together they are not: they set the same keys differently.
-        resolver.decide(_written(newer.fields), _written(older.fields))
+        resolver.decide(_render(newer.fields), _render(older.fields))
         return newer.fields
     return merged
 
@@ -53,8 +53,8 @@ class _FieldSet(msgspec.Struct, frozen=True):
     fields: Sequence[FrontmatterField]
     values: FrontmatterValue | None
 
-    def below(self, key: str) -> _FieldSet:
-        nested = next((one.fields for one in self.fields if one.key == key), ())
+    def nested_under(self, key: str) -> _FieldSet:
+        nested = next((field.fields for field in self.fields if field.key == key), ())
         return _FieldSet(nested, self.value(key))
 
     def value(self, key: str) -> FrontmatterValue | None:
@@ -65,7 +65,7 @@ class _FieldSet(msgspec.Struct, frozen=True):
         value = self.value(key)
         if not isinstance(value, tuple):
             return None
-        texts = tuple(one for one in value if isinstance(one, str))
+        texts = tuple(text for text in value if isinstance(text, str))
         return texts if len(texts) == len(value) else None
 
 
@@ -77,19 +77,19 @@ class _FieldMerge(msgspec.Struct, frozen=True):
     newer: _FieldSet
     older: _FieldSet
 
-    def merged(self) -> tuple[FrontmatterField, ...]:
+    def merge_fields(self) -> tuple[FrontmatterField, ...]:
         # A stamp is never taken for removed: whoever has one, the result has one.
-        known = _keyed(without_stamps(self.base.fields))
-        ours, theirs = _keyed(self.newer.fields), _keyed(self.older.fields)
-        alive: dict[str, FrontmatterField] = {}
+        known = _by_key(without_stamps(self.base.fields))
+        ours, theirs = _by_key(self.newer.fields), _by_key(self.older.fields)
+        surviving: dict[str, FrontmatterField] = {}
         for key in ours.keys() | theirs.keys():
-            mine, other = ours.get(key), theirs.get(key)
-            if mine and other:
-                alive[key] = self._both(known.get(key), mine, other)
-            elif (one := mine or other) and _is_new(known.get(key), one):
-                alive[key] = one
-        order = merge_orders(list(ours), list(theirs), alive, tied=self.resolver.tied)
-        return tuple(alive[key] for key in order)
+            our_field, their_field = ours.get(key), theirs.get(key)
+            if our_field and their_field:
+                surviving[key] = self._both(known.get(key), our_field, their_field)
+            elif (field := our_field or their_field) and _is_new(known.get(key), field):
+                surviving[key] = field
+        order = merge_orders(list(ours), list(theirs), surviving, tied=self.resolver.tied)
+        return tuple(surviving[key] for key in order)
 
     def _both(
         self, base: FrontmatterField | None, newer: FrontmatterField, older: FrontmatterField
@@ -97,26 +97,30 @@ class _FieldMerge(msgspec.Struct, frozen=True):
         if newer.fields and older.fields:
             known = base.text if base else None
             text = self.resolver.three_way(known, newer.text, older.text, losing=False)
-            return FrontmatterField(newer.key, text, self._below(newer.key).merged())
-        before, ours, theirs = (one.written() if one else None for one in (base, newer, older))
+            return FrontmatterField(newer.key, text, self._nested_under(newer.key).merge_fields())
+        before, ours, theirs = (
+            field.render() if field else None for field in (base, newer, older)
+        )
         if ours in {theirs, before}:
             return older
         return newer if theirs == before else self._chosen(newer, older)
 
-    def _below(self, key: str) -> _FieldMerge:
-        below = (one.below(key) for one in (self.base, self.newer, self.older))
-        return _FieldMerge(self.resolver, *below)
+    def _nested_under(self, key: str) -> _FieldMerge:
+        field_sets = (
+            field_set.nested_under(key) for field_set in (self.base, self.newer, self.older)
+        )
+        return _FieldMerge(self.resolver, *field_sets)
 
     def _chosen(self, newer: FrontmatterField, older: FrontmatterField) -> FrontmatterField:
         """Choose when both sides changed a value."""
         ours, theirs = self.newer.texts(newer.key), self.older.texts(newer.key)
         if ours is None or theirs is None:
             losing = newer.key not in _LAST_WRITER_FIELDS
-            self.resolver.decide(newer.written(), older.written(), losing=losing)
+            self.resolver.decide(newer.render(), older.render(), losing=losing)
             return newer
-        gone = set(self.base.texts(newer.key) or ()) - (set(ours) & set(theirs))
-        alive = {*ours, *theirs} - gone
-        order = merge_orders(_once(ours), _once(theirs), alive, tied=self.resolver.tied)
+        removed = set(self.base.texts(newer.key) or ()) - (set(ours) & set(theirs))
+        surviving = {*ours, *theirs} - removed
+        order = merge_orders(_dedupe(ours), _dedupe(theirs), surviving, tied=self.resolver.tied)
         for field, texts in ((newer, ours), (older, theirs)):
             if order == list(texts):
                 return field
@@ -133,18 +137,18 @@ def _listing(
     if not _tokens(style):
         listed = ", ".join(_flow_scalar(text) for text in texts)
         return FrontmatterField(newer.key, f"{head.partition(':')[0]}: [{listed}]\n")
-    found = _ITEM.match(lines[0])
-    dash = found["dash"] if found else "  - "
+    match = _ITEM.match(lines[0])
+    dash = match["dash"] if match else "  - "
     items = (f"{dash}{tokens.get(text, render_scalar(text))}\n" for text in texts)
     return FrontmatterField(newer.key, "".join((f"{head}\n", *items)))
 
 
 def _tokens(field: FrontmatterField) -> dict[str, str]:
     """Return how each text of a list with one item on a line is written."""
-    found = [_ITEM.fullmatch(line) for line in field.text.removesuffix("\n").split("\n")[1:]]
-    written = [one["token"] for one in found if one]
+    matches = [_ITEM.fullmatch(line) for line in field.text.removesuffix("\n").split("\n")[1:]]
+    written = [match["token"] for match in matches if match]
     read = parse(f"---\n{field.text}---\n".encode()).value(field.key)
-    if len(written) < len(found) or not isinstance(read, tuple) or len(read) != len(written):
+    if len(written) < len(matches) or not isinstance(read, tuple) or len(read) != len(written):
         return {}
     return {
         text: token for text, token in zip(read, written, strict=True) if isinstance(text, str)
@@ -156,28 +160,28 @@ def _flow_scalar(text: str) -> str:
     return f'"{text}"' if written == text and ":" in text else written
 
 
-def _keyed(fields: Iterable[FrontmatterField]) -> dict[str, FrontmatterField]:
+def _by_key(fields: Iterable[FrontmatterField]) -> dict[str, FrontmatterField]:
     """Give every key a place of its own, also one that is written twice."""
-    keyed: dict[str, FrontmatterField] = {}
-    for one in fields:
-        key = one.key
-        while key in keyed:
+    fields_by_key: dict[str, FrontmatterField] = {}
+    for field in fields:
+        key = field.key
+        while key in fields_by_key:
             key += "\n"
-        keyed[key] = one
-    return keyed
+        fields_by_key[key] = field
+    return fields_by_key
 
 
 def _is_new(base: FrontmatterField | None, field: FrontmatterField) -> bool:
-    return base is None or _written(without_stamps([base])) != _written(without_stamps([field]))
+    return base is None or _render(without_stamps([base])) != _render(without_stamps([field]))
 
 
 def _is_flawed(fields: Sequence[FrontmatterField]) -> bool:
-    return parse(f"---\n{_written(fields)}---\n".encode()).flaw is not None
+    return parse(f"---\n{_render(fields)}---\n".encode()).flaw is not None
 
 
-def _written(fields: Iterable[FrontmatterField]) -> str:
-    return "".join(one.written() for one in fields)
+def _render(fields: Iterable[FrontmatterField]) -> str:
+    return "".join(field.render() for field in fields)
 
 
-def _once(texts: Iterable[str]) -> list[str]:
+def _dedupe(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(texts))

@@ -45,18 +45,18 @@ def merge_index(versions: MergeInput, resolver: ConflictResolver) -> str:
     return write_body(merged, versions, resolver)
 
 
-def without_links(index: bytes, gone: Collection[str]) -> bytes:
+def without_links(index: bytes, removed: Collection[str]) -> bytes:
     """Return the index without the entries that lead to documents which are gone."""
-    kept: list[bytes] = []
+    remaining: list[bytes] = []
     is_dead = False
     for line in _LINE.findall(index):
         if is_dead and line[:1] in {b" ", b"\t"} and line.strip():
             continue  # It belongs to the entry above.
-        keys = {one.key for one in read_links(line)}
-        is_dead = bool(keys) and keys <= set(gone) and _is_entry(line)
+        keys = {link.key for link in read_links(line)}
+        is_dead = bool(keys) and keys <= set(removed) and _is_entry(line)
         if not is_dead:
-            kept.append(line)
-    return b"".join(kept)
+            remaining.append(line)
+    return b"".join(remaining)
 
 
 class _IndexEntry(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class _IndexEntry(msgspec.Struct, frozen=True):
     hooks: Mapping[str, str]
     rest: str
 
-    def written(self) -> str:
+    def render(self) -> str:
         hooks = HOOK_SEPARATOR.join(self.hooks.values())
         return self.link + ((self.dash or HOOK_DASH) + hooks if hooks else "") + self.rest
 
@@ -83,38 +83,40 @@ def _read(body: str) -> OutlineSection:
     for _, block in walk_blocks(outline):
         if block.key.startswith(ITEM_PREFIX):
             entries.setdefault(block.key.partition("\t")[0], []).append(_entry(block.text))
-    return map_sections(outline, lambda section: _once(section, entries))
+    return map_sections(outline, lambda section: _merge_duplicates(section, entries))
 
 
-def _once(section: OutlineSection, entries: Mapping[str, Sequence[_IndexEntry]]) -> OutlineSection:
+def _merge_duplicates(
+    section: OutlineSection, entries: Mapping[str, Sequence[_IndexEntry]]
+) -> OutlineSection:
     blocks = (
-        replace(block, text=_joined(entries[block.key])) if block.key in entries else block
+        replace(block, text=_join_entries(entries[block.key])) if block.key in entries else block
         for block in section.blocks
         if block.key in entries or not block.key.startswith(ITEM_PREFIX)
     )
     return replace(section, blocks=tuple(blocks))
 
 
-def _joined(entries: Sequence[_IndexEntry]) -> str:
+def _join_entries(entries: Sequence[_IndexEntry]) -> str:
     first = entries[0]
-    hooks = {key: hook for one in entries for key, hook in one.hooks.items()}
-    rest = "".join(dict.fromkeys(one.rest for one in entries))
-    return replace(first, hooks=hooks, rest=rest).written()
+    hooks = {key: hook for entry in entries for key, hook in entry.hooks.items()}
+    rest = "".join(dict.fromkeys(entry.rest for entry in entries))
+    return replace(first, hooks=hooks, rest=rest).render()
 
 
 def _target(text: str) -> str | None:
-    found = _ENTRY.match(text)
-    led = read_links(found["link"].encode()) if found else ()
-    return led[0].key if led else None
+    match = _ENTRY.match(text)
+    links = read_links(match["link"].encode()) if match else ()
+    return links[0].key if links else None
 
 
 def _entry(text: str) -> _IndexEntry:
-    found = _ENTRY.match(text)
-    if not found:
+    match = _ENTRY.match(text)
+    if not match:
         return _NO_ENTRY
-    hooks = (hook.strip() for hook in found["hooks"].split(HOOK_SEPARATOR.strip()))
+    hooks = (hook.strip() for hook in match["hooks"].split(HOOK_SEPARATOR.strip()))
     named = {normalise_text(hook): hook for hook in hooks if hook}
-    return _IndexEntry(found["link"], found["dash"], named, text[found.end() :])
+    return _IndexEntry(match["link"], match["dash"], named, text[match.end() :])
 
 
 def _is_entry(line: bytes) -> bool:
@@ -133,7 +135,7 @@ def _agree(
         _hooks(base, ours, theirs, resolver),
         resolver.three_way(base.rest, ours.rest, theirs.rest),
     )
-    return replace(newer, text=agreed.written(), at=choose_place(known, newer, older, resolver))
+    return replace(newer, text=agreed.render(), at=choose_place(known, newer, older, resolver))
 
 
 def _hooks(
@@ -141,7 +143,7 @@ def _hooks(
 ) -> dict[str, str]:
     """Return the hooks that are new on one side, or that both sides have."""
     ours, theirs = newer.hooks.keys(), older.hooks.keys()
-    alive = (ours & theirs) | ((ours ^ theirs) - base.hooks.keys())
-    said = {**older.hooks, **newer.hooks}
-    order = merge_orders(list(ours), list(theirs), alive, tied=resolver.tied)
-    return {key: said[key] for key in order}
+    surviving = (ours & theirs) | ((ours ^ theirs) - base.hooks.keys())
+    hooks = {**older.hooks, **newer.hooks}
+    order = merge_orders(list(ours), list(theirs), surviving, tied=resolver.tied)
+    return {key: hooks[key] for key in order}

@@ -47,8 +47,8 @@ def settle_moves(
     apart = {key for key in agreed if ours[key].at != theirs[key].at}
     return MergeOutlines(
         {key: known for key, known in outlines.base.items() if key not in apart},
-        _agreeing(outlines.newer, agreed),
-        _agreeing(outlines.older, agreed),
+        _with_agreed_items(outlines.newer, agreed),
+        _with_agreed_items(outlines.older, agreed),
     )
 
 
@@ -74,13 +74,15 @@ def _items(section: OutlineSection) -> Iterator[tuple[str, PlacedItem]]:
             yield block.key, PlacedItem(block.text, holder.key, normalise_text(holder.heading))
 
 
-def _agreeing(section: OutlineSection, agreed: Mapping[str, PlacedItem]) -> OutlineSection:
-    def change(one: OutlineSection) -> OutlineSection:
+def _with_agreed_items(
+    section: OutlineSection, agreed: Mapping[str, PlacedItem]
+) -> OutlineSection:
+    def change(changed_section: OutlineSection) -> OutlineSection:
         blocks = (
             OutlineBlock(block.key, agreed[block.key].text) if block.key in agreed else block
-            for block in one.blocks
-            if block.key not in agreed or agreed[block.key].at == one.key
+            for block in changed_section.blocks
+            if block.key not in agreed or agreed[block.key].at == changed_section.key
         )
-        return replace(one, blocks=tuple(blocks))
+        return replace(changed_section, blocks=tuple(blocks))
 
     return map_sections(section, change)

@@ -41,7 +41,7 @@ def merge_commitments(versions: MergeInput, resolver: ConflictResolver) -> str:
 
 def merge_carry_forward(versions: MergeInput, resolver: ConflictResolver) -> str:
     """Merge what must not be forgotten by its words. What was consumed on one side is consumed."""
-    return _merge(versions, resolver, _words, _by_rank("consumed"))
+    return _merge(versions, resolver, _plain_text, _by_rank("consumed"))
 
 
 def merge_callbacks(versions: MergeInput, resolver: ConflictResolver) -> str:
@@ -62,19 +62,19 @@ def _merge(
 
 
 def _commitment(text: str) -> str:
-    found = _ID.search(text)
-    return f"id {found[1].casefold()}" if found else _words(text)
+    match = _ID.search(text)
+    return f"id {match[1].casefold()}" if match else _plain_text(text)
 
 
-def _words(text: str) -> str:
+def _plain_text(text: str) -> str:
     """Return the words of an item, without what is added when it is done."""
-    words = _ID.sub("", normalise_text(text).replace("~~", "")).strip()
-    return words[:-_TAIL_CHARS] + _SETTLED.sub("", words[-_TAIL_CHARS:])
+    plain_text = _ID.sub("", normalise_text(text).replace("~~", "")).strip()
+    return plain_text[:-_TAIL_CHARS] + _SETTLED.sub("", plain_text[-_TAIL_CHARS:])
 
 
 def _title(text: str) -> str | None:
-    found = _TITLE.search(text.partition("\n")[0])
-    return normalise_text(found[1]).rstrip(".:") if found else None
+    match = _TITLE.search(text.partition("\n")[0])
+    return normalise_text(match[1]).rstrip(".:") if match else None
 
 
 def _by_rank(final: str) -> ItemMerge:
@@ -88,21 +88,24 @@ def _by_rank(final: str) -> ItemMerge:
             at = choose_place(known, newer, older, resolver)
             text = _reworded(known, newer, older) or choose_text(known, newer, older, resolver)
             return PlacedItem(text, at, "")
-        lead, other = (newer, older) if ranks[0] else (older, newer)
+        lead, follower = (newer, older) if ranks[0] else (older, newer)
         if known == BaseItem(lead.text, lead.at):
-            return other
-        text = _told(known, lead, other)
-        if _words(other.text) not in {_words(text), _words(known.text) if known else None}:
-            resolver.lose(newer=other is newer)
+            return follower
+        text = _choose_wording(known, lead, follower)
+        if _plain_text(follower.text) not in {
+            _plain_text(text),
+            _plain_text(known.text) if known else None,
+        }:
+            resolver.lose(newer=follower is newer)
         return replace(lead, text=text)
 
     return agree
 
 
-def _told(known: BaseItem | None, lead: PlacedItem, other: PlacedItem) -> str:
+def _choose_wording(known: BaseItem | None, lead: PlacedItem, follower: PlacedItem) -> str:
     """Return what the leading side says, unless only the other one changed the words."""
-    if known and _words(known.text) == _words(lead.text) != _words(other.text):
-        return _boxed(other.text, lead.text)
+    if known and _plain_text(known.text) == _plain_text(lead.text) != _plain_text(follower.text):
+        return _boxed(follower.text, lead.text)
     return lead.text
 
 
@@ -116,7 +119,7 @@ def _by_last_reference(
     losing = _undated(newer) != _undated(older)
     dates = _last_date(newer), _last_date(older)
     if dates[0] == dates[1]:
-        texts = [f"{one.at}\n{one.text}" for one in (newer, older)]
+        texts = [f"{item.at}\n{item.text}" for item in (newer, older)]
         resolver.decide(*texts, losing=losing)
         return newer
     lead = newer if dates[0] > dates[1] else older
@@ -127,8 +130,8 @@ def _by_last_reference(
 
 def _reworded(known: BaseItem | None, newer: PlacedItem, older: PlacedItem) -> str | None:
     """Return the item when one side changed its words and the other at most checked it off."""
-    words = _words(known.text) if known else ""
-    edited = [one for one in (newer, older) if _words(one.text) != words]
+    base_text = _plain_text(known.text) if known else ""
+    edited = [item for item in (newer, older) if _plain_text(item.text) != base_text]
     if known is None or len(edited) != 1:
         return None
     other = older if edited[0] is newer else newer
@@ -137,8 +140,8 @@ def _reworded(known: BaseItem | None, newer: PlacedItem, older: PlacedItem) -> s
 
 
 def _box_of(text: str) -> str:
-    found = _BOX.search(text)
-    return found[0] if found else ""
+    match = _BOX.search(text)
+    return match[0] if match else ""
 
 
 def _boxed(text: str, like: str) -> str:

@@ -23,13 +23,13 @@ def merge_lines(base: str, newer: str, older: str, resolver: ConflictResolver) -
     before, ours, theirs = (text.split("\n") for text in (base, newer, older))
     merged: list[str] = []
     at = (0, 0, 0)
-    for known, mine, other in _stable(base, newer, older):
-        if (known, mine, other) != at:
-            changed = (before[at[0] : known], ours[at[1] : mine], theirs[at[2] : other])
+    for known, our_line, their_line in _stable(base, newer, older):
+        if (known, our_line, their_line) != at:
+            changed = (before[at[0] : known], ours[at[1] : our_line], theirs[at[2] : their_line])
             merged += _chosen(*changed, resolver)
         if known < len(before):
             merged.append(before[known])
-        at = (known + 1, mine + 1, other + 1)
+        at = (known + 1, our_line + 1, their_line + 1)
     return "\n".join(merged)
 
 
@@ -42,8 +42,8 @@ def _stable(base: str, newer: str, older: str) -> Iterator[tuple[int, int, int]]
 
 
 @lru_cache(maxsize=8)  # a merge that is checked compares each text twice
-def _same_lines(one: str, other: str) -> Mapping[int, int]:
-    return dict(match_lines(one.split("\n"), other.split("\n")))
+def _same_lines(first: str, second: str) -> Mapping[int, int]:
+    return dict(match_lines(first.split("\n"), second.split("\n")))
 
 
 def _chosen(
@@ -56,26 +56,26 @@ def _chosen(
     return newer
 
 
-def match_lines(one: Sequence[str], other: Sequence[str]) -> list[LinePair]:
+def match_lines(first: Sequence[str], second: Sequence[str]) -> list[LinePair]:
     """Return which lines of two texts are the same line, in order."""
-    found: list[LinePair] = []
-    pending = [(0, len(one), 0, len(other), 0)]
+    pairs: list[LinePair] = []
+    pending = [(0, len(first), 0, len(second), 0)]
     while pending:
         start, end, begin, stop, level = pending.pop()
-        while start < end and begin < stop and one[start] == other[begin]:
-            found.append((start, begin))
+        while start < end and begin < stop and first[start] == second[begin]:
+            pairs.append((start, begin))
             start, begin = start + 1, begin + 1
-        while start < end and begin < stop and one[end - 1] == other[stop - 1]:
+        while start < end and begin < stop and first[end - 1] == second[stop - 1]:
             end, stop = end - 1, stop - 1
-            found.append((end, stop))
+            pairs.append((end, stop))
         if start == end or begin == stop or level == _MAX_DEPTH:
             continue
-        anchors = _anchors(one[start:end], other[begin:stop])
+        anchors = _anchors(first[start:end], second[begin:stop])
         placed = [(start + left, begin + right) for left, right in anchors]
-        found += placed
+        pairs += placed
         for (left, right), (to_left, to_right) in _gaps(placed, (start, begin), (end, stop)):
             pending.append((left, to_left, right, to_right, level + 1))
-    return sorted(found)
+    return sorted(pairs)
 
 
 def _gaps(
@@ -87,24 +87,26 @@ def _gaps(
         yield from zip([start, *after], [*anchors, end], strict=True)
 
 
-def _anchors(one: Sequence[str], other: Sequence[str]) -> list[LinePair]:
+def _anchors(first: Sequence[str], second: Sequence[str]) -> list[LinePair]:
     """Return the longest run of lines that occur once on both sides, in the same order."""
-    here, there = Counter(one), Counter(other)
-    places = {line: at for at, line in enumerate(other) if there[line] == 1}
+    first_counts, second_counts = Counter(first), Counter(second)
+    line_numbers = {line: at for at, line in enumerate(second) if second_counts[line] == 1}
     pairs = [
-        (at, places[line]) for at, line in enumerate(one) if here[line] == 1 and line in places
+        (at, line_numbers[line])
+        for at, line in enumerate(first)
+        if first_counts[line] == 1 and line in line_numbers
     ]
     return _longest_rising(pairs)
 
 
 def _longest_rising(pairs: Sequence[LinePair]) -> list[LinePair]:
-    ends: list[int] = []  # the lowest place that a run of each length ends with
+    run_ends: list[int] = []  # the lowest place that a run of each length ends with
     tails: list[int] = []  # which pair that is
     before: list[int] = []
-    for number, (_, place) in enumerate(pairs):
-        length = bisect_left(ends, place)
+    for number, (_, line_number) in enumerate(pairs):
+        length = bisect_left(run_ends, line_number)
         before.append(tails[length - 1] if length else -1)
-        ends[length : length + 1] = [place]
+        run_ends[length : length + 1] = [line_number]
         tails[length : length + 1] = [number]
     run: list[LinePair] = []
     number = tails[-1] if tails else -1

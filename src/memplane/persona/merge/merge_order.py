@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def merge_orders(
-    newer: Sequence[str], older: Sequence[str], alive: Collection[str], *, tied: bool = False
+    newer: Sequence[str], older: Sequence[str], surviving: Collection[str], *, tied: bool = False
 ) -> list[str]:
     """Put the keys that are alive in one order.
 
@@ -17,19 +17,19 @@ def merge_orders(
     side has comes before that which follows it there, else at the end. So a merged list, which
     has everything, is not moved again by the sides that it came from.
     """
-    first = [key for key in newer if key in alive]
-    second = [key for key in older if key in alive]
+    first = [key for key in newer if key in surviving]
+    second = [key for key in older if key in surviving]
     if _is_led_by(second, first, tied=tied):
         first, second = second, first
     shared = set(first)
     before: dict[str, list[str]] = {}
-    waiting: list[str] = []
+    pending: list[str] = []
     for key in second:
         if key in shared:
-            before[key], waiting = waiting, []
+            before[key], pending = pending, []
         else:
-            waiting.append(key)
-    return [*(one for key in first for one in (*before.get(key, ()), key)), *waiting]
+            pending.append(key)
+    return [*(member for key in first for member in (*before.get(key, ()), key)), *pending]
 
 
 def _is_led_by(second: list[str], first: list[str], *, tied: bool) -> bool:
@@ -41,8 +41,8 @@ def _is_led_by(second: list[str], first: list[str], *, tied: bool) -> bool:
 
 
 def sort_in_place(
-    things: Sequence[T], rank: Callable[[T], str], *, reverse: bool = False
+    items: Sequence[T], rank: Callable[[T], str], *, reverse: bool = False
 ) -> list[T]:
     """Sort the things that have a rank, in the places where such things stand."""
-    ranked = iter(sorted(filter(rank, things), key=rank, reverse=reverse))
-    return [next(ranked) if rank(one) else one for one in things]
+    ranked = iter(sorted(filter(rank, items), key=rank, reverse=reverse))
+    return [next(ranked) if rank(item) else item for item in items]

@@ -77,14 +77,14 @@ def read_outline(body: str, grammar: OutlineGrammar = PLAIN_GRAMMAR) -> OutlineS
 
 def write_outline(section: OutlineSection) -> str:
     """Put a body together, with one blank line where Markdown wants one."""
-    written: list[str] = []
-    above = ""
+    output: list[str] = []
+    previous = ""
     for block in _texts(section):
-        if above and not _is_tight(above, block):
-            written.append("")
-        written.append(block)
-        above = block
-    return "".join(f"{block}\n" for block in written)
+        if previous and not _is_tight(previous, block):
+            output.append("")
+        output.append(block)
+        previous = block
+    return "".join(f"{block}\n" for block in output)
 
 
 def normalise_text(text: str) -> str:
@@ -123,10 +123,10 @@ def _texts(section: OutlineSection) -> Iterator[str]:
         yield from _texts(child)
 
 
-def _is_tight(above: str, below: str) -> bool:
+def _is_tight(previous: str, following: str) -> bool:
     """Say whether two blocks stand without a blank line between them."""
-    is_list = is_bullet(above) or _LABEL.fullmatch(above) is not None
-    return is_bullet(below) and is_list and not _HEADING.match(above)
+    is_list = is_bullet(previous) or _LABEL.fullmatch(previous) is not None
+    return is_bullet(following) and is_list and not _HEADING.match(previous)
 
 
 def _titled(parts: Sequence[_OutlinePart]) -> Sequence[_OutlinePart]:
@@ -220,34 +220,40 @@ class _OutlineBuilder:
         self._grammar = grammar
         self._parts = parts
         self._next = 0
-        self._seen: Counter[str] = Counter()
+        self._key_counts: Counter[str] = Counter()
 
     def section(self, path: str) -> OutlineSection:
         part = self._parts[self._next]
         self._next += 1
         level, heading = part.level, "\n".join(part.heading)
-        key = self._once(f"{path}\n{level} {normalise_text(part.heading[0])}") if level else ""
+        key = (
+            self._unique_key(f"{path}\n{level} {normalise_text(part.heading[0])}") if level else ""
+        )
         blocks = tuple(self._block(key, "\n".join(lines)) for lines in part.blocks)
         children: list[OutlineSection] = []
         while self._next < len(self._parts) and self._parts[self._next].level > level:
             children.append(self.section(key))
-        return self._whole(path, OutlineSection(key, level, heading, blocks, tuple(children)))
+        return self._as_one_item(
+            path, OutlineSection(key, level, heading, blocks, tuple(children))
+        )
 
-    def _whole(self, path: str, section: OutlineSection) -> OutlineSection:
+    def _as_one_item(self, path: str, section: OutlineSection) -> OutlineSection:
         name = self._grammar.name_whole(section) if section.level else None
         if name is None:
             return section
         text = write_outline(section).removesuffix("\n")
-        return OutlineSection(self._once(f"{path}\n{name}"), section.level, text, is_whole=True)
+        return OutlineSection(
+            self._unique_key(f"{path}\n{name}"), section.level, text, is_whole=True
+        )
 
     def _block(self, path: str, text: str) -> OutlineBlock:
         kind = "bullet" if is_bullet(text) else "text"
         name = self._grammar.name_item(text) if kind == "bullet" else None
         if name is not None:
-            return OutlineBlock(self._once(f"{ITEM_PREFIX}{name}"), text)
-        return OutlineBlock(self._once(f"{path}\t{kind} {normalise_text(text)}"), text)
+            return OutlineBlock(self._unique_key(f"{ITEM_PREFIX}{name}"), text)
+        return OutlineBlock(self._unique_key(f"{path}\t{kind} {normalise_text(text)}"), text)
 
-    def _once(self, key: str) -> str:
+    def _unique_key(self, key: str) -> str:
         """Tell apart what is written twice."""
-        self._seen[key] += 1
-        return key if self._seen[key] == 1 else f"{key}\t{self._seen[key]}"
+        self._key_counts[key] += 1
+        return key if self._key_counts[key] == 1 else f"{key}\t{self._key_counts[key]}"

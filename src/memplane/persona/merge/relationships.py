@@ -64,15 +64,15 @@ def read_section_label(line: str, heading: str = "") -> tuple[str, str] | None:
     A label counts above all headings, below the title, and below the heading of such a section;
     elsewhere it is a part of the text. `heading` is the one above it.
     """
-    found = _LABEL.fullmatch(line)
-    if found is None or not (_ABOVE.match(heading) or not heading):
+    match = _LABEL.fullmatch(line)
+    if match is None or not (_ABOVE.match(heading) or not heading):
         return None
-    return _SECTIONS[normalise_text(found[1])], (found[2] or "").strip()
+    return _SECTIONS[normalise_text(match[1])], (match[2] or "").strip()
 
 
 def _read_label(line: str, heading: str) -> tuple[str, str] | None:
-    found = read_section_label(line, heading)
-    return None if found is None else (f"## {found[0]}", found[1])
+    label = read_section_label(line, heading)
+    return None if label is None else (f"## {label[0]}", label[1])
 
 
 def _has_only_labels(body: str) -> bool:
@@ -115,5 +115,5 @@ def _orders(section: OutlineSection) -> Iterator[tuple[str, _DayOrder]]:
 
 
 def _day(block: OutlineBlock) -> str:
-    found = _DATE.match(normalise_text(block.text)) if is_bullet(block.text) else None
-    return found[1] if found else ""
+    match = _DATE.match(normalise_text(block.text)) if is_bullet(block.text) else None
+    return match[1] if match else ""

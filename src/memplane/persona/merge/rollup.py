@@ -27,5 +27,7 @@ def merge_rollup(versions: MergeInput, resolver: ConflictResolver) -> str:
 
 
 def _sources(document: Document) -> frozenset[str]:
-    listed = document.value("sources")
-    return frozenset(str(one) for one in listed) if isinstance(listed, tuple) else frozenset()
+    sources = document.value("sources")
+    return (
+        frozenset(str(source) for source in sources) if isinstance(sources, tuple) else frozenset()
+    )

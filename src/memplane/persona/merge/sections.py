@@ -57,7 +57,10 @@ def read_outlines(versions: MergeInput, read: Callable[[str], OutlineSection]) -
 
 def write_body(section: OutlineSection, versions: MergeInput, resolver: ConflictResolver) -> str:
     """Put a merged body together, as far below the frontmatter as it was."""
-    bodies = [one.body if one else None for one in (versions.base, versions.newer, versions.older)]
+    bodies = [
+        document.body if document else None
+        for document in (versions.base, versions.newer, versions.older)
+    ]
     base, newer, older = (None if body is None else _blank_lines(body) for body in bodies)
     return resolver.three_way(base, newer or "", older or "", losing=False) + write_outline(
         section
@@ -66,11 +69,11 @@ def write_body(section: OutlineSection, versions: MergeInput, resolver: Conflict
 
 def collect_base_items(section: OutlineSection, at: str = "") -> dict[str, BaseItem]:
     """Return all that the base holds, by key."""
-    found = {section.key: BaseItem(section.heading, at)}
-    found |= {block.key: BaseItem(block.text, section.key) for block in section.blocks}
+    items = {section.key: BaseItem(section.heading, at)}
+    items |= {block.key: BaseItem(block.text, section.key) for block in section.blocks}
     for child in section.children:
-        found |= collect_base_items(child, section.key)
-    return found
+        items |= collect_base_items(child, section.key)
+    return items
 
 
 def merge_outlines(outlines: MergeOutlines, resolver: ConflictResolver) -> OutlineSection:
@@ -96,15 +99,19 @@ def _blocks(
 ) -> tuple[OutlineBlock, ...]:
     ours = {block.key: block for block in newer.blocks}
     theirs = {block.key: block for block in older.blocks}
-    alive: dict[str, OutlineBlock] = {}
+    surviving: dict[str, OutlineBlock] = {}
     for key in ours.keys() | theirs.keys():
-        mine, other = ours.get(key), theirs.get(key)
-        if mine and other:
-            alive[key] = OutlineBlock(key, _text(base, key, (mine.text, other.text), resolver))
-        elif (one := mine or other) and _is_new(base, key, one.text, newer.key):
-            alive[key] = one
-    order = merge_orders(list(ours), list(theirs), alive, tied=resolver.tied)
-    return tuple(alive[key] for key in order)
+        our_block, their_block = ours.get(key), theirs.get(key)
+        if our_block and their_block:
+            surviving[key] = OutlineBlock(
+                key, _text(base, key, (our_block.text, their_block.text), resolver)
+            )
+        elif (survivor := our_block or their_block) and _is_new(
+            base, key, survivor.text, newer.key
+        ):
+            surviving[key] = survivor
+    order = merge_orders(list(ours), list(theirs), surviving, tied=resolver.tied)
+    return tuple(surviving[key] for key in order)
 
 
 def _children(
@@ -112,25 +119,29 @@ def _children(
 ) -> tuple[OutlineSection, ...]:
     ours = {child.key: child for child in newer.children}
     theirs = {child.key: child for child in older.children}
-    alive: dict[str, OutlineSection] = {}
+    surviving: dict[str, OutlineSection] = {}
     for key in ours.keys() | theirs.keys():
-        mine, other = ours.get(key), theirs.get(key)
-        if mine and other:
-            alive[key] = _section(base, mine, other, resolver)
-        elif (one := mine or other) and (left := _left(base, one, newer.key)):
-            alive[key] = left
-    order = merge_orders(list(ours), list(theirs), alive, tied=resolver.tied)
+        our_child, their_child = ours.get(key), theirs.get(key)
+        if our_child and their_child:
+            surviving[key] = _section(base, our_child, their_child, resolver)
+        elif (survivor := our_child or their_child) and (
+            remainder := _keep_new_items(base, survivor, newer.key)
+        ):
+            surviving[key] = remainder
+    order = merge_orders(list(ours), list(theirs), surviving, tied=resolver.tied)
     # A deeper heading that came after a higher one would be read as a part of that.
-    return tuple(sorted((alive[key] for key in order), key=lambda child: -child.level))
+    return tuple(sorted((surviving[key] for key in order), key=lambda child: -child.level))
 
 
-def _left(base: BaseItems, section: OutlineSection, at: str) -> OutlineSection | None:
+def _keep_new_items(base: BaseItems, section: OutlineSection, at: str) -> OutlineSection | None:
     """Return what stays of a section that the other side does not have."""
     if section.key not in base:
         return section
-    blocks = tuple(one for one in section.blocks if _is_new(base, one.key, one.text, section.key))
-    found = (_left(base, child, section.key) for child in section.children)
-    children = tuple(child for child in found if child)
+    blocks = tuple(
+        block for block in section.blocks if _is_new(base, block.key, block.text, section.key)
+    )
+    kept_children = (_keep_new_items(base, child, section.key) for child in section.children)
+    children = tuple(child for child in kept_children if child)
     if blocks or children or _is_new(base, section.key, section.heading, at):
         return replace(section, blocks=blocks, children=children)
     return None

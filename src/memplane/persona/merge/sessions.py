@@ -46,13 +46,13 @@ def _read(body: str) -> OutlineSection:
 def _name(section: OutlineSection) -> str | None:
     first = section.blocks[0].text if section.blocks else ""
     heading = section.heading
-    found = (
+    match = (
         _NOTED.search(heading)
         or (_NOTED.match(first) if first.startswith("<!--") else None)
         or _HEADED.match(heading)
     )
-    if found:
-        return f"session {found[1].casefold()}"
+    if match:
+        return f"session {match[1].casefold()}"
     named = _UUID.search(heading)
     return f"session {named[0].casefold()}" if named else None
 
@@ -72,7 +72,7 @@ def _start(section: OutlineSection) -> str:
     """Return when a session began, to the minute; empty when its block does not say."""
     if not section.is_whole:
         return ""
-    noted = _START.search(section.heading[:_HEAD_CHARS])
-    told = noted[1] if noted else section.heading[:_HEAD_CHARS].partition("\n")[0]
-    found = _TIME.search(told)
-    return f"{found[1] or ''}{found[2]}" if found else ""
+    match = _START.search(section.heading[:_HEAD_CHARS])
+    stamp_text = match[1] if match else section.heading[:_HEAD_CHARS].partition("\n")[0]
+    time_match = _TIME.search(stamp_text)
+    return f"{time_match[1] or ''}{time_match[2]}" if time_match else ""

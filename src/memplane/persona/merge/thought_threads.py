@@ -51,9 +51,11 @@ def _split_history(thread: OutlineSection) -> OutlineSection:
     """Take the history out of a thread's text."""
     if not thread.is_whole:
         return thread
-    told = read_outline(thread.heading)
-    history = {one.text for _, one in walk_blocks(told) if one.text.startswith(_HISTORY_MARK)}
-    current = map_sections(told, lambda section: _without(section, history))
+    outline = read_outline(thread.heading)
+    history = {
+        block.text for _, block in walk_blocks(outline) if block.text.startswith(_HISTORY_MARK)
+    }
+    current = map_sections(outline, lambda section: _without(section, history))
     blocks = tuple(_history(thread, text) for text in sorted(history))
     return replace(thread, heading=write_outline(current).removesuffix("\n"), blocks=blocks)
 
@@ -62,11 +64,13 @@ def _in_order(thread: OutlineSection) -> OutlineSection:
     """Put the history of a thread in one order, whoever remembers it."""
     if not thread.is_whole:
         return thread
-    return replace(thread, blocks=tuple(sorted(thread.blocks, key=lambda one: one.text)))
+    return replace(thread, blocks=tuple(sorted(thread.blocks, key=lambda block: block.text)))
 
 
 def _without(section: OutlineSection, texts: Collection[str]) -> OutlineSection:
-    return replace(section, blocks=tuple(one for one in section.blocks if one.text not in texts))
+    return replace(
+        section, blocks=tuple(block for block in section.blocks if block.text not in texts)
+    )
 
 
 def _history(thread: OutlineSection, text: str) -> OutlineBlock:
@@ -84,21 +88,23 @@ def _settled(outlines: MergeOutlines, resolver: ConflictResolver) -> MergeOutlin
     for key in sorted(clashing):
         resolver.decide(ours[key].heading, theirs[key].heading, losing=False)
 
-    def remembering(thread: OutlineSection) -> OutlineSection:
+    def with_other_text(thread: OutlineSection) -> OutlineSection:
         if thread.key not in clashing:
             return thread
-        told = _quoted(theirs[thread.key])
-        history = {one.text for one in thread.blocks} | ({told} if told else set[str]())
-        return replace(thread, blocks=tuple(_history(thread, one) for one in sorted(history)))
+        other_text = _quoted(theirs[thread.key])
+        history = {block.text for block in thread.blocks} | (
+            {other_text} if other_text else set[str]()
+        )
+        return replace(thread, blocks=tuple(_history(thread, block) for block in sorted(history)))
 
-    def giving_way(thread: OutlineSection) -> OutlineSection:
+    def without_other_text(thread: OutlineSection) -> OutlineSection:
         if thread.key not in clashing:
             return thread
         return replace(thread, heading=ours[thread.key].heading)
 
     newer, older = (
-        map_sections(outlines.newer, remembering),
-        map_sections(outlines.older, giving_way),
+        map_sections(outlines.newer, with_other_text),
+        map_sections(outlines.older, without_other_text),
     )
     return MergeOutlines(outlines.base, newer, older)
 

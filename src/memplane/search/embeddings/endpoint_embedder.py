@@ -37,7 +37,7 @@ _MAX_SHOWN_ERROR_CHARS: Final = 200
 class _RequestFailure:
     """The service did not give vectors."""
 
-    why: str
+    reason: str
     is_retryable: bool = False
     pause: float = 0.0
     of_text: bool = False
@@ -94,12 +94,12 @@ class EndpointEmbedder:
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         found = [b""] * len(texts)
         # Services refuse a batch for one empty text in it.
-        told = [place for place, text in enumerate(texts) if text and not text.isspace()]
-        begun = {place: truncate_for_embedding(texts[place]) for place in told}
-        for batch in _batches(begun):
-            vectors = await self._vectors([begun[place] for place in batch])
-            for place, vector in zip(batch, vectors, strict=True):
-                found[place] = vector
+        indexes = [index for index, text in enumerate(texts) if text and not text.isspace()]
+        inputs = {index: truncate_for_embedding(texts[index]) for index in indexes}
+        for batch in _batches(inputs):
+            vectors = await self._vectors([inputs[index] for index in batch])
+            for index, vector in zip(batch, vectors, strict=True):
+                found[index] = vector
         if len({len(vector) for vector in found if vector}) > 1:
             raise EmbeddingUnavailable(f"{self._address} gave vectors of different dimensions")
         return found
@@ -114,33 +114,33 @@ class EndpointEmbedder:
         body = msgspec.json.encode({"model": self._model, "input": texts})
         attempts = self._pacing.for_faults()
         while True:
-            answer = await self._ask(body)
-            if isinstance(answer, bytes):
+            reply = await self._send(body)
+            if isinstance(reply, bytes):
                 break
-            if not answer.is_retryable or not await attempts.another(at_least=answer.pause):
-                refused = TextRefused if answer.of_text else EmbeddingUnavailable
-                raise refused(f"{self._address} {answer.why}")
+            if not reply.is_retryable or not await attempts.wait_for_next(at_least=reply.pause):
+                error_class = TextRefused if reply.of_text else EmbeddingUnavailable
+                raise error_class(f"{self._address} {reply.reason}")
         try:
-            return await asyncio.to_thread(_vectors_in, answer, len(texts))
+            return await asyncio.to_thread(_vectors_in, reply, len(texts))
         except (ValueError, msgspec.MsgspecError) as error:
             raise EmbeddingUnavailable(
                 f"{self._address} gave an answer that cannot be used: {error}"
             ) from error
 
-    async def _ask(self, body: bytes) -> _EndpointReply:
+    async def _send(self, body: bytes) -> _EndpointReply:
         try:
-            async with self._opened().post(
+            async with self._open_session().post(
                 self._address, data=body, headers=self._headers, allow_redirects=False
             ) as reply:
                 if reply.status != _OK_STATUS:
                     return await self._refusal(reply)
                 return await _read(reply)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            why = self._scrubbed(str(error) or type(error).__name__)
+            reason = self._without_key(str(error) or type(error).__name__)
         # Not raised from the library's error: that one may hold the request with its key.
-        return _RequestFailure(f"does not answer: {why}")
+        return _RequestFailure(f"does not answer: {reason}")
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._is_closed:
             raise EmbeddingUnavailable("the embedder is closed")
         if self._session is None:
@@ -154,18 +154,18 @@ class EndpointEmbedder:
             return _RequestFailure(
                 f"answered {reply.status}: it leads elsewhere, and is not followed"
             )
-        said = (await reply.content.read(_MAX_ERROR_BYTES)).decode("utf-8", "replace")
+        body = (await reply.content.read(_MAX_ERROR_BYTES)).decode("utf-8", "replace")
         # Cut after it is scrubbed: half a key would not be recognised.
-        said = " ".join(self._scrubbed(said).split())[:_MAX_SHOWN_ERROR_CHARS]
+        body = " ".join(self._without_key(body).split())[:_MAX_SHOWN_ERROR_CHARS]
         return _RequestFailure(
-            f"answered {reply.status} {said}".strip(),
+            f"answered {reply.status} {body}".strip(),
             is_retryable=reply.status == _RATE_LIMIT_STATUS
             or reply.status >= _MIN_SERVER_ERROR_STATUS,
             of_text=reply.status in _TEXT_ERROR_STATUSES,
             pause=_pause(reply.headers.get("Retry-After", "")),
         )
 
-    def _scrubbed(self, text: str) -> str:
+    def _without_key(self, text: str) -> str:
         """Take the key out of a text, however it is written there."""
         if not self._key:
             return text
@@ -202,12 +202,12 @@ def _batches(texts: dict[int, str]) -> Iterator[list[int]]:
     """Cut texts into requests of at most 64 texts and 256 KB."""
     batch: list[int] = []
     size = 0
-    for place, text in texts.items():
+    for index, text in texts.items():
         more = len(msgspec.json.encode(text)) + 1
         if batch and (len(batch) == _MAX_BATCH_TEXTS or size + more > _MAX_BATCH_BYTES):
             yield batch
             batch, size = [], 0
-        batch.append(place)
+        batch.append(index)
         size += more
     if batch:
         yield batch
@@ -215,8 +215,8 @@ def _batches(texts: dict[int, str]) -> Iterator[list[int]]:
 
 async def _read(reply: aiohttp.ClientResponse) -> _EndpointReply:
     body = bytearray()
-    async for piece in reply.content.iter_any():
-        body += piece
+    async for chunk in reply.content.iter_any():
+        body += chunk
         if len(body) > _MAX_REPLY_BYTES:
             return _RequestFailure("gave an answer that is too long")
     return bytes(body)
@@ -229,12 +229,12 @@ def _vectors_in(body: bytes, count: int) -> list[bytes]:
         ValueError: There is not one vector for each text.
     """
     data = msgspec.json.decode(body, type=_EmbeddingsBody).data
-    by_index = {one.index: one.embedding for one in data}
+    by_index = {item.index: item.embedding for item in data}
     if len(data) != count or by_index.keys() != set(range(count)):
         raise ValueError(f"{count} vectors were asked for, and {len(data)} came")
     if not all(by_index.values()):
         raise ValueError("a vector has no dimensions")
-    if len({len(one) for one in by_index.values()}) > 1:
+    if len({len(item) for item in by_index.values()}) > 1:
         raise ValueError("its vectors have different dimensions")
     return [quantize_vector(by_index[index]) for index in range(count)]
 

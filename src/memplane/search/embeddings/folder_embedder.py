@@ -73,9 +73,9 @@ def _sample(path: Path) -> bytes:
     """Return a file's name and size, its beginning and its end: enough to tell it from others."""
     try:
         with path.open("rb") as file:
-            beginning = file.read(_SAMPLE_BYTES)
+            head = file.read(_SAMPLE_BYTES)
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _SAMPLE_BYTES))
-            return f"{path.name} {size}\n".encode() + beginning + file.read(_SAMPLE_BYTES)
+            return f"{path.name} {size}\n".encode() + head + file.read(_SAMPLE_BYTES)
     except OSError as error:
         raise EmbeddingUnavailable(f"{path} cannot be read: {error}") from error

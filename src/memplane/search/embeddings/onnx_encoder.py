@@ -33,7 +33,7 @@ class _OnnxSession(Protocol):
 
     def get_inputs(self) -> Sequence[_NodeInfo]: ...
     def get_outputs(self) -> Sequence[_NodeInfo]: ...
-    def run(self, names: Sequence[str], given: Mapping[str, NDArray[Any]]) -> list[Any]: ...
+    def run(self, names: Sequence[str], inputs: Mapping[str, NDArray[Any]]) -> list[Any]: ...
 
 
 class OnnxEncoder:
@@ -59,17 +59,17 @@ class OnnxEncoder:
         if all(encoded.special_tokens_mask):
             return b""
         try:
-            (answer,) = self._session.run([self._output], self._given(encoded))
+            (output,) = self._session.run([self._output], self._build_inputs(encoded))
         except Exception as error:  # each of the library's errors is a class of its own
             raise EmbeddingUnavailable(f"the model failed: {error}") from error
-        found = cast("NDArray[Any]", answer)
-        if found.ndim == _WORD_LEVEL_RANK and found.shape[:2] == (1, len(encoded.ids)):
-            return quantize_vector(found[0].mean(axis=0))
-        if found.ndim == _SENTENCE_DIMENSIONS and len(found) == 1:
-            return quantize_vector(found[0])
-        raise EmbeddingUnavailable(f"the model's {self._output} has the shape {found.shape}")
+        array = cast("NDArray[Any]", output)
+        if array.ndim == _WORD_LEVEL_RANK and array.shape[:2] == (1, len(encoded.ids)):
+            return quantize_vector(array[0].mean(axis=0))
+        if array.ndim == _SENTENCE_DIMENSIONS and len(array) == 1:
+            return quantize_vector(array[0])
+        raise EmbeddingUnavailable(f"the model's {self._output} has the shape {array.shape}")
 
-    def _given(self, encoded: Encoding) -> dict[str, NDArray[Any]]:
+    def _build_inputs(self, encoded: Encoding) -> dict[str, NDArray[Any]]:
         import numpy as np
 
         known = {
@@ -78,10 +78,11 @@ class OnnxEncoder:
             "token_type_ids": encoded.type_ids,
         }
         return {
-            one.name: np.array(
-                [known[one.name]], np.int32 if one.type == "tensor(int32)" else np.int64
+            model_input.name: np.array(
+                [known[model_input.name]],
+                np.int32 if model_input.type == "tensor(int32)" else np.int64,
             )
-            for one in self._session.get_inputs()
+            for model_input in self._session.get_inputs()
         }
 
 
@@ -97,11 +98,13 @@ def load_encoder(model: Path, tokenizer: Path) -> OnnxEncoder:
     if cast("Any", reader).truncation is None:
         cast("Any", reader).enable_truncation(_MAX_TOKENS)
     session = _session(model)
-    wanted = {one.name for one in session.get_inputs()}
-    if "input_ids" not in wanted or not wanted <= _INPUTS:
-        raise EmbeddingUnavailable(f"{model} wants {', '.join(sorted(wanted))}")
+    input_names = {model_input.name for model_input in session.get_inputs()}
+    if "input_ids" not in input_names or not input_names <= _INPUTS:
+        raise EmbeddingUnavailable(f"{model} wants {', '.join(sorted(input_names))}")
     return OnnxEncoder(
-        session, reader, _output([one.name for one in session.get_outputs()], model)
+        session,
+        reader,
+        _output([model_input.name for model_input in session.get_outputs()], model),
     )
 
 
@@ -117,10 +120,10 @@ def _session(path: Path) -> _OnnxSession:
     # One thread gives the same sums every time, and leaves the other cores to those who wait.
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     try:
-        made = library.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session = library.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # each of the library's errors is a class of its own
         raise EmbeddingUnavailable(f"{path} cannot be loaded: {error}") from error
-    return cast("_OnnxSession", made)
+    return cast("_OnnxSession", session)
 
 
 def _output(names: Sequence[str], path: Path) -> str:

@@ -47,7 +47,7 @@ class TokenTable:
             return b""
         encoded = self.tokenizer.encode(truncate_for_embedding(text), add_special_tokens=False)
         # Texts in a script that the table does not know are not alike for that.
-        ids = [one for one in encoded.ids if one != self.unknown]
+        ids = [token_id for token_id in encoded.ids if token_id != self.unknown]
         if not ids:
             return b""
         rows = self.rows[ids if self.row_of is None else self.row_of[ids]]
@@ -67,14 +67,14 @@ def load_table(model: Path, tokenizer: Path) -> TokenTable:
         import numpy as np
     except ImportError as error:
         raise missing_libraries_error() from error
-    found = _tensors(model)
+    tensors = _tensors(model)
     reader = load_tokenizer(tokenizer)
     reader.no_padding()
     reader.no_truncation()
-    row_of, weight_of = found.get(_ROW_MAPPING_NAME), found.get(_WEIGHTS_NAME)
+    row_of, weight_of = tensors.get(_ROW_MAPPING_NAME), tensors.get(_WEIGHTS_NAME)
     table = TokenTable(
         reader,
-        found["rows"].astype(np.float32),
+        tensors["rows"].astype(np.float32),
         _unknown(reader),
         row_of=None if row_of is None else row_of.astype(np.int64),
         weight_of=None if weight_of is None else weight_of.astype(np.float32),
@@ -118,14 +118,17 @@ def _tensors(path: Path) -> dict[str, NDArray[Any]]:
     except ImportError as error:
         raise missing_libraries_error() from error
     try:
-        opened = cast("AbstractContextManager[_Tensors]", safe_open(str(path), framework="np"))
-        with opened as file:
+        opener = cast("AbstractContextManager[_Tensors]", safe_open(str(path), framework="np"))
+        with opener as file:
             names = file.keys()
-            name = _table_among({one: len(file.get_slice(one).get_shape()) for one in names})
+            name = _table_among({name_: len(file.get_slice(name_).get_shape()) for name_ in names})
             if name is None:
                 raise EmbeddingUnavailable(f"{path} holds no table with a row for each token")
-            beside = {_ROW_MAPPING_NAME, _WEIGHTS_NAME}.intersection(names)
-            return {"rows": file.get_tensor(name), **{one: file.get_tensor(one) for one in beside}}
+            extra_names = {_ROW_MAPPING_NAME, _WEIGHTS_NAME}.intersection(names)
+            return {
+                "rows": file.get_tensor(name),
+                **{name_: file.get_tensor(name_) for name_ in extra_names},
+            }
     except (SafetensorError, OSError, TypeError, AttributeError) as error:
         raise EmbeddingUnavailable(f"{path} cannot be read: {error}") from error
 
@@ -147,7 +150,7 @@ def _unknown(tokenizer: Tokenizer) -> int | None:
 
 def _check(table: TokenTable, path: Path) -> None:
     last = max(table.tokenizer.get_vocab().values(), default=-1)
-    known = [len(one) for one in (table.row_of, table.weight_of) if one is not None]
+    known = [len(array) for array in (table.row_of, table.weight_of) if array is not None]
     if table.row_of is None:
         known.append(len(table.rows))
     elif not len(table.row_of) or not 0 <= table.row_of.min() <= table.row_of.max() < len(

@@ -54,15 +54,15 @@ def compute_similarities(question: bytes, others: Sequence[bytes]) -> list[float
     except ImportError as error:
         raise missing_libraries_error() from error
     size = len(question)
-    found = [0.0] * len(others)
-    places = [place for place, other in enumerate(others) if len(other) == size]
-    if not size or not places:
-        return found
-    packed = b"".join([others[place] for place in places])
-    asked = np.frombuffer(question, np.int8).astype(np.float64)
+    similarities = [0.0] * len(others)
+    indexes = [index for index, other in enumerate(others) if len(other) == size]
+    if not size or not indexes:
+        return similarities
+    packed = b"".join([others[index] for index in indexes])
+    query_vector = np.frombuffer(question, np.int8).astype(np.float64)
     table = np.frombuffer(packed, np.int8).reshape(-1, size).astype(np.float64)
-    lengths = np.sqrt(np.einsum("ij,ij->i", table, table) * (asked @ asked))
-    cosines = table @ asked / np.maximum(lengths, 1.0)  # only zeros are shorter than 1
-    for place, cosine in zip(places, cosines.clip(0.0, 1.0).tolist(), strict=True):
-        found[place] = cosine
-    return found
+    lengths = np.sqrt(np.einsum("ij,ij->i", table, table) * (query_vector @ query_vector))
+    cosines = table @ query_vector / np.maximum(lengths, 1.0)  # only zeros are shorter than 1
+    for index, cosine in zip(indexes, cosines.clip(0.0, 1.0).tolist(), strict=True):
+        similarities[index] = cosine
+    return similarities

@@ -136,7 +136,7 @@ def read_last_turns(places: TurnSources, agent: str, count: int) -> list[TurnRow
     found: list[TurnRow] = []
     for view in places.views(agent):
         with view.last(count) as page:
-            lines = dict(page.identified())
+            lines = dict(page.with_ids())
         notes = _read_notes(view.folder, lines)
         found += (
             TurnRow(one, summarise_entry(line), notes.get(one, TurnNote()))
@@ -150,7 +150,7 @@ def read_turn(places: TurnSources, agent: str, entry: str) -> TurnDetail | None:
     """Read a turn; None when there is none, or when it was forgotten."""
     for view in places.views(agent):
         with view.entry(entry) as page:
-            found = next((line for one, line in page.identified() if one == entry), None)
+            found = next((line for one, line in page.with_ids() if one == entry), None)
         if found is not None:
             line, note = (
                 view.line(entry, found),

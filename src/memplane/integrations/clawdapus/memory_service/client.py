@@ -239,7 +239,7 @@ async def post_with_retries(
         pacing,
         until=math.inf,
         wait=_FIRST_RETRY_PAUSE_S,
-        longest=_MAX_RETRY_PAUSE_S,
+        max_wait_s=_MAX_RETRY_PAUSE_S,
         left=_MAX_RETRIES,
     )
     while wanted():
@@ -247,6 +247,6 @@ async def post_with_retries(
         if outcome.ok or not outcome.is_retryable:
             return outcome
         told = outcome.retry_after if isinstance(outcome, ServiceResponse) else ""
-        if not await attempts.another(at_least=parse_retry_after(told, clock())):
+        if not await attempts.wait_for_next(at_least=parse_retry_after(told, clock())):
             return outcome
     return None

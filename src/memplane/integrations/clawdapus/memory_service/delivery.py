@@ -146,12 +146,12 @@ class LedgerDeliveryReader:
         self, context: AgentContext, page: EntryPage, before: Cursor
     ) -> DeliveryItem | None:
         """Make a letter of a page's one entry, if anybody may remember it."""
-        for found, (entry_id, line) in zip(page.entries, page.identified(), strict=False):
-            left_out = self._notes.leaves_out(entry_id)
+        for found, (entry_id, line) in zip(page.entries, page.with_ids(), strict=False):
+            left_out = self._notes.omits_response(entry_id)
             if left_out or found.head.status == _FAILED_TURN_STATUS or self.is_forgotten(entry_id):
                 return None
             sent = line if self._forgotten.is_empty else strip_memory(line)
-            redacted, earlier = self._needs.redact(sent), self._notes.removed(entry_id)
+            redacted, earlier = self._needs.redact(sent), self._notes.removed_count(entry_id)
             return DeliveryItem(
                 id=entry_id,
                 body=encode_retain(context, redacted, removed=earlier),

@@ -283,13 +283,13 @@ class _AgentDeliveryWorker:
         narrow = replace(pacing, chance=lambda: 0.3 + 0.4 * pacing.chance())
         until = pacing.elapsed() + seconds
         return RetryAttempts(
-            narrow, until=until, wait=_FIRST_RETRY_PAUSE_S, longest=_MAX_RETRY_PAUSE_S
+            narrow, until=until, wait=_FIRST_RETRY_PAUSE_S, max_wait_s=_MAX_RETRY_PAUSE_S
         )
 
     async def _rested(self, attempts: RetryAttempts, at_least: float = 0.0) -> bool:
         self._resting = True
         try:
-            return await attempts.another(at_least=at_least)
+            return await attempts.wait_for_next(at_least=at_least)
         finally:
             self._resting = False
 

@@ -94,7 +94,7 @@ class LedgerWalk:
             with open_page(
                 self._folder, cursor=cursor, after=self._after, limit=_PAGE_ENTRIES
             ) as page:
-                for found, (entry_id, line) in zip(page.entries, page.identified(), strict=True):
+                for found, (entry_id, line) in zip(page.entries, page.with_ids(), strict=True):
                     here = Cursor(found.segment, found.offset, entry_id)
                     yield ReplayEntry(
                         id=entry_id,
@@ -102,8 +102,8 @@ class LedgerWalk:
                         line=line,
                         cursor=here,
                         before=before,
-                        left_out=notes.leaves_out(entry_id),
-                        removed=notes.removed(entry_id),
+                        left_out=notes.omits_response(entry_id),
+                        removed=notes.removed_count(entry_id),
                     )
                     before = here
             self.unreadable += page.skipped

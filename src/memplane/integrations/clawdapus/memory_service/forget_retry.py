@@ -33,7 +33,7 @@ async def retry_forgets(
             pauses = _make_attempts(pacing)
             await pacing.sleep(_POLL_INTERVAL_S)
         else:
-            await pauses.another()
+            await pauses.wait_for_next()
 
 
 async def _send_queued(
@@ -56,5 +56,5 @@ def _make_attempts(pacing: RetryClock) -> RetryAttempts:
     # Twenty per cent more or less, where others take fifty.
     narrow = replace(pacing, chance=lambda: 0.3 + 0.4 * pacing.chance())
     return RetryAttempts(
-        narrow, until=math.inf, wait=_MIN_RETRY_DELAY_S, longest=_MAX_RETRY_DELAY_S
+        narrow, until=math.inf, wait=_MIN_RETRY_DELAY_S, max_wait_s=_MAX_RETRY_DELAY_S
     )

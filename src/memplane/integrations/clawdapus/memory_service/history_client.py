@@ -104,7 +104,7 @@ async def _read_lines(reply: aiohttp.ClientResponse, take: LineHandler) -> None:
     async for piece in reply.content.iter_any():
         for line in splitter.lines(piece):
             await take(line)
-    rest = splitter.rest()
+    rest = splitter.take_rest()
     if rest is not None and not rest.strip():
         return
     if rest is not None and not rest.rstrip().endswith(b"}"):

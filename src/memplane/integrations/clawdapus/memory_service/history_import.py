@@ -184,7 +184,7 @@ class _LedgerImport:
     async def _page(self, url: str) -> HistoryPage | str:
         """Read a page, however often that takes; why there is none comes back as words."""
         until = self.pacing.elapsed() + _RETRY_DEADLINE_S
-        attempts = RetryAttempts(self.pacing, until=until, wait=0.5, longest=30.0)
+        attempts = RetryAttempts(self.pacing, until=until, wait=0.5, max_wait_s=30.0)
         while True:
             reading = _PageAttempt(self)
             match await reading.answer(url):
@@ -199,7 +199,7 @@ class _LedgerImport:
                 case PermanentFailure(why):
                     return why
                 case TemporaryFailure(why, at_least):
-                    if not await attempts.another(at_least=at_least):
+                    if not await attempts.wait_for_next(at_least=at_least):
                         return why
 
 
