@@ -567,7 +567,7 @@ CARRIED_ON: Final = {
     # Whoever asked gets 500, and the log has the rest.
     ("server/dispatcher.py", "__call__: except Exception"),
     # The writer's thread tells those who wait, and goes on for every other agent.
-    ("ledger/writer.py", "_failing: except Exception"),
+    ("ledger/writer.py", "_report_failures: except Exception"),
     # Those who wait for a batch are told; the next one is tried all the same.
     ("episodes/retain_queue.py", "run: except Exception"),
     ("episodes/retain_queue.py", "_read: except Exception"),

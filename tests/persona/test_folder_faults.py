@@ -206,7 +206,7 @@ def dying_at(number):
         return counted
     for name in CALLS:
         setattr(os, name, before(getattr(os, name)))
-    atomic_rename._renamed = before(atomic_rename._renamed)
+    atomic_rename._rename = before(atomic_rename._rename)
 
 
 def checked(folder, name):

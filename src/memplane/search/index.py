@@ -60,7 +60,7 @@ class DocumentChange(Protocol):
     def scope(self) -> int: ...
 
     def terms(self, mark: str, max_count: int) -> list[str] | None:
-        """Return each of its terms behind a mark, as often as it is there, up to `max_count` times.
+        """Return each of its terms behind a mark, repeated at most `max_count` times.
 
         None when there is to be no document.
         """

@@ -365,7 +365,7 @@ def note_not_synced(patch: pytest.MonkeyPatch) -> None:
 
     def note(log: AgentWriter, erasures: Any) -> None:
         assert log._chain is not None
-        log._chain.add_notes("erased", (one.noted() for one in erasures))  # type: ignore[arg-type]
+        log._chain.add_notes("erased", (one.to_note() for one in erasures))  # type: ignore[arg-type]
 
     patch.setattr(AgentWriter, "note_erased", note)
 

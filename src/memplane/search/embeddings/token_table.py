@@ -47,7 +47,7 @@ class TokenTable:
             return b""
         encoded = self.tokenizer.encode(truncate_for_embedding(text), add_special_tokens=False)
         # Texts in a script that the table does not know are not alike for that.
-        ids = [token_id for token_id in encoded.ids if token_id != self.unknown]
+        ids = [vocabulary_id for vocabulary_id in encoded.ids if vocabulary_id != self.unknown]
         if not ids:
             return b""
         rows = self.rows[ids if self.row_of is None else self.row_of[ids]]
