@@ -823,6 +823,9 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /rejects/{id}/accept": {"category": "behavior"},
     "POST /import": {"memories": []},
     "POST /undo": {"batch": "x"},
+    "PUT /documents/text": {"key": "user_role.md", "text": "Mine now"},
+    "POST /documents/conflicts/use": {"copy": "user_role.conflict.md"},
+    "POST /documents/conflicts/drop": {"copy": "user_role.conflict.md"},
     "POST /sessions": {},
     "POST /sessions/{id}/heard": {"texts": []},
 }
