@@ -37,6 +37,7 @@ MemplaneError
 │   ├── PermissionDenied       the store refused this caller
 │   ├── ContainerMissing       the container does not exist
 │   └── BackendMisconfigured   the settings name a store that cannot be opened
+├── ProvisioningError          Azure refused a step of setting up; earlier steps stay done
 └── AuthError                  no token could be had
     ├── HopError               one of the three steps to an Agent User's token failed
     ├── TokenExpiredError      the store refused the token, also after a fresh one
@@ -226,6 +227,14 @@ class ContainerMissing(StorageError):
 
 class BackendMisconfigured(StorageError):
     """The settings name a store that cannot be opened."""
+
+
+class ProvisioningError(MemplaneError):
+    """Azure refused a step of setting up; earlier steps stay done. `code` is Azure's."""
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class AuthError(MemplaneError):

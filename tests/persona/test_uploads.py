@@ -259,9 +259,10 @@ def test_a_migration_holds_back_other_files_with_secrets_too(
 _OPENERS = {
     "service/backends.py": "a program's own texts; its documents go by PersonaBackend",
     "service/checks.py": "writes a probe",
-    "cli/cloud.py": "migrate",
+    "cli/cloud_migration.py": "migrate",
     "cli/manifest.py": "writes the manifest",
     "cli/queue.py": "sends what the ledger's outbox has, which is redacted",
+    "service/composition/cloud.py": "writes a probe",
     "service/composition/persona.py": "all of sync: WAYS",
     "service/composition/storage.py": "opens it for the others",
     "service/worker.py": "sends what the ledger's outbox has, which is redacted",

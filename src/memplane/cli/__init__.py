@@ -39,7 +39,7 @@ COMMANDS: Final = {
     "history": "read, export or check the record of what happened",
     "token": "say who may ask this memplane, and for what",
     "pod": "compile a pod's file, or show memplane's descriptor",
-    "cloud": "move state to a container",
+    "cloud": "set up a container of the agent's own, or move state to one",
     "manifest": "check or rebuild the index of the container",
     "queue": "show or send what has not reached the container or a memory service",
     "bench": "measure how well recall finds what it should",

@@ -1,161 +1,128 @@
-"""`memplane cloud`: moving state to a container."""
+"""`memplane cloud`: an agent's own container, from setting it up to removing it."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from memplane.settings import Settings
-    from memplane.storage.migration import MigrationReport
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
+    from memplane.cli.cloud_migration import add_migration_arguments
+
     actions = parser.add_subparsers(dest="action", required=True)
+    _configure_setup(actions.add_parser("setup", help="set up cloud memory, or keep it local"))
+    provision = actions.add_parser(
+        "provision", help="create what is missing in Azure: account, container, role, consent"
+    )
+    _add_azure_arguments(provision)
+    _configure_deprovision(
+        actions.add_parser("deprovision", help="delete the agent's container and its role")
+    )
+    rotate = actions.add_parser(
+        "rotate",
+        help="replace this machine's certificate",
+        description="Replace this machine's certificate. The old one stays until the new one is "
+        "proven; other machines keep theirs. Exit code: 0 replaced, 1 the old one is in use as "
+        "before.",
+    )
+    _add_identity_arguments(rotate)
+    rotate.add_argument("--device-code", action="store_true", help=_DEVICE_CODE_HELP)
     migrate = actions.add_parser(
         "migrate",
         help="copy local state into the container; what is there already is skipped",
         description="Copy local state into the container. What is there already is skipped. What "
         "seems to hold a secret, and a persona document that sync would not publish, is held back "
-        "and stays on this machine. Exit code: 0 all copied, 1 something was held back, 2 "
-        "something could not be copied.",
+        "and stays on this machine. On a terminal it asks first. Exit code: 0 all copied, 1 "
+        "something was held back, 2 something could not be copied.",
     )
-    migrate.add_argument(
-        "--from",
-        dest="folders",
-        action="append",
-        metavar="FOLDER[=PREFIX]",
-        help="a folder to copy, and the prefix of its keys; by default the data folder",
-    )
-    migrate.add_argument("--source", action="append", help="only this subtree; may be repeated")
-    migrate.add_argument(
-        "--join",
-        default="",
-        metavar="NAME",
-        help="its persona documents belong to that project of the container",
-    )
-    migrate.add_argument(
-        "--allow-secrets",
-        action="append",
-        metavar="KEY",
-        help="what is at or below this key may go, however it looks; may be repeated",
-    )
-    migrate.add_argument("--json", action="store_true", help="for machines")
+    add_migration_arguments(migrate)
 
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Migrate, in a thread: it uses the synchronous backend."""
-    import asyncio
+    """Do one of these."""
+    match arguments.action:
+        case "migrate":
+            from memplane.cli.cloud_migration import migrate
 
-    from memplane.service.backends import BlobBackend
-    from memplane.service.composition.storage import configured_container
+            return await migrate(arguments, settings)
+        case "setup":
+            from memplane.cli.cloud_setup import set_up
 
-    storage = configured_container(settings)
-    folders: list[tuple[Path | str, str]] = [(settings.data_dir, "")]
-    if arguments.folders:
-        folders = [
-            (folder, prefix)
-            for folder, _, prefix in (one.partition("=") for one in arguments.folders)
-        ]
-    folders, persona_prefix = await _with_own_prefix(arguments, settings, folders)
+            return await set_up(arguments, settings)
+        case "provision":
+            from memplane.cli.cloud_provision import provision
 
-    def migrate() -> MigrationReport:
-        from memplane.service.composition.persona import upload_refusal
-        from memplane.storage.migration import copy_tree
+            return await provision(arguments, settings)
+        case "deprovision":
+            from memplane.cli.cloud_provision import deprovision
 
-        refuse = upload_refusal(
-            settings, prefix=persona_prefix, allowed=arguments.allow_secrets or ()
-        )
-        with BlobBackend(storage.blob, cache=storage.cache, identity=storage.identity) as backend:
-            return copy_tree(
-                folders,
-                backend,
-                refuse=refuse,
-                sources=arguments.source,
-                persona_prefix=persona_prefix,
-                progress=_progress,
-            )
+            return await deprovision(arguments, settings)
+        case _:
+            from memplane.cli.cloud_provision import rotate
 
-    report = await asyncio.to_thread(migrate)
-    return _print_result(report, as_json=arguments.json)
+            return await rotate(arguments, settings)
 
 
-async def _with_own_prefix(
-    arguments: argparse.Namespace, settings: Settings, folders: list[tuple[Path | str, str]]
-) -> tuple[list[tuple[Path | str, str]], str]:
-    """Send persona documents where `persona sync` has them: to the prefix of their project.
-
-    Returns the folders with that prefix in place of the plain one, and the prefix for documents
-    in a tree that has none.
-    """
-    from pathlib import Path
-
-    from memplane.storage.migration import PERSONA_FOLDERS, PERSONA_PREFIX
-
-    plain, persona_prefix = settings.persona.prefix, PERSONA_PREFIX
-    wanted = {
-        source.strip("/").partition("/")[0] for source in arguments.source or PERSONA_FOLDERS
-    }
-    below = wanted.intersection(PERSONA_FOLDERS)
-    placed: list[tuple[Path | str, str]] = []
-    for folder, given in folders:
-        prefix = given.strip("/")
-        if prefix.partition("/")[0] in {plain, PERSONA_PREFIX}:
-            own = await _prefix_of(arguments, settings, Path(folder))
-            placed.append((folder, own + prefix.removeprefix(prefix.partition("/")[0])))
-            continue
-        placed.append((folder, given))
-        if not prefix and any((Path(folder) / name).is_dir() for name in below):
-            persona_prefix = await _prefix_of(arguments, settings, None)
-    return placed, persona_prefix
+_DEVICE_CODE_HELP = "sign in with a code in a browser, also where `az` is logged in"
 
 
-async def _prefix_of(
-    arguments: argparse.Namespace, settings: Settings, folder: Path | None
-) -> str:
-    """Return the prefix of the project of a folder of documents, by default the usual folder."""
-    from dataclasses import replace
-
-    from memplane.cli.persona_request import PersonaRequest
-    from memplane.service.composition.files import find_persona_folder
-    from memplane.service.composition.persona import persona_prefix
-
-    if folder is not None:
-        chosen = replace(settings.persona, dir=folder)
-        settings = replace(settings, persona=chosen)
-    asking = PersonaRequest(arguments, settings, find_persona_folder(settings))
-    return await persona_prefix(settings, asking.root, asking.project(), join=arguments.join)
+def _configure_setup(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Set up cloud memory: find a login, create what is missing, register this machine's "
+        "certificate, upload local memory, and verify. When something fails, memory stays local. "
+        "Exit code: 0 done, 2 memory stays local although the cloud was asked for."
+    )
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--use-cloud-memory", action="store_true", help="without asking whether")
+    mode.add_argument(
+        "--keep-memory-local", action="store_true", help="keep memory on this machine"
+    )
+    parser.add_argument("--yes", action="store_true", help="upload without asking")
+    _add_azure_arguments(parser)
 
 
-def _progress(done: int, total: int, key: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{done}/{total} {key[:60]}", end="", file=sys.stderr, flush=True)
-    elif done == total or done % 100 == 0:
-        print(f"{done}/{total}", file=sys.stderr)
+def _configure_deprovision(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--delete-account", action="store_true", help="the storage account, too")
+    parser.add_argument(
+        "--delete-resource-group", action="store_true", help="the account and its group, too"
+    )
+    parser.add_argument("--yes", action="store_true", help="without typing the container's name")
+    _add_azure_arguments(parser)
 
 
-def _print_result(report: MigrationReport, *, as_json: bool) -> int:
-    from memplane.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE
-    from memplane.cli.output import colour_text, print_json
+def _add_azure_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what says where, and for whom."""
+    from memplane.storage.provisioning.plan import DEFAULT_GROUP, DEFAULT_LOCATION
 
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
-    if as_json:
-        print_json(report)
-    else:
-        print(f"copied {report.copied} objects ({report.bytes_copied} bytes)")
-        print(f"verified {report.verified}, skipped {report.skipped} that were there")
-        for path, reason in report.errors:
-            print(colour_text(f"  {path}: {reason}", "red"))
-        for path, reason in report.held:
-            print(colour_text(f"  held back: {path}: {reason}", "yellow"))
-        if report.held:
-            print(f"held back {len(report.held)}, which only this machine has; see `--help`")
-        print("the local files are as they were")
-    if report.errors:
-        return EXIT_USAGE
-    return EXIT_FAILED if report.held else EXIT_OK
+    _add_identity_arguments(parser)
+    parser.add_argument("--subscription", default="", help="its id or name")
+    parser.add_argument("--resource-group", default=DEFAULT_GROUP, help="of a new account")
+    parser.add_argument("--location", default=DEFAULT_LOCATION, help="of a new account")
+    account = parser.add_mutually_exclusive_group()
+    account.add_argument(
+        "--with-storage-account", default="", metavar="NAME", help="instead of the tenant's"
+    )
+    account.add_argument(
+        "--create-new-storage", action="store_true", help="a new account beside the tenant's"
+    )
+    parser.add_argument("--device-code", action="store_true", help=_DEVICE_CODE_HELP)
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    parser.add_argument("--json", action="store_true", help="for machines")
+
+
+def _add_identity_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the settings that name the agent."""
+    parser.add_argument("--tenant", dest="azure.tenant_id", metavar="ID", help="its tenant")
+    parser.add_argument(
+        "--blueprint", dest="azure.blueprint_app_id", metavar="ID", help="the Blueprint's app id"
+    )
+    parser.add_argument(
+        "--agent-identity", dest="azure.agent_id", metavar="ID", help="the Agent Identity's app id"
+    )
+    parser.add_argument(
+        "--agent-user", dest="azure.agent_user_id", metavar="ID", help="its object id"
+    )

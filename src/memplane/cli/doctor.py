@@ -22,10 +22,12 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from memplane.cli.output import colour_text, escape_text, print_json
     from memplane.service.checks import CheckVerdict, run_checks, run_document_checks
     from memplane.service.composition.files import find_persona_folder
+    from memplane.service.identity_checks import run_identity_checks
 
     root = find_persona_folder(settings).root
     documents = await asyncio.to_thread(run_document_checks, settings, root)
-    findings = [*await run_checks(settings), *documents]
+    identity = await run_identity_checks(settings)
+    findings = [*await run_checks(settings), *identity, *documents]
     if arguments.json:
         print_json(findings)
     else:

@@ -37,10 +37,29 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
         print_json(body)
     else:
         _print(status, running=running)
+        if identity := _describe_identity(settings):
+            print_rows([("identity ", identity)])
         if forgets:
             print_rows([("forgets", f"{forgets} wait to be sent: memplane queue list")])
         _print_documents(documents)
     return EXIT_OK
+
+
+def _describe_identity(settings: Settings) -> str:
+    """Say as whom the container is opened, and where the key for that is."""
+    from memplane.errors import MemplaneError
+    from memplane.service.composition.identity import find_identity, open_keys
+    from memplane.service.composition.storage import BlobStorage, choose_storage
+
+    storage = choose_storage(settings).storage
+    identity = find_identity(settings)
+    if identity is None or not isinstance(storage, BlobStorage) or storage.identity is None:
+        return ""
+    try:
+        where = open_keys(identity).where
+    except MemplaneError as error:
+        where = str(error)
+    return f"Agent User {identity.user_id or identity.user_upn}; its key is in {where}"
 
 
 def _documents(settings: Settings) -> list[dict[str, Any]]:

@@ -138,11 +138,13 @@ def find_current_target(target: SyncTarget) -> SyncTarget:
         return target  # whoever syncs says what is wrong with the marker
 
 
-async def find_document_prefix(target: SyncTarget, store: ObjectStore, *, join: str = "") -> str:
+async def find_document_prefix(
+    target: SyncTarget, store: ObjectStore, *, join: str = "", claim: bool = True
+) -> str:
     """Return the prefix of a folder's documents, as its first sync would choose it.
 
-    A project that is new to the container is recorded there if its id is known. The folder is
-    left alone.
+    With `claim`, a project that is new to the container is recorded there if its id is known.
+    The folder is left alone.
 
     Raises:
         UnknownProject: Nothing says which project it is, or the marker names another one.
@@ -151,7 +153,7 @@ async def find_document_prefix(target: SyncTarget, store: ObjectStore, *, join: 
     known = await asyncio.to_thread(_find_synced_target, target, marker)
     if known is not None and not join:
         return known.prefix
-    claim = has_id(target.mine) or marker is not None
+    claim = claim and (has_id(target.mine) or marker is not None)
     located = await locate_project(target, store, marker, join=join, claim=claim)
     return located.prefix
 

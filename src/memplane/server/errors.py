@@ -56,6 +56,7 @@ STATUS_OF: Final[Mapping[type[errors.MemplaneError], int]] = {
     errors.PermissionDenied: 502,
     errors.ContainerMissing: 502,
     errors.BackendMisconfigured: 500,
+    errors.ProvisioningError: 502,
     errors.AuthError: 502,
     errors.HopError: 502,
     errors.TokenExpiredError: 502,

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -95,6 +96,28 @@ class _CopyOutcome:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """What a migration will copy, as far as is known before anything is read."""
+
+    work: list[_SourceFile]
+    existing_keys: frozenset[str]
+    report: MigrationReport
+
+    @property
+    def missing(self) -> list[_SourceFile]:
+        """The files whose keys the backend does not have yet."""
+        return [file for file in self.work if file.key not in self.existing_keys]
+
+    def count_bytes(self) -> int:
+        """Add up the sizes of the missing files; one that vanished meanwhile counts nothing."""
+        total = 0
+        for file in self.missing:
+            with suppress(OSError):
+                total += file.path.stat().st_size
+        return total
+
+
 def copy_tree(
     local_root: LocalRoot,
     backend: MigrationDestination,
@@ -114,6 +137,22 @@ def copy_tree(
     Raises:
         StorageError: The backend could not say what it holds. Nothing was copied.
     """
+    plan = plan_migration(local_root, backend, sources=sources, persona_prefix=persona_prefix)
+    return run_migration(plan, backend, refuse=refuse, progress=progress)
+
+
+def plan_migration(
+    local_root: LocalRoot,
+    backend: MigrationDestination,
+    *,
+    sources: Sequence[str] | None = None,
+    persona_prefix: str = PERSONA_PREFIX,
+) -> MigrationPlan:
+    """Look at what is here and what is there. Nothing is copied.
+
+    Raises:
+        StorageError: The backend could not say what it holds.
+    """
     report = MigrationReport()
     pairs: Sequence[tuple[Path | str, str]] = (
         [(local_root, "")] if isinstance(local_root, (Path, str)) else local_root
@@ -126,15 +165,27 @@ def copy_tree(
         )
     ]
     work = _dedupe_by_key(files, report)
-    existing_keys = {file.key for file in backend.list_meta()}
+    existing_keys = frozenset(info.key for info in backend.list_meta())
+    return MigrationPlan(work, existing_keys, report)
+
+
+def run_migration(
+    plan: MigrationPlan,
+    backend: MigrationDestination,
+    *,
+    refuse: Refuse,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> MigrationReport:
+    """Copy what was planned, and read it back."""
+    report = plan.report
     with ThreadPoolExecutor(_MAX_CONCURRENT_COPIES, thread_name_prefix="migrate") as pool:
-        outcomes = pool.map(
-            partial(_copy_file, backend=backend, existing_keys=existing_keys, refuse=refuse), work
+        copy = partial(
+            _copy_file, backend=backend, existing_keys=plan.existing_keys, refuse=refuse
         )
-        for done_count, outcome in enumerate(outcomes, 1):
+        for done, outcome in enumerate(pool.map(copy, plan.work), 1):
             _note(report, outcome)
             if progress:
-                progress(done_count, len(work), outcome.file.key)
+                progress(done, len(plan.work), outcome.file.key)
     if isinstance(backend, IndexedDestination):
         backend.settle()
     return report
@@ -213,7 +264,11 @@ def _key(relative: str, prefix: str, persona_prefix: str) -> str:
 
 
 def _copy_file(
-    file: _SourceFile, *, backend: MigrationDestination, existing_keys: set[str], refuse: Refuse
+    file: _SourceFile,
+    *,
+    backend: MigrationDestination,
+    existing_keys: frozenset[str],
+    refuse: Refuse,
 ) -> _CopyOutcome:
     try:
         check_key(file.key)

@@ -102,15 +102,21 @@ async def watch_persona(
             await FolderWatcher(root, sync, tell, warn, note).watch(stop)
 
 
-async def persona_prefix(settings: Settings, root: Path, mine: Project, *, join: str = "") -> str:
+async def persona_prefix(
+    settings: Settings, root: Path, mine: Project, *, join: str = "", claim: bool = True
+) -> str:
     """Return where a folder of documents belongs in the container, as a first sync decides it.
+
+    Without `claim` nothing is recorded there.
 
     Raises:
         BackendMisconfigured: There is no container.
         UnknownProject: Nothing says which project it is.
     """
     async with open_container(configured_container(settings)) as store:
-        return await find_document_prefix(persona_place(settings, root, mine), store, join=join)
+        return await find_document_prefix(
+            persona_place(settings, root, mine), store, join=join, claim=claim
+        )
 
 
 def persona_desk(settings: Settings, root: Path | None) -> PersonaService:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from json import JSONDecodeError
-from typing import Final, Protocol, TypeAlias, cast
-from urllib.parse import urlsplit
+from typing import Protocol, cast
 from uuid import uuid4
 
 import msal  # pyright: ignore[reportMissingTypeStubs] - it has no types; see _MsalClient
@@ -27,10 +26,7 @@ from memplane.storage.identity.certificate import (
     sign_assertion,
 )
 from memplane.storage.identity.hop_errors import to_certificate_error, to_hop_error
-
-_TIMEOUT_S: Final = 15
-_Fields: TypeAlias = Mapping[str, str] | None
-_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+from memplane.storage.identity.msal_http import MsalHttpClient, is_on_loopback
 
 
 class _MsalClient(Protocol):
@@ -51,43 +47,6 @@ class _MsalClient(Protocol):
     ) -> dict[str, object]: ...
 
 
-class _HttpClient:
-    """What MSAL sends with: a deadline for each request, no redirects, nothing kept open."""
-
-    def __init__(self, user: AgentUser) -> None:
-        self._verify = str(user.ca_file) if user.ca_file else None
-
-    def post(
-        self, url: str, *, params: _Fields = None, data: _Fields = None, headers: _Fields = None
-    ) -> requests.Response:
-        """Send a form."""
-        return requests.post(
-            url,
-            params=params,
-            data=data,
-            headers=headers,
-            verify=self._verify,
-            timeout=_TIMEOUT_S,
-            allow_redirects=False,
-        )
-
-    def get(
-        self, url: str, *, params: _Fields = None, headers: _Fields = None
-    ) -> requests.Response:
-        """Read a document."""
-        return requests.get(
-            url,
-            params=params,
-            headers=headers,
-            verify=self._verify,
-            timeout=_TIMEOUT_S,
-            allow_redirects=False,
-        )
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 class MsalExchange:
     """Asks Microsoft Entra. The certificate is read anew each time: another process may rotate."""
 
@@ -97,7 +56,7 @@ class MsalExchange:
         self._user = user
         self._read_certificate = read_certificate
         self._clock = clock
-        self._http = _HttpClient(user)
+        self._http = MsalHttpClient(user.ca_file)
 
     def blueprint_token(self) -> HopToken:
         try:
@@ -150,7 +109,7 @@ class MsalExchange:
             client_credential={"client_assertion": lambda: assertion},
             authority=f"{self._user.authority}/{self._user.tenant_id}",
             # What stands in for Microsoft's service in tests is not in Microsoft's list.
-            instance_discovery=urlsplit(self._user.authority).hostname not in _LOOPBACK,
+            instance_discovery=not is_on_loopback(self._user.authority),
             http_client=self._http,
         )
         return cast("_MsalClient", application)
