@@ -10,7 +10,7 @@ from memplane.integrations.claude_code.proxy_route import (
     ProxyState,
     build_routed_command,
     choose_route,
-    read_base_url,
+    read_variable,
 )
 
 OURS = "http://127.0.0.1:6367/agent/ada"
@@ -37,6 +37,20 @@ def test_the_provider_is_asked_where_the_proxy_does_not_answer(
     assert "directly" in route.warning
 
 
+def test_an_agent_with_tokens_is_not_sent_to_a_proxy_that_refuses_it() -> None:
+    governed = ProxyState(address=OURS, upstream=VENDOR, governed_agent="ada")
+    route = choose_route("", governed)
+    assert route.address == ""
+    assert "put it into ANTHROPIC_AUTH_TOKEN, or name another agent" in route.warning
+    assert choose_route("", governed, has_token=True).address == OURS
+
+
+def test_a_token_of_memplanes_is_not_shown_to_the_provider() -> None:
+    route = choose_route(OURS, DOWN, has_token=True)
+    assert not route.is_possible
+    assert "memplane is not running. Claude Code has a token of memplane's" in route.warning
+
+
 @pytest.mark.parametrize("proxy", [UP, DOWN])
 def test_a_gateway_that_the_proxy_does_not_send_to_keeps_its_requests(proxy: ProxyState) -> None:
     route = choose_route(GATEWAY, proxy)
@@ -48,7 +62,7 @@ def test_a_gateway_that_the_proxy_does_not_send_to_keeps_its_requests(proxy: Pro
     "text", ["", "[]", "{", '{"env": 1}', '{"env": {"ANTHROPIC_BASE_URL": 1}}']
 )
 def test_settings_of_another_shape_name_no_address(text: str) -> None:
-    assert read_base_url(text) == ""
+    assert read_variable(text, "ANTHROPIC_BASE_URL") == ""
 
 
 def read_nothing(name: str) -> bytes:

@@ -16,7 +16,7 @@ import pytest
 from memplane.home import Home
 from tests.support.answers import ANTHROPIC, Said
 from tests.support.claude_code import MODEL, find_program
-from tests.support.running import environment, running_memplane
+from tests.support.running import environment, memplane, running_memplane
 from tests.support.upstream import Upstream
 
 HELLO = ("--", "-p", "--model", MODEL, "Hello?")
@@ -56,11 +56,11 @@ def configure_client(home: Path, address: str) -> None:
 
 
 async def start_client(
-    home: Path, programs: Path, upstream: str, *words: str
+    home: Path, programs: Path, upstream: str, *words: str, key: str = "sk-ant-dummy"
 ) -> subprocess.CompletedProcess[str]:
     own = environment(home, MEMPLANE_PROXY_UPSTREAM_ANTHROPIC=upstream)
     own["PATH"] = f"{programs}:/usr/bin:/bin"
-    own["ANTHROPIC_API_KEY"] = "sk-ant-dummy"
+    own["ANTHROPIC_API_KEY"] = key
     own["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"
     project = home.parent / "project"
     project.mkdir(exist_ok=True)
@@ -77,15 +77,25 @@ async def start_client(
     )
 
 
-async def test_the_client_goes_through_the_proxy_of_its_agent(
+async def test_the_client_goes_through_the_proxy_where_that_takes_its_turns(
     home: Path, programs: Path, upstream: Upstream
 ) -> None:
-    upstream.scripts["/v1/messages"] = ANTHROPIC.replies(Said("Hello."))
+    upstream.scripts["/v1/messages"] = ANTHROPIC.replies(Said("Hello."), Said("Hello."))
     with running_memplane(home, "--upstream-anthropic", upstream.address) as running:
         configure_client(home, f"{running.address}/agent/someone")
         ran = await start_client(home, programs, upstream.address, "--agent", "ada", *HELLO)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "Hello.\n", "")
-    assert len(upstream.asked("/v1/messages")) == 1
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "Hello.\n", "")
+        create = ("token", "create", "--agent", "ada", "--scope", "proxy")
+        token = await asyncio.to_thread(memplane, home, *create)
+        # Its turns would be refused from now on, and it would go on trying.
+        direct = await start_client(home, programs, upstream.address, "--agent", "ada", *HELLO)
+    assert (direct.returncode, direct.stdout) == (0, "Hello.\n")
+    assert "ada takes its turns with a token of memplane's" in direct.stderr
+    shown = token.stdout.split()[-1]
+    refused = await start_client(home, programs, upstream.address, *HELLO, key=shown)
+    assert refused.returncode == 3
+    assert shown not in str(upstream.received)
+    assert len(upstream.asked("/v1/messages")) == 2
     [entry] = (home / "ledger" / "ada" / "history.jsonl").read_text().splitlines()
     assert json.loads(entry)["request_original"]["model"] == MODEL
 

@@ -60,9 +60,13 @@ async def _start_client(arguments: argparse.Namespace, settings: Settings) -> in
     import os
     import shutil
 
-    from memplane.cli import EXIT_FAILED
+    from memplane.cli import EXIT_FAILED, EXIT_UNAVAILABLE
     from memplane.cli.run import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
-    from memplane.integrations.claude_code.proxy_route import build_routed_command, choose_route
+    from memplane.integrations.claude_code.proxy_route import (
+        BASE_URL_VARIABLE,
+        build_routed_command,
+        choose_route,
+    )
     from memplane.settings import get_environment
 
     words: list[str] = arguments.words
@@ -73,10 +77,12 @@ async def _start_client(arguments: argparse.Namespace, settings: Settings) -> in
     command = [program, *(words[1:] if words[:1] == ["--"] else words)]
     environment = get_environment()
     proxy = await asyncio.to_thread(_find_proxy, settings, _read_agent(arguments, settings))
-    configured, in_file = _find_configured_address(command, environment)
-    route = choose_route(configured, proxy)
+    configured, in_file = _find_variable(BASE_URL_VARIABLE, command, environment)
+    route = choose_route(configured, proxy, has_token=_has_token(command, environment))
     if route.warning:
         _print_warning(route.warning)
+    if not route.is_possible:
+        return EXIT_UNAVAILABLE
     try:
         launch = build_routed_command(
             command,
@@ -107,11 +113,14 @@ def _read_agent(arguments: argparse.Namespace, settings: Settings) -> str:
 
 def _find_proxy(settings: Settings, agent: str) -> ProxyState:
     """Find the process that serves this home, and ask it whether it is there."""
+    from memplane.auth.token_store import TokenStore
     from memplane.cli.output import get_program_name
     from memplane.home import Home
     from memplane.integrations.claude_code.proxy_route import ProxyState
+    from memplane.kit.clock import system_clock
 
-    server = Home(settings.home).server()
+    home = Home(settings.home)
+    server = home.server()
     ports = frozenset({settings.http.port} | ({_get_port(server.address)} if server else set()))
     upstream = settings.proxy.upstream_anthropic.rstrip("/").removesuffix("/v1")
     if server is None:
@@ -122,7 +131,10 @@ def _find_proxy(settings: Settings, agent: str) -> ProxyState:
         trouble = f"memplane at {server.address} does not answer within {_HEALTH_DEADLINE_S:g} s."
         return ProxyState(ports=ports, upstream=upstream, trouble=trouble)
     address = f"{server.address}/agent/{agent}" if agent else server.address
-    return ProxyState(address=address, ports=ports, upstream=upstream)
+    tokens = TokenStore(home.tokens_file, clock=system_clock, admins={})
+    takes_turns = agent or "default"
+    governed = takes_turns if tokens.governs(takes_turns, system_clock()) else ""
+    return ProxyState(address=address, ports=ports, upstream=upstream, governed_agent=governed)
 
 
 def _is_healthy(address: str) -> bool:
@@ -144,19 +156,24 @@ def _get_port(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
-def _find_configured_address(
-    command: Sequence[str], environment: Mapping[str, str]
+def _has_token(command: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Say whether the client shows a token of memplane's."""
+    from memplane.auth.token_store import TOKEN_PREFIX
+    from memplane.integrations.claude_code.proxy_route import KEY_VARIABLES
+
+    keys = (_find_variable(name, command, environment)[0] for name in KEY_VARIABLES)
+    return next(filter(None, keys), "").rpartition(":")[2].startswith(TOKEN_PREFIX)
+
+
+def _find_variable(
+    name: str, command: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[str, bool]:
-    """Return the address that the client is configured for, and whether a file says so."""
-    from memplane.integrations.claude_code.proxy_route import (
-        BASE_URL_VARIABLE,
-        find_settings_argument,
-        read_base_url,
-    )
+    """Return a variable as the client has it, and whether one of its settings files sets it."""
+    from memplane.integrations.claude_code.proxy_route import find_settings_argument, read_variable
 
     own = find_settings_argument(command)
-    if own.lstrip().startswith("{") and (address := read_base_url(own)):
-        return address, True
+    if own.lstrip().startswith("{") and (value := read_variable(own, name)):
+        return value, True
     folder = environment.get("CLAUDE_CONFIG_DIR") or "~/.claude"
     files = [
         Path(own) if own and not own.lstrip().startswith("{") else None,
@@ -166,12 +183,12 @@ def _find_configured_address(
     ]
     for file in filter(None, files):
         try:
-            address = read_base_url(file.read_bytes())
+            value = read_variable(file.read_bytes(), name)
         except OSError:
             continue  # the client says what is wrong with it
-        if address:
-            return address, True
-    return environment.get(BASE_URL_VARIABLE, ""), False
+        if value:
+            return value, True
+    return environment.get(name, ""), False
 
 
 def _print_warning(text: str) -> None:

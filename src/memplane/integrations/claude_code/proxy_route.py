@@ -17,6 +17,8 @@ from memplane.integrations.claude_code.launch_command import LaunchCommand, find
 from memplane.kit.json_values import as_object, as_string, decode_json_or_none
 
 BASE_URL_VARIABLE: Final = "ANTHROPIC_BASE_URL"
+KEY_VARIABLES: Final = ("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY")
+"""What the client shows; the first goes before the second."""
 
 _SETTINGS_OPTION: Final = "--settings"
 _LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -30,12 +32,14 @@ class ProxyState(msgspec.Struct, frozen=True, kw_only=True):
         ports: The ports that are memplane's on this machine.
         upstream: Where it sends Anthropic's requests.
         trouble: Why it does not answer, and what to do.
+        governed_agent: The agent, where it takes its turns with a token of memplane's only.
     """
 
     address: str = ""
     ports: frozenset[int] = frozenset()
     upstream: str
     trouble: str = ""
+    governed_agent: str = ""
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -43,10 +47,27 @@ class Route(msgspec.Struct, frozen=True):
 
     address: str = ""
     warning: str = ""
+    is_possible: bool = True
 
 
-def choose_route(configured: str, proxy: ProxyState) -> Route:
-    """Choose between the proxy and the provider, for a client with this address configured."""
+def choose_route(configured: str, proxy: ProxyState, *, has_token: bool = False) -> Route:
+    """Choose between the proxy and the provider.
+
+    A provider that refuses a client's key is asked again and again, in silence. So nobody is sent
+    where it is sure that the key is refused.
+
+    Args:
+        configured: The address that the client is configured for.
+        proxy: What is known of the proxy.
+        has_token: The client shows a token of memplane's, and no key of the provider's.
+    """
+    if has_token:
+        if proxy.address:
+            return Route(proxy.address)
+        why = (
+            f"{proxy.trouble} Claude Code has a token of memplane's, and no key of the provider's"
+        )
+        return Route(warning=why, is_possible=False)
     is_ours = _is_own_address(configured, proxy.ports)
     if configured and not is_ours and configured.rstrip("/") != proxy.upstream.rstrip("/"):
         return Route(
@@ -54,19 +75,24 @@ def choose_route(configured: str, proxy: ProxyState) -> Route:
             f"{proxy.upstream}. It goes to {configured} directly, without the proxy. To have "
             f"both, set proxy.upstream_anthropic to {configured}"
         )
-    if proxy.address:
+    trouble = proxy.trouble
+    if proxy.governed_agent:
+        trouble = (
+            f"{proxy.governed_agent} takes its turns with a token of memplane's, and Claude Code "
+            "shows none: put it into ANTHROPIC_AUTH_TOKEN, or name another agent with --agent."
+        )
+    elif proxy.address:
         return Route(proxy.address)
     return Route(
         proxy.upstream if is_ours else "",
-        f"{proxy.trouble} Claude Code goes to the provider directly, without the proxy",
+        f"{trouble} Claude Code goes to the provider directly, without the proxy",
     )
 
 
-def read_base_url(settings: bytes | str) -> str:
-    """Return the address that a settings file of the client names; empty when it names none."""
+def read_variable(settings: bytes | str, name: str) -> str:
+    """Return a variable that a settings file of the client sets; empty when it sets none."""
     data = settings if isinstance(settings, bytes) else settings.encode()
-    variables = as_object(as_object(decode_json_or_none(data)).get("env"))
-    return as_string(variables.get(BASE_URL_VARIABLE))
+    return as_string(as_object(as_object(decode_json_or_none(data)).get("env")).get(name))
 
 
 def find_settings_argument(command: Sequence[str]) -> str:
