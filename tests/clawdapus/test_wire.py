@@ -82,6 +82,18 @@ def test_ids_that_cannot_be_written_down_are_none() -> None:
     assert [(one.id, one.entry_ids) for one in found.memories] == [("", ("hist1_a",))]
 
 
+def test_trust_that_another_service_made_up_is_none() -> None:
+    found = parse_recalled(
+        b'{"memories":[{"text":"a","trust":"untrusted","origin":"web","sources":["web:x",3]},'
+        b'{"text":"b","trust":"absolute","origin":["web"],"sources":"web:x"}]}'
+    )
+    assert isinstance(found, RecallResponse)
+    assert [(one.trust, one.origin, one.sources) for one in found.memories] == [
+        ("untrusted", "web", ("web:x",)),
+        ("", "", ()),
+    ]
+
+
 def test_an_answer_that_is_too_long_is_not_read() -> None:
     said = parse_recalled(b'{"memories":[]' + b" " * (16385 - 15) + b"}")
     assert said == UnreadableResponse("recall response exceeds 16384 bytes")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from memplane.episodes.api_types import ForgetCheck, ForgetReceipt, ForgetRequest
+    from memplane.episodes.api_types import ForgetReceipt, ForgetRequest
     from memplane.integrations.clawdapus.memory_service.forget import (
         AgentForgetPlan,
         AgentForgetResult,
@@ -46,6 +46,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         help="whose entry; in a pod, by default the agents whose ledger has it",
     )
+    parser.add_argument(
+        "--source",
+        default="",
+        metavar="S",
+        help="roll back all that repeats a source, such as web:HOST, tool:NAME, file:PATH or "
+        "import:NAME, or a whole kind; what would go is listed first",
+    )
+    parser.add_argument(
+        "--session",
+        default="",
+        metavar="S",
+        help="roll back all that was said in a session, by the client's name for it or its number",
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="with --source or --session: do not ask before"
+    )
     parser.add_argument("--reason", default="", help="why, kept with the tombstone")
     parser.add_argument(
         "--allow-unknown",
@@ -73,6 +89,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Forget entries of our own memory, or of a pod's agents."""
+    if arguments.source or arguments.session:
+        from memplane.cli.rollback import roll_back_in_home
+
+        return await roll_back_in_home(arguments, settings)
     if arguments.service is None:
         return await forget_in_home(arguments, settings)
     from pathlib import Path
@@ -167,7 +187,7 @@ def _confirm(agent: str, ids: Sequence[str], given: str | None) -> None:
 
 
 def _print_home_receipt(asked: ForgetRequest, receipt: ForgetReceipt) -> None:
-    from memplane.cli.output import escape_text
+    from memplane.cli.output import escape_text, print_forget_checks
 
     print(f"Forgot {receipt.forgotten} entries for {asked.agent}")
     if receipt.already:
@@ -179,7 +199,7 @@ def _print_home_receipt(asked: ForgetRequest, receipt: ForgetReceipt) -> None:
         print(f"Erased {len(receipt.purged)} from the ledgers; their chains still verify")
     if asked.purge:
         _print_repeats(asked.agent, receipt)
-    _print_checked(receipt.checked)
+    print_forget_checks(receipt.checked)
 
 
 def _print_repeats(agent: str, receipt: ForgetReceipt) -> None:
@@ -196,21 +216,6 @@ def _print_repeats(agent: str, receipt: ForgetReceipt) -> None:
     if receipt.repeated:
         named = " ".join(f"--entry-id {escape_text(one)}" for one in receipt.repeated)
         print(f"This erases such turns too: memplane forget --agent {agent} {named} --purge")
-
-
-def _print_checked(checked: Sequence[ForgetCheck]) -> None:
-    from memplane.cli.output import colour_text, escape_text
-
-    for one in checked:
-        verdict = colour_text("ok    ", "green") if one.clean else colour_text("failed", "red")
-        if one.unsure:
-            verdict = colour_text("unsure", "yellow")
-        print(f"{verdict} {one.place}{': ' if one.note else ''}{escape_text(one.note)}")
-    if checked:
-        unsure = sum(one.unsure for one in checked)
-        wrong = sum(not one.clean for one in checked) - unsure
-        beside = f"; of {unsure} nobody can tell" if unsure else ""
-        print(f"{len(checked)} places searched; {wrong} still have something{beside}")
 
 
 async def forget_in_pod(folder: Path, arguments: argparse.Namespace, settings: Settings) -> int:

@@ -275,7 +275,7 @@ def _print_entry(view: LedgerView, entry_id: str, line: bytes, segment: int) -> 
 
 def _print_receipt(views: Sequence[LedgerView], entry_id: str, *, as_json: bool) -> None:
     """Say which memories were in a turn's prompt; they come from turns of any of the ledgers."""
-    from memplane.cli.output import colour_text, escape_text, print_json
+    from memplane.cli.output import colour_text, escape_text, format_origin, print_json
     from memplane.ledger.note_reader import find_note
     from memplane.ledger.turn_note import TurnNote
 
@@ -296,9 +296,9 @@ def _print_receipt(views: Sequence[LedgerView], entry_id: str, *, as_json: bool)
         for block in one.blocks:
             score = "" if block.score is None else f" {block.score:.2f}"
             cited = ", ".join(entry[:_ID_CHARS] for entry in block.entry_ids) or block.id
-            print(
-                f"    {escape_text(block.kind)}{score}  {colour_text(escape_text(cited), 'dim')}"
-            )
+            origin = format_origin(block)
+            told = f"{escape_text(cited)}{'  ' if origin else ''}{origin}"
+            print(f"    {escape_text(block.kind)}{score}  {colour_text(told, 'dim')}")
             for entry in block.entry_ids[:_MAX_CITED_ENTRIES]:
                 print(f"      {escape_text(_question_of(views, entry))}")
     for dropped in note.dropped:

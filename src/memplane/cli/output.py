@@ -6,7 +6,11 @@ import sys
 from typing import TYPE_CHECKING, Final, TextIO
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from memplane.episodes.api_types import ForgetCheck, MemoryBlock
+    from memplane.ledger.turn_note import InjectedBlock
 
 _ANSI_CODES: Final = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 
@@ -27,6 +31,13 @@ def escape_text(text: str) -> str:
     )
 
 
+def format_origin(block: MemoryBlock | InjectedBlock) -> str:
+    """Say where the words of a memory come from, and if they are untrusted."""
+    named = ", ".join(block.sources) or block.origin
+    trust = "untrusted" if block.trust == "untrusted" else ""
+    return escape_text("  ".join(filter(None, (f"from {named}" if named else "", trust))))
+
+
 def print_json(body: object) -> None:
     """Print a value as JSON, indented."""
     import msgspec
@@ -39,6 +50,20 @@ def print_rows(rows: list[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"  {colour_text(name.ljust(width), 'dim')}  {value}")
+
+
+def print_forget_checks(checked: Sequence[ForgetCheck]) -> None:
+    """Print what was searched, and what was found there."""
+    for one in checked:
+        verdict = colour_text("ok    ", "green") if one.clean else colour_text("failed", "red")
+        if one.unsure:
+            verdict = colour_text("unsure", "yellow")
+        print(f"{verdict} {one.place}{': ' if one.note else ''}{escape_text(one.note)}")
+    if checked:
+        unsure = sum(one.unsure for one in checked)
+        wrong = sum(not one.clean for one in checked) - unsure
+        beside = f"; of {unsure} nobody can tell" if unsure else ""
+        print(f"{len(checked)} places searched; {wrong} still have something{beside}")
 
 
 def get_program_name(home: Path) -> str:

@@ -28,6 +28,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how much text (8192, at most 65536)",
     )
+    parser.add_argument(
+        "--source",
+        default="",
+        metavar="S",
+        help="only turns that repeat a source, such as web:HOST, or a kind of sources, such as "
+        "tool; as many of them as match",
+    )
     parser.add_argument("--explain", action="store_true", help="say why each was chosen")
     parser.add_argument("--json", action="store_true", help="for machines")
 
@@ -52,6 +59,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
         if arguments.max_bytes is not None
         else DEFAULT_RECALL_BYTES,
         "explain": arguments.explain,
+        "source": arguments.source.strip(),
     }
     try:
         ask = msgspec.convert(asked, RecallRequest)
@@ -79,10 +87,11 @@ def _print(found: RecallResponse) -> None:
 
 
 def _print_block(block: MemoryBlock) -> None:
-    from memplane.cli.output import colour_text, escape_text
+    from memplane.cli.output import colour_text, escape_text, format_origin
 
     score = f"{block.score:.2f}" if block.score is not None else ""
-    head = "  ".join(part for part in (block.kind, score, block.ts, block.id[:18]) if part)
+    parts = (block.kind, score, block.ts, block.id[:18], format_origin(block))
+    head = "  ".join(part for part in parts if part)
     print(colour_text(head, "dim"))
     for line in escape_text(block.text).split("\n"):
         print(f"  {line}")
@@ -96,3 +105,6 @@ def _print_block(block: MemoryBlock) -> None:
         added = ", ".join(f"{name} {one.added:+.2f} (#{one.place})" for name, one in signals)
         if added:
             print(colour_text(f"       {added}", "dim"))
+        if block.why.withheld:
+            sources = escape_text(", ".join(block.why.withheld))
+            print(colour_text(f"       not told: what it repeats of {sources}", "dim"))

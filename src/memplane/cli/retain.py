@@ -21,6 +21,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--entries", metavar="F", help="recorded turns instead, one JSON object a line; - is stdin"
     )
+    parser.add_argument(
+        "--source",
+        default="",
+        metavar="NAME",
+        help="where it was imported from, such as mail; it is recalled as untrusted import:NAME "
+        "unless memory.trusted_sources has that",
+    )
     parser.add_argument("--agent", help="whose memory; by default MEMPLANE_AGENT")
     parser.add_argument("--json", action="store_true", help="for machines: one receipt a line")
 
@@ -29,6 +36,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Retain each entry, and print what became of it."""
     from memplane.cli import EXIT_OK
     from memplane.cli.agent_argument import resolve_agent
+    from memplane.episodes.entry_input import declare_source
     from memplane.errors import EntryTooLarge, InvalidEntry, InvalidRequest
     from memplane.kit.clock import system_clock
     from memplane.service.client import Client
@@ -44,7 +52,8 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     async with Client(settings) as client:
         for place, entry in entries:
             try:
-                receipt = await client.retain(entry, agent=agent)
+                sourced = declare_source(entry, arguments.source.strip())
+                receipt = await client.retain(sourced, agent=agent)
             except (InvalidRequest, InvalidEntry, EntryTooLarge) as error:
                 if not place:
                     raise

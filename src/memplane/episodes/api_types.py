@@ -57,6 +57,9 @@ class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     A `user` is answered with what is theirs and what is shared, and a `view` with what is its own
     and shared; without them the answer is of what is shared. An operator may ask `all_users`.
+
+    With a `source`, such as `web:host` or `tool`, only turns that repeat it are answered, as many
+    as match.
     """
 
     agent: str
@@ -70,6 +73,7 @@ class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_RECALL_LIMIT)] | None = None
     max_bytes: Annotated[int, msgspec.Meta(ge=1, le=MAX_RECALL_BYTES)] = DEFAULT_RECALL_BYTES
     explain: bool = False
+    source: str = ""
 
     @property
     def scope(self) -> ReadScope:
@@ -94,12 +98,14 @@ class BlockExplanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """Why a block was chosen: the part that it stands in, and what each word added.
 
     `signals` says for each signal of the ranking what it added, and the block's place by it alone.
+    Of a turn that repeats too much, what it repeats of the `withheld` sources is not told.
     """
 
     part: str
     terms: dict[str, float] = {}
     coverage: float = 0.0
     signals: dict[str, SignalContribution] = {}
+    withheld: tuple[str, ...] = ()
 
 
 class MemoryBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -107,6 +113,10 @@ class MemoryBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     `entry_ids` may name only some of the entries that it comes from; `made_of` are all of them
     then, so that forgetting any takes it out of a conversation. It is told to nobody outside.
+
+    `origin` is what kind of source the words are of: `user`, `agent`, `tool`, `web`, `file` or
+    `import`; `sources` names each that they repeat. What is not `trusted` is `untrusted`: data
+    that somebody else wrote.
     """
 
     text: str
@@ -116,6 +126,9 @@ class MemoryBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ts: str = ""
     id: str = ""
     entry_ids: tuple[str, ...] = ()
+    origin: str = ""
+    trust: str = ""
+    sources: tuple[str, ...] = ()
     why: BlockExplanation | None = None
     made_of: tuple[str, ...] = ()
 
@@ -223,3 +236,57 @@ class ForgetReceipt(msgspec.Struct, frozen=True, kw_only=True):
     def clean(self) -> bool:
         """Whether every place that was searched is clean."""
         return all(one.clean for one in self.checked)
+
+
+class SourceSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A source that an agent's turns repeat, how many do, and whether it is trusted."""
+
+    source: str
+    turns: int
+    trust: str
+
+
+class SourceList(msgspec.Struct, frozen=True, kw_only=True):
+    """The sources that an agent's turns repeat, those of the most turns first."""
+
+    sources: tuple[SourceSummary, ...] = ()
+
+
+class RollbackRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator wants rolled back: all that came of a source, or of a session.
+
+    A source is a name such as `web:host`, or a kind such as `tool`. With `dry_run` nothing
+    happens, and the receipt says what would go. `verify` and `purge` are those of a forget.
+    """
+
+    agent: str
+    source: str = ""
+    session: str = ""
+    reason: str = ""
+    dry_run: bool = False
+    verify: bool = False
+    purge: bool = False
+
+
+class OriginTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A turn of a source or a session, as an operator recognises it."""
+
+    id: str
+    ts: str = ""
+    question: str = ""
+    sources: tuple[str, ...] = ()
+
+
+class RollbackReceipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was rolled back, or would be.
+
+    The first of the `turns` are listed; `count` is how many there are. `memories` are the
+    observations that changed; undoing the `batch` brings them back. Turns stay forgotten.
+    """
+
+    count: int
+    turns: tuple[OriginTurn, ...] = ()
+    memories: tuple[int, ...] = ()
+    batch: str = ""
+    done: bool = False
+    forgotten: ForgetReceipt | None = None

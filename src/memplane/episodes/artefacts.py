@@ -14,6 +14,7 @@ import msgspec
 
 from memplane.episodes.episode import Episode
 from memplane.episodes.noise_filter import is_heartbeat
+from memplane.episodes.provenance import SentenceSources
 from memplane.episodes.sentiment import Affect, detect_affect
 from memplane.episodes.stretches import extract_topics, format_timeline_line
 from memplane.exchange.marker_parser import strip_markers
@@ -59,6 +60,8 @@ class Artefact(msgspec.Struct, frozen=True):
         sources: The ids of the entries that it was derived from, in (at, id) order.
         salience: How much it matters, in hundredths.
         affect: The feeling that it shows.
+        origins: The sources that its words repeat; none are the user's or the agent's own. It is
+            as trustworthy as the worst of them.
     """
 
     kind: ArtefactKind
@@ -67,15 +70,20 @@ class Artefact(msgspec.Struct, frozen=True):
     sources: tuple[str, ...]
     salience: int
     affect: Affect | None = None
+    origins: tuple[str, ...] = ()
 
 
 class _WeightedSentence(NamedTuple):
-    """A sentence, who said it in which turn, and its weight when nothing is claimed in it."""
+    """A sentence, who said it in which turn, and its weight when nothing is claimed in it.
+
+    What it repeats has a `source`; without one the words are the speaker's own.
+    """
 
     turn: Episode
     sentence: Sentence
     by_user: bool
     weight: int
+    source: str = ""
 
 
 _Claim: TypeAlias = tuple[ArtefactKind, int, Affect | None]
@@ -102,12 +110,15 @@ def extract_artefacts(stretch: Sequence[Episode]) -> tuple[Artefact, ...]:
     found = list(_best(claimed))
     at, ids = stretch[0].at, tuple(turn.id for turn in stretch)
     salience = max((one.salience for one in found), default=_DEFAULT_SALIENCE)
-    line = format_timeline_line(
-        stretch, _topics(telling, [one for one, _ in claimed]), _MAX_TIMELINE_BYTES
-    )
+    own = [one for one, _ in claimed if not one.source]
+    line = format_timeline_line(stretch, _topics(telling, own), _MAX_TIMELINE_BYTES)
     whole = [Artefact(ArtefactKind.TIMELINE, line, at, ids, salience)]
-    if gist := _gist(claimed) or _beginning(telling):
-        whole.append(Artefact(ArtefactKind.SUMMARY, gist, at, ids, salience))
+    gist, origins = _gist(claimed)
+    if not gist:
+        gist, origins = _beginning(telling)
+    if gist:
+        summary = Artefact(ArtefactKind.SUMMARY, gist, at, ids, salience, origins=origins)
+        whole.append(summary)
     return (*whole, *found)
 
 
@@ -115,9 +126,11 @@ def _said(turn: Episode) -> Iterator[_WeightedSentence]:
     """Yield what was said in a turn, the user first; what is marked is an observation's."""
     for text, by_user in ((turn.question, True), (strip_markers(turn.answer), False)):
         weight = 40 if by_user else 30
+        sources = SentenceSources(turn.provenance, "" if by_user else turn.answer)
         for sentence in split_sentences(text):
             idle = _SMALL_TALK.issuperset(sentence.words)
-            yield _WeightedSentence(turn, sentence, by_user, 0 if idle else weight)
+            source = sources.source_of(sentence.text)
+            yield _WeightedSentence(turn, sentence, by_user, 0 if idle else weight, source)
             weight = 34 if by_user else 16
 
 
@@ -136,33 +149,46 @@ def _topics(turns: Sequence[Episode], said: Sequence[_WeightedSentence]) -> Iter
 
 def _best(claimed: Iterable[_Claimed]) -> Iterator[Artefact]:
     """Yield the most salient claims of each kind; what was said again is the same claim."""
-    by_kind: dict[ArtefactKind, dict[tuple[str, ...], Artefact]] = {
+    by_kind: dict[ArtefactKind, dict[tuple[bool, tuple[str, ...]], Artefact]] = {
         kind: {} for kind in _MAX_ARTEFACTS_BY_KIND
     }
     for said, claims in claimed:
         for kind, salience, affect in claims:
-            words, source = said.sentence.words, said.turn.id
-            known = by_kind[kind].get(words)
-            if known is None:
-                made = Artefact(
-                    kind, said.sentence.text, said.turn.at, (source,), salience, affect
-                )
-            else:
-                made = Artefact(
-                    kind,
-                    known.text,
-                    known.at,
-                    known.sources if known.sources[-1] == source else (*known.sources, source),
-                    max(known.salience, salience),
-                    known.affect,
-                )
-            by_kind[kind][words] = made
+            # Who repeats a user's words takes nothing from them, and gains nothing by them.
+            place = bool(said.source), said.sentence.words
+            known = by_kind[kind].get(place)
+            by_kind[kind][place] = _join_claim(known, said, kind, salience=salience, affect=affect)
     for kind, most in _MAX_ARTEFACTS_BY_KIND.items():
         yield from sorted(by_kind[kind].values(), key=lambda one: -one.salience)[:most]
 
 
-def _gist(claimed: Sequence[_Claimed]) -> str:
-    """Return the sentences that matter most, in the order in which they were said."""
+def _join_claim(
+    known: Artefact | None,
+    said: _WeightedSentence,
+    kind: ArtefactKind,
+    *,
+    salience: int,
+    affect: Affect | None,
+) -> Artefact:
+    """Return a claim that was made, or made again."""
+    origins = (said.source,) if said.source else ()
+    if known is None:
+        return Artefact(
+            kind, said.sentence.text, said.turn.at, (said.turn.id,), salience, affect, origins
+        )
+    return msgspec.structs.replace(
+        known,
+        sources=tuple(dict.fromkeys((*known.sources, said.turn.id))),
+        salience=max(known.salience, salience),
+        origins=tuple(dict.fromkeys((*known.origins, *origins))),
+    )
+
+
+def _gist(claimed: Sequence[_Claimed]) -> tuple[str, tuple[str, ...]]:
+    """Return the sentences that matter most, in the order in which they were said.
+
+    With them come the sources that any of them repeats: a summary is no better than the worst.
+    """
     weights = {
         place: max((salience for _, salience, _ in claims), default=said.weight)
         for place, (said, claims) in enumerate(claimed)
@@ -179,19 +205,25 @@ def _gist(claimed: Sequence[_Claimed]) -> str:
         ):
             chosen[sentence.words] = place
             room -= size
-    return " ".join(claimed[place][0].sentence.text for place in sorted(chosen.values()))
+    quoted = [claimed[place][0] for place in sorted(chosen.values())]
+    origins = tuple(dict.fromkeys(filter(None, (one.source for one in quoted))))
+    return " ".join(one.sentence.text for one in quoted), origins
 
 
-def _beginning(turns: Sequence[Episode]) -> str:
+def _beginning(turns: Sequence[Episode]) -> tuple[str, tuple[str, ...]]:
     """Return how the first text begins, when none of its sentences can be quoted whole."""
     for turn in turns:
-        for text in (turn.question, strip_markers(turn.answer)):
+        imported = (turn.provenance.imported,) if turn.provenance.imported else ()
+        for text, origins in (
+            (turn.question, imported),
+            (strip_markers(turn.answer), turn.provenance.sources),
+        ):
             words = " ".join(text[: _MAX_SUMMARY_BYTES * _MAX_UTF8_BYTES_PER_CHAR].split())
             cut = words.encode("utf-8", "surrogatepass")[: _MAX_SUMMARY_BYTES - len("…".encode())]
             if words:
                 whole = cut.decode("utf-8", "ignore")
-                return words if whole == words else f"{whole}…"
-    return ""
+                return words if whole == words else f"{whole}…", origins
+    return "", ()
 
 
 # What a sentence claims.

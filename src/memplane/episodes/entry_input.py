@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from memplane.errors import InvalidRequest
+from memplane.kit.json_values import encode_json_string
 from memplane.ledger.canonical_json import compact_json
 from memplane.ledger.entry import JsonReply, Turn, make_entry
 
@@ -37,6 +38,18 @@ def build_note_entry(agent: str, text: str, now: datetime) -> bytes:
         reply=JsonReply(b""),
     )
     return make_entry(turn).line
+
+
+def declare_source(entry: bytes, source: str) -> bytes:
+    """Return an entry that says where it was imported from; without a source it stays as it is.
+
+    What is no object stays as it is as well: whoever retains it says what is wrong.
+    """
+    line = entry.strip()
+    if not source or not (line.startswith(b"{") and line.endswith(b"}")):
+        return entry
+    comma = b"," if line[1:-1].strip() else b""
+    return b'%s%s"source":%s}' % (line[:-1], comma, encode_json_string(source))
 
 
 def check_json(raw: bytes) -> bytes:

@@ -8,6 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from memplane.episodes.echo_filter import extract_injected_memory, strip_echoes
+from memplane.episodes.provenance import (
+    OWN_WORDS,
+    Origin,
+    Provenance,
+    find_repeated_spans,
+    name_source,
+)
 from memplane.exchange.conversation_parser import (
     extract_tool_names,
     find_messages,
@@ -16,6 +23,7 @@ from memplane.exchange.conversation_parser import (
 )
 from memplane.exchange.marker_parser import MemoryMarker, parse_markers
 from memplane.exchange.prompt_cleanup import strip_injected_memory
+from memplane.exchange.tool_results import extract_tool_results
 from memplane.ledger.entry_head import parse_rfc3339
 
 _MAX_TEXT_BYTES: Final = 65_536
@@ -34,6 +42,7 @@ class Episode:
         answer: What the model answered.
         calls: The names of the tools that it called, each once.
         markers: What it marked to be remembered.
+        provenance: Where its words come from, as far as they are not the user's or the agent's.
     """
 
     id: str
@@ -42,6 +51,7 @@ class Episode:
     answer: str
     calls: tuple[str, ...] = ()
     markers: tuple[MemoryMarker, ...] = ()
+    provenance: Provenance = OWN_WORDS
 
 
 def is_error(entry: Mapping[str, Any]) -> bool:
@@ -54,22 +64,42 @@ def build_episode(entry: Mapping[str, Any]) -> Episode:
 
     In an agent's tool loop the user may have spoken many messages ago; that is still the question.
     """
-    # The effective request has the recalled memory in it, so it only serves without the other.
-    request = entry.get("request_original")
-    if request is None:
-        request = entry.get("request_effective")
     reply = parse_reply(entry.get("response"))
     injected = extract_injected_memory(entry.get("request_effective"))
     answer = cap_text(strip_echoes(strip_injected_memory(reply.text), injected))
     identifier = entry.get("id")
+    question = cap_text(next(iterate_user_texts_backwards(find_messages(_request(entry))), ""))
     return Episode(
         id=identifier if isinstance(identifier, str) else "",
         at=_at(entry.get("ts")),
-        question=cap_text(next(iterate_user_texts_backwards(find_messages(request)), "")),
+        question=question,
         answer=answer,
         calls=extract_tool_names(reply, entry.get("tool_trace")),
         markers=parse_markers(answer),
+        provenance=_derive_provenance(entry, question, answer, injected),
     )
+
+
+def _derive_provenance(
+    entry: Mapping[str, Any], question: str, answer: str, injected: str
+) -> Provenance:
+    """Compare a reply with the results in its request; what declares its source is imported."""
+    declared = entry.get("source")
+    imported = isinstance(declared, str) and bool(declared.strip())
+    request = _request(entry)
+    results = extract_tool_results(request, entry.get("response"), entry.get("tool_trace"))
+    if not (imported or results or injected):
+        return OWN_WORDS
+    return Provenance(
+        find_repeated_spans(answer, question, results, injected),
+        name_source(Origin.IMPORT, str(declared)) if imported else "",
+    )
+
+
+def _request(entry: Mapping[str, Any]) -> object:
+    # The effective request has the recalled memory in it, so it only serves without the other.
+    request = entry.get("request_original")
+    return entry.get("request_effective") if request is None else request
 
 
 def cap_text(text: str) -> str:

@@ -22,7 +22,7 @@ from memplane.episodes.ledger_follower import (
 _TABLE_QUERIES: Final[Mapping[str, str]] = {
     "episodes": """
         SELECT a.agent, e.id, e.at, e.state, e.question, e.answer, e.calls, e.length,
-            e.speaker, e.signs, e.asked, e.told, s.end_user, s.view
+            e.speaker, e.signs, e.asked, e.told, e.origins, s.end_user, s.view
         FROM episodes e JOIN scopes s ON s.number = e.scope JOIN agents a ON a.number = s.agent
         ORDER BY a.agent, e.id
     """,
@@ -38,7 +38,7 @@ _TABLE_QUERIES: Final[Mapping[str, str]] = {
     """,
     "artefacts": """
         SELECT a.agent, s.end_user, s.view, f.stretch_at, f.stretch_id, f.position, f.kind, f.text,
-            f.at, f.sources, f.salience, f.valence, f.arousal, f.feeling
+            f.at, f.sources, f.salience, f.valence, f.arousal, f.feeling, f.origins
         FROM artefacts f JOIN scopes s ON s.number = f.scope JOIN agents a ON a.number = s.agent
         ORDER BY a.agent, s.end_user, s.view, f.stretch_at, f.stretch_id, f.position
     """,

@@ -13,9 +13,10 @@ import msgspec
 
 from memplane.auth.memory_scope import MemoryScope
 from memplane.database.interface import Connection, RecordStore
-from memplane.episodes import injection_store
+from memplane.episodes import injection_store, provenance_store
 from memplane.episodes import store as table
 from memplane.episodes.entry_parser import ScrubLine, build_stored_episode, decode_entry
+from memplane.episodes.provenance import Provenance
 from memplane.episodes.scope_store import get_agent_number
 from memplane.episodes.store import EpisodeState, RetainOutcome, StoredEpisode
 from memplane.errors import InvalidCursor
@@ -180,6 +181,9 @@ class _LedgerPage(msgspec.Struct):
     new: list[tuple[MemoryScope, StoredEpisode]] = msgspec.field(
         default_factory=list[tuple[MemoryScope, StoredEpisode]]
     )
+    attributed: list[tuple[str, Provenance]] = msgspec.field(
+        default_factory=list[tuple[str, Provenance]]
+    )
     begin: str = ""
     end: str = ""
     has_more: bool = False
@@ -205,16 +209,22 @@ def _read_from(
     scrub = places.scrub if folder.root == places.ledger else None
     read = _LedgerPage(begin=encode_cursor(cursor) if cursor.id else "")
     number = get_agent_number(rows, folder.agent)
+    is_behind = provenance_store.has_unattributed(rows, folder.agent)
     with open_page(folder, cursor=cursor, limit=limit) as page:
         for identifier, line in page.with_ids():
             known_before = (
                 table.predict_outcome(rows, number, identifier) is not RetainOutcome.RETAINED
             )
-            if known_before or places.leaves_out(folder, identifier):
+            is_due = is_behind and provenance_store.is_unattributed(rows, folder.agent, identifier)
+            if (known_before and not is_due) or places.leaves_out(folder, identifier):
                 continue
             members = decode_entry(scrub(line).value if scrub else line)
-            if members is not None:
-                stored = build_stored_episode({**members, "id": identifier})
+            if members is None:
+                continue
+            stored = build_stored_episode({**members, "id": identifier})
+            if is_due:
+                read.attributed.append((identifier, stored.episode.provenance))
+            else:
                 read.new.append((places.scope_of(folder, identifier), stored))
     read.end = encode_cursor(page.next) if page.next.id else ""
     read.has_more, read.unreadable = page.has_more, page.skipped
@@ -227,6 +237,8 @@ def _insert_page(
     """Take a page in; returns the state of each entry that is new."""
     if page.end and page.end != table.get_cursor(rows, ledger, agent):
         outcomes = table.insert_episodes(rows, page.new)
+        if page.attributed:
+            provenance_store.save_provenance(rows, agent, page.attributed)
         table.set_cursor(rows, ledger, agent, page.end)
         taken = zip(page.new, outcomes, strict=True)
         return [one.state for (_, one), outcome in taken if outcome is RetainOutcome.RETAINED]

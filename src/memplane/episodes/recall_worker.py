@@ -26,6 +26,7 @@ from memplane.episodes.api_types import RecallResponse
 from memplane.episodes.episode_embeddings import EmbeddedQuery
 from memplane.episodes.episode_index import ReadOnlyIndex
 from memplane.episodes.pending_turns import PendingTurns
+from memplane.episodes.provenance import TrustPolicy
 from memplane.episodes.response_builder import ResponseBudget
 from memplane.episodes.search import QueryContext, recall_episodes
 from memplane.episodes.worker_protocol import (
@@ -48,7 +49,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _let_others_go_first()
     opening = msgspec.json.decode(sys.argv[1], type=WorkerConfig)
-    seen = _WorkerState(ReadOnlyIndex(Path(opening.indexes)), PendingTurns(), opening.shares)
+    seen = _WorkerState(
+        ReadOnlyIndex(Path(opening.indexes)), PendingTurns(), opening.shares, opening.trust
+    )
     with socket.socket(fileno=0) as line, ReadOnlyDatabase(Path(opening.database)) as reading:
         reading.read(seen.view.current)
         gc.collect()
@@ -79,6 +82,7 @@ class _WorkerState:
     view: ReadOnlyIndex
     tails: PendingTurns
     shares: ResponseBudget
+    trust: TrustPolicy
 
 
 def _build_reply(reading: ReadOnlyDatabase, seen: _WorkerState, asked: WorkerRequest) -> bytes:
@@ -103,6 +107,7 @@ def _recall(rows: Connection, seen: _WorkerState, asked: WorkerRequest) -> Recal
         shares=seen.shares,
         now=QueryContext(asked.at, meant),
         tails=seen.tails,
+        trust=seen.trust,
     )
 
 

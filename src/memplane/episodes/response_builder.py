@@ -23,9 +23,19 @@ from memplane.episodes.api_types import (
 )
 from memplane.episodes.artefacts import Artefact
 from memplane.episodes.episode import Episode
+from memplane.episodes.provenance import Origin, Trust, TrustPolicy
 from memplane.episodes.store import NoiseSummary
+from memplane.episodes.untrusted_share import (
+    BlockOrigin,
+    UntrustedShare,
+    count_allowed,
+    is_within_share,
+    judge_sources,
+    keep_own_words,
+)
 from memplane.exchange.marker_parser import strip_markers
 from memplane.exchange.sanitizer import sanitize_text
+from memplane.search.tokenizer import count_terms
 from memplane.search.turn_ranker import SignalShare
 
 BLOCK_SOURCE: Final = "memplane"
@@ -74,7 +84,10 @@ class SalientMatch(msgspec.Struct, frozen=True):
 
 
 class SearchResult(msgspec.Struct, frozen=True):
-    """Everything that an answer may be made of; the newest turn of the agent tells what is old."""
+    """Everything that an answer may be made of; the newest turn of the agent tells what is old.
+
+    `trust` says which sources may be told of like the user's own words.
+    """
 
     matches: Sequence[EpisodeMatch] = ()
     weighty: Sequence[SalientMatch] = ()
@@ -82,6 +95,22 @@ class SearchResult(msgspec.Struct, frozen=True):
     recent: Sequence[Episode] = ()
     noise: NoiseSummary | None = None
     newest: int = 0
+    trust: TrustPolicy = TrustPolicy()
+
+    @property
+    def has_untrusted(self) -> bool:
+        """Whether anything in it repeats a source that is not trusted."""
+        turns = (match.episode.provenance.sources for match in self.matches)
+        claims = (one.artefact.origins for one in self.weighty)
+        return any(self.trust.judge(sources) is Trust.UNTRUSTED for sources in (*turns, *claims))
+
+
+class _ToldMatch(msgspec.Struct, frozen=True):
+    """A match as it is told: all of it, or only the words that are the user's and the agent's."""
+
+    match: EpisodeMatch
+    origin: BlockOrigin
+    withheld: tuple[str, ...] = ()
 
 
 class _ResponseDraft(msgspec.Struct):
@@ -112,48 +141,117 @@ class _ResponseDraft(msgspec.Struct):
 def build_mixed_response(
     found: SearchResult, shares: ResponseBudget, *, max_bytes: int, explain: bool
 ) -> RecallResponse:
-    """Make an answer of several resolutions; nothing when nothing matches."""
+    """Make an answer of several resolutions; nothing when nothing matches.
+
+    Which part of it may be untrusted depends on how long it becomes; so it is made again with
+    less where it is too much.
+    """
     if not found.matches and not found.weighty:
         return RecallResponse()
+    answer = RecallResponse()
     shares = shares.scaled(max_bytes)
+    for untrusted in range(count_allowed(MAX_BLOCKS) if found.has_untrusted else 0, -1, -1):
+        blocks = _draft_mixed(
+            found, shares, max_bytes=max_bytes, explain=explain, untrusted=untrusted
+        )
+        answer = (
+            limit_response_bytes(blocks)
+            if max_bytes <= DEFAULT_RECALL_BYTES
+            else _to_response(blocks)
+        )
+        if is_within_share(answer.memories):
+            break
+    return answer
+
+
+def _draft_mixed(
+    found: SearchResult, shares: ResponseBudget, *, max_bytes: int, explain: bool, untrusted: int
+) -> list[MemoryBlock]:
+    """Draft an answer in which so many blocks are untrusted, at most."""
     answer = _ResponseDraft(max_bytes, explain)
-    matches = iter(found.matches)
+    share = UntrustedShare(untrusted)
+    matches = iter(_choose_words(found, share))
     _add_matches(answer, matches, found.newest, shares.matches, most=3)
-    _add_salient(answer, found.weighty, shares.salient)
+    _add_salient(answer, found, share, shares.salient)
     if not answer.blocks:
-        return RecallResponse()
+        return []
     _add_timeline(answer, found.timeline, shares.timeline)
     _add_noise(answer, found.noise)
-    _add_recent(answer, found.recent, shares.recent)
+    _add_recent(answer, found, shares.recent)
     _add_matches(answer, matches, found.newest, answer.left, most=MAX_BLOCKS)
-    return (
-        limit_response_bytes(answer.blocks)
-        if max_bytes <= DEFAULT_RECALL_BYTES
-        else _to_response(answer.blocks)
-    )
+    return answer.blocks
+
+
+def _choose_words(found: SearchResult, share: UntrustedShare) -> list[_ToldMatch]:
+    """Decide what is told of each match.
+
+    Beyond the share only the own words of a turn are told, where they match, and behind all
+    other matches: what somebody has planted moves nothing else away.
+    """
+    told: list[_ToldMatch] = []
+    behind: list[_ToldMatch] = []
+    for match in found.matches:
+        sources = match.episode.provenance.sources
+        own = Origin.AGENT if match.episode.answer.strip() else Origin.USER
+        origin = judge_sources(sources, found.trust, own)
+        if share.admit(origin):
+            told.append(_ToldMatch(match, origin))
+            continue
+        episode = keep_own_words(match.episode, found.trust)
+        said = count_terms(f"{episode.question}\n{episode.answer}")
+        if not said.keys().isdisjoint(match.terms):
+            own = Origin.AGENT if episode.answer.strip() else Origin.USER
+            less = msgspec.structs.replace(match, episode=episode)
+            behind.append(_ToldMatch(less, BlockOrigin(own), sources))
+    return told + behind
 
 
 def build_match_response(
     found: SearchResult, *, limit: int, max_bytes: int, explain: bool
 ) -> RecallResponse:
     """Make an answer of what matches alone, one block for each turn."""
+    is_more = limit > MAX_BLOCKS or max_bytes > DEFAULT_RECALL_BYTES
+    answer = RecallResponse()
+    for untrusted in range(count_allowed(limit) if found.has_untrusted else 0, -1, -1):
+        matches = _choose_words(found, UntrustedShare(untrusted))[:limit]
+        blocks = _draft_matches(matches, max_bytes, explain=explain)
+        answer = _to_response(blocks) if is_more else limit_response_bytes(blocks)
+        if is_within_share(answer.memories):
+            break
+    return answer
+
+
+def build_source_response(
+    found: SearchResult, *, limit: int, max_bytes: int, explain: bool
+) -> RecallResponse:
+    """Make an answer of what a source said, for somebody who asks for just that."""
+    matches = [
+        _ToldMatch(one, judge_sources(one.episode.provenance.sources, found.trust, Origin.AGENT))
+        for one in found.matches[:limit]
+    ]
+    return _to_response(_draft_matches(matches, max_bytes, explain=explain))
+
+
+def _draft_matches(
+    matches: Iterable[_ToldMatch], max_bytes: int, *, explain: bool
+) -> list[MemoryBlock]:
     blocks: list[MemoryBlock] = []
     left = max_bytes
-    for match in found.matches[:limit]:
+    for match in matches:
         block = _match_block(match, min(_MAX_DETAIL_BYTES, left), explain=explain)
         size = len(block.text.encode())
         if size > left or not block.text:
             continue
         blocks.append(block)
         left -= size
-    is_more = limit > MAX_BLOCKS or max_bytes > DEFAULT_RECALL_BYTES
-    return _to_response(blocks) if is_more else limit_response_bytes(blocks)
+    return blocks
 
 
 def _add_matches(
-    answer: _ResponseDraft, matches: Iterator[EpisodeMatch], newest: int, share: int, *, most: int
+    answer: _ResponseDraft, matches: Iterator[_ToldMatch], newest: int, share: int, *, most: int
 ) -> None:
-    for match in matches:
+    for told in matches:
+        match = told.match
         room = answer.room(share)
         if room < _MIN_BLOCK_BYTES:
             return
@@ -164,15 +262,15 @@ def _add_matches(
             and match.salience < _MIN_SALIENCE_OF_DETAIL
         )
         detail = _MAX_STALE_MATCH_BYTES if stale else _MAX_DETAIL_BYTES
-        block = _match_block(match, min(detail, room), explain=answer.explain)
+        block = _match_block(told, min(detail, room), explain=answer.explain)
         share -= answer.add(block)
         most -= 1
         if not most:
             return
 
 
-def _match_block(match: EpisodeMatch, room: int, *, explain: bool) -> MemoryBlock:
-    episode = match.episode
+def _match_block(told: _ToldMatch, room: int, *, explain: bool) -> MemoryBlock:
+    match, episode = told.match, told.match.episode
     return MemoryBlock(
         text=cut_excerpt(episode, sorted(match.terms, key=lambda one: -match.terms[one]), room),
         score=round(match.score, 4),
@@ -181,11 +279,15 @@ def _match_block(match: EpisodeMatch, room: int, *, explain: bool) -> MemoryBloc
         ts=format_time(episode.at),
         id=episode.id,
         entry_ids=(episode.id,),
-        why=_explain_match(match) if explain else None,
+        origin=told.origin.origin,
+        trust=told.origin.trust,
+        sources=told.origin.sources,
+        why=_explain_match(told) if explain else None,
     )
 
 
-def _explain_match(match: EpisodeMatch) -> BlockExplanation:
+def _explain_match(told: _ToldMatch) -> BlockExplanation:
+    match = told.match
     return BlockExplanation(
         part="match",
         terms=dict(match.terms),
@@ -194,25 +296,33 @@ def _explain_match(match: EpisodeMatch) -> BlockExplanation:
             name: api_types.SignalContribution(added=one.added, place=one.place)
             for name, one in match.signals.items()
         },
+        withheld=told.withheld,
     )
 
 
-def _add_salient(answer: _ResponseDraft, weighty: Iterable[SalientMatch], share: int) -> None:
+def _add_salient(
+    answer: _ResponseDraft, found: SearchResult, untrusted: UntrustedShare, share: int
+) -> None:
     left = 2
-    for one in weighty:
+    for one in found.weighty:
         artefact = one.artefact
         if not left or (room := answer.room(share)) < _MIN_BLOCK_BYTES:
             return
         if answer.told.issuperset(artefact.sources):
             continue
-        taken = answer.add(
-            _salient_block(one, truncate_text(artefact.text, room), explain=answer.explain)
-        )
+        # The agent's own, at worst: a claim does not say which of the two made it.
+        origin = judge_sources(artefact.origins, found.trust, Origin.AGENT)
+        if not untrusted.admit(origin):
+            continue
+        text = truncate_text(artefact.text, room)
+        taken = answer.add(_salient_block(one, text, origin, explain=answer.explain))
         share -= taken
         left -= taken > 0
 
 
-def _salient_block(weighty: SalientMatch, text: str, *, explain: bool) -> MemoryBlock:
+def _salient_block(
+    weighty: SalientMatch, text: str, origin: BlockOrigin, *, explain: bool
+) -> MemoryBlock:
     artefact = weighty.artefact
     why = BlockExplanation(part="salient", coverage=round(weighty.coverage, 4))
     return MemoryBlock(
@@ -223,6 +333,9 @@ def _salient_block(weighty: SalientMatch, text: str, *, explain: bool) -> Memory
         ts=format_time(artefact.at),
         id=_name(artefact.kind, artefact.sources, artefact.text),
         entry_ids=artefact.sources[:_MAX_NAMED_SOURCES],
+        origin=origin.origin,
+        trust=origin.trust,
+        sources=origin.sources,
         why=why if explain else None,
         made_of=artefact.sources,
     )
@@ -248,6 +361,8 @@ def _add_timeline(answer: _ResponseDraft, timeline: Iterable[Artefact], share: i
             ts=format_time(lines[-1].at),
             id=_name("timeline", sources),
             entry_ids=sources[:_MAX_NAMED_SOURCES],
+            origin=Origin.AGENT,
+            trust=Trust.TRUSTED,
             why=BlockExplanation(part="timeline") if answer.explain else None,
             made_of=tuple(source for one in lines for source in one.sources),
         )
@@ -265,18 +380,25 @@ def _add_noise(answer: _ResponseDraft, noise: NoiseSummary | None) -> None:
             source=BLOCK_SOURCE,
             ts=format_time(noise.last),
             id="noise_counter",
+            origin=Origin.AGENT,
+            trust=Trust.TRUSTED,
             why=BlockExplanation(part="noise") if answer.explain else None,
         )
     )
 
 
-def _add_recent(answer: _ResponseDraft, recent: Iterable[Episode], share: int) -> None:
+def _add_recent(answer: _ResponseDraft, found: SearchResult, share: int) -> None:
     left = 2
-    for episode in recent:
+    for turn in found.recent:
         if not left or (room := answer.room(share)) < _MIN_BLOCK_BYTES:
             return
-        if episode.id in answer.told:
+        if turn.id in answer.told:
             continue
+        sources = turn.provenance.sources
+        is_trusted = found.trust.judge(sources) is Trust.TRUSTED
+        episode = turn if is_trusted else keep_own_words(turn, found.trust)
+        own = Origin.AGENT if episode.answer.strip() else Origin.USER
+        origin = judge_sources(sources if is_trusted else (), found.trust, own)
         taken = answer.add(
             MemoryBlock(
                 text=cut_excerpt(episode, (), min(_MAX_DETAIL_BYTES, room)),
@@ -285,6 +407,9 @@ def _add_recent(answer: _ResponseDraft, recent: Iterable[Episode], share: int) -
                 ts=format_time(episode.at),
                 id=episode.id,
                 entry_ids=(episode.id,),
+                origin=origin.origin,
+                trust=origin.trust,
+                sources=origin.sources,
                 why=BlockExplanation(part="recent") if answer.explain else None,
             )
         )

@@ -11,12 +11,21 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from memplane.database.interface import Connection
+from memplane.episodes import provenance_store
 from memplane.episodes import store as table
 from memplane.episodes.api_types import RecallRequest, RecallResponse
 from memplane.episodes.artefacts import Artefact, ArtefactKind
 from memplane.episodes.episode import Episode
 from memplane.episodes.injection_store import find_turns_at
 from memplane.episodes.pending_turns import NO_PENDING_WORK, PendingTurns
+from memplane.episodes.provenance import (
+    EVERYTHING_UNTRUSTED,
+    OWN_WORDS,
+    Provenance,
+    Trust,
+    TrustPolicy,
+    matches_source,
+)
 from memplane.episodes.question import Question, extract_question
 from memplane.episodes.response_builder import (
     EpisodeMatch,
@@ -25,6 +34,7 @@ from memplane.episodes.response_builder import (
     SearchResult,
     build_match_response,
     build_mixed_response,
+    build_source_response,
 )
 from memplane.episodes.scope_store import VisibleScopes, get_visible_scopes
 from memplane.search.bm25 import (
@@ -68,6 +78,9 @@ _MAX_QUERY_TERMS: Final = 256
 _MAX_SALIENT_ARTEFACTS: Final = 32
 _MAX_TIMELINE_LINES: Final = 8
 _MAX_RECENT_TURNS: Final = 4
+_MIN_OTHER_CANDIDATES: Final = 4
+_MAX_EXPLORED_CANDIDATES: Final = 4096
+_CHUNK_TURNS: Final = 100
 
 
 class _SearchLimits(NamedTuple):
@@ -91,6 +104,7 @@ def recall_episodes(
     shares: ResponseBudget,
     now: QueryContext,
     tails: PendingTurns,
+    trust: TrustPolicy = EVERYTHING_UNTRUSTED,
 ) -> RecallResponse:
     """Answer a question from the rows and the index; without an index it takes longer."""
     known = get_visible_scopes(rows, ask.scope)
@@ -102,16 +116,17 @@ def recall_episodes(
     here = frozenset(ask.without)
     if ask.here:
         here |= find_turns_at(rows, ask.scope, ask.here)
-    sought = _find_candidates(_SearchScope(rows, index, tails, known, likely, here), terms)
+    choice = _make_source_choice(rows, known, trust, ask.source)
+    sought = _find_candidates(_SearchScope(rows, index, tails, known, likely, here, choice), terms)
     asked = _build_query(question, sought, now.at)
-    ranking = _RankingInput(rows, known, sought, reach.with_neighbours, now.meant, here)
+    ranking = _RankingInput(rows, known, sought, reach.with_neighbours, now.meant, here, choice)
     matched = _matches(ranking, asked, ask)
     matches = [one.match for one in matched]
-    if ask.limit is not None:
-        found = SearchResult(matches=matches)
-        return build_match_response(
-            found, limit=ask.limit, max_bytes=ask.max_bytes, explain=ask.explain
-        )
+    if ask.limit is not None or ask.source:
+        found = SearchResult(matches=matches, trust=trust)
+        build = build_source_response if ask.source else build_match_response
+        most = ask.limit or _MAX_MATCHES
+        return build(found, limit=most, max_bytes=ask.max_bytes, explain=ask.explain)
     weighty = _find_salient(rows, known, sought, matched=bool(matches))
     weighty = [one for one in weighty if not here.issuperset(one.artefact.sources)]
     if not matches and not weighty:
@@ -129,6 +144,7 @@ def recall_episodes(
         recent=[one for one in recent if one.question not in said and one.id not in here],
         noise=table.get_noise_summary(rows, known),
         newest=recent[0].at if recent else 0,
+        trust=trust,
     )
     return build_mixed_response(found, shares, max_bytes=ask.max_bytes, explain=ask.explain)
 
@@ -215,6 +231,45 @@ def _terms_in(text: str) -> Mapping[str, int]:
     return count_query_terms(text)
 
 
+class _SourceChoice(msgspec.Struct, frozen=True):
+    """Which turns are looked for: all, few of which are untrusted, or those of one source.
+
+    There is nothing to choose where all words are the user's and the agent's own.
+    """
+
+    rows: Connection
+    known: VisibleScopes
+    trust: TrustPolicy
+    source: str
+    is_needed: bool
+
+    def is_wanted(self, provenance: Provenance) -> bool:
+        """Say whether a turn is one of those that are looked for first."""
+        if self.source:
+            return any(matches_source(one, (self.source,)) for one in provenance.sources)
+        return self.trust.judge(provenance.sources) is Trust.TRUSTED
+
+    def split(self, keys: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return the keys of wanted turns, and those of the others."""
+        repeating = provenance_store.find_provenance(self.rows, self.known, keys)
+        wanted = {key for key in keys if self.is_wanted(repeating.get(key, OWN_WORDS))}
+        return [key for key in keys if key in wanted], [key for key in keys if key not in wanted]
+
+    def limit_others(self, wanted: int, found: int) -> int:
+        """Return how many turns are looked at besides those that were found: a few, or the rest.
+
+        Where all turns repeat something, their users' own words are in no other ones.
+        """
+        return 0 if self.source else max(_MIN_OTHER_CANDIDATES, wanted // 4, wanted - found)
+
+
+def _make_source_choice(
+    rows: Connection, known: VisibleScopes, trust: TrustPolicy, source: str
+) -> _SourceChoice:
+    is_needed = bool(source) or provenance_store.has_repeating(rows, known)
+    return _SourceChoice(rows, known, trust, source, is_needed)
+
+
 class _SearchScope(msgspec.Struct, frozen=True):
     """Where visible episodes are looked for, and how many of them are scored.
 
@@ -227,6 +282,7 @@ class _SearchScope(msgspec.Struct, frozen=True):
     known: VisibleScopes
     likely: int
     here: frozenset[str]
+    choice: _SourceChoice
 
 
 def _find_candidates(where: _SearchScope, terms: Mapping[str, int]) -> _Candidates:
@@ -246,7 +302,7 @@ def _find_candidates(where: _SearchScope, terms: Mapping[str, int]) -> _Candidat
         statistics = _statistics(known, counted, uncounted)
         weights = select_informative(weigh_terms(terms, statistics), statistics)
         wanted = where.likely + min(len(where.here), where.likely)
-        keys = index.candidates(known.numbers, [one.term for one in weights], wanted)
+        keys = _find_keys(where, index, [one.term for one in weights], wanted)
         new = {turn.key for turn in (*uncounted, *changed)}
         indexed = [key for key in keys if key not in new and not pending.has(key)]
         found = [*table.get_searchable(rows, known, indexed), *uncounted, *changed]
@@ -258,13 +314,46 @@ def _find_candidates(where: _SearchScope, terms: Mapping[str, int]) -> _Candidat
     turns = {turn.key: turn for turn in (*found, *waiting) if turn.id not in where.here}
     documents = [(key, merge_counts(held[key]), turn.length) for key, turn in turns.items()]
     scored = score_documents(weights, documents, statistics)
-    likely = _best(scored, turns, statistics)[: where.likely]
+    likely = _choose_likely(where, _best(scored, turns, statistics))
     return _Candidates(telling, weights, statistics, likely, turns, finder, held)
 
 
 def _are_many(known: VisibleScopes) -> bool:
     """Say whether a read sees more scopes than the text index should be asked about."""
     return len(known.scopes) > _MAX_INDEXED_SCOPES
+
+
+def _find_keys(
+    where: _SearchScope, index: TextIndex, terms: Sequence[str], wanted: int
+) -> list[int]:
+    """Find turns in the index; where most are untrusted, as many as it takes to find others."""
+    numbers, choice = where.known.numbers, where.choice
+    keys = index.candidates(numbers, terms, wanted)
+    if not choice.is_needed:
+        return keys
+    reach = wanted
+    first, others = choice.split(keys)
+    while len(first) < wanted and len(keys) >= reach and reach < _MAX_EXPLORED_CANDIDATES:
+        reach *= 4
+        keys = index.candidates(numbers, terms, reach)
+        first, others = choice.split(keys)
+    return first[: wanted + (wanted + 1) // 2] + others[: choice.limit_others(wanted, len(first))]
+
+
+def _choose_likely(where: _SearchScope, best: Sequence[ScoredDocument]) -> list[ScoredDocument]:
+    """Choose what is ranked: the likely turns, of which some may be untrusted besides."""
+    if not where.choice.is_needed:
+        return list(best[: where.likely])
+    chosen: set[int] = set()
+    others: list[int] = []
+    for at in range(0, len(best), _CHUNK_TURNS):
+        first, rest = where.choice.split([one.key for one in best[at : at + _CHUNK_TURNS]])
+        chosen.update(first[: where.likely - len(chosen)])
+        others += rest
+        if len(chosen) >= where.likely:
+            break
+    chosen.update(others[: where.choice.limit_others(where.likely, len(chosen))])
+    return [one for one in best if one.key in chosen]
 
 
 def _best(
@@ -296,6 +385,7 @@ class _RankingInput(msgspec.Struct, frozen=True):
     with_neighbours: int
     meant: SemanticQuery | None
     here: frozenset[str]
+    choice: _SourceChoice
 
 
 def _matches(where: _RankingInput, asked: Query, ask: RecallRequest) -> list[_MatchWithTimeline]:
@@ -341,17 +431,24 @@ def _matches(where: _RankingInput, asked: Query, ask: RecallRequest) -> list[_Ma
 def _shown(
     where: _RankingInput, ranked: Sequence[RankedTurn], limit: int | None
 ) -> list[tuple[RankedTurn, Episode]]:
-    """Choose the turns that are told; a prompt's memories are few, and are not all of one loop."""
+    """Choose the turns that are told; a prompt's memories are few, and are not all of one loop.
+
+    Untrusted turns come besides, wherever they rank: how many of them are told is decided later.
+    """
     shown: list[tuple[RankedTurn, Episode]] = []
-    wanted, at = limit or _MAX_MATCHES, 0
+    wanted, at, others = limit or _MAX_MATCHES, 0, 0
     steps: set[str] = set()
-    while at < len(ranked) and (missing := wanted - len(shown)):
+    while at < len(ranked) and (missing := wanted + others - len(shown)) > 0:
         batch = ranked[at : at + missing]
         keys = [one.turn.key for one in batch]
         episodes = table.get_episodes(where.rows, where.known, keys)
         for one, episode in zip(batch, episodes, strict=True):
+            is_wanted = where.choice.is_wanted(episode.provenance)
+            if where.choice.source and not is_wanted:
+                continue
             if limit is not None or not _is_another_step(episode, steps):
                 shown.append((one, episode))
+                others += not is_wanted
         at += missing
     return shown
 

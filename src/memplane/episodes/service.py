@@ -18,7 +18,12 @@ from msgspec.structs import replace
 
 from memplane.auth.memory_scope import SHARED, MemoryScope
 from memplane.database.interface import Database
-from memplane.episodes import forget_verification, injection_store, ledger_purge
+from memplane.episodes import (
+    forget_verification,
+    injection_store,
+    ledger_purge,
+    provenance_store,
+)
 from memplane.episodes import store as table
 from memplane.episodes.api_types import (
     MAX_RECALL_LIMIT,
@@ -27,10 +32,13 @@ from memplane.episodes.api_types import (
     ForgetReceipt,
     ForgetRequest,
     MemoryStatus,
+    OriginTurn,
     RebuildResult,
     RecallRequest,
     RecallResponse,
     RetainReceipt,
+    SourceList,
+    SourceSummary,
 )
 from memplane.episodes.background_indexer import BackgroundIndexer
 from memplane.episodes.entry_parser import ParsedEntry, ScrubLine, parse_entry
@@ -49,7 +57,9 @@ from memplane.episodes.ledger_follower import (
     forget_entries,
     restore_tombstones,
 )
+from memplane.episodes.origin_turns import find_session_entries, list_origin_turns
 from memplane.episodes.pending_turns import PendingTurns
+from memplane.episodes.provenance import EVERYTHING_UNTRUSTED, TrustPolicy
 from memplane.episodes.question import Question
 from memplane.episodes.recall_worker_pool import RecallWorkerPool
 from memplane.episodes.response_builder import ResponseBudget
@@ -83,6 +93,7 @@ class EpisodeService:
         scrub: ScrubLine,
         clock: Clock,
         shares: ResponseBudget | None = None,
+        trust: TrustPolicy = EVERYTHING_UNTRUSTED,
         modes: FileModes | None = None,
         users: UserPolicy | None = None,
         embedder: Embedder | None = None,
@@ -94,6 +105,7 @@ class EpisodeService:
         self._users = users or UserPolicy()
         self._clock = clock
         self._shares = shares or ResponseBudget()
+        self._trust = trust
         self._modes = modes or FileModes()
         self._meaning = EpisodeEmbeddings(records, embedder) if embedder is not None else None
         self._readers = readers
@@ -184,6 +196,7 @@ class EpisodeService:
             shares=self._shares,
             now=QueryContext(at, meant),
             tails=self._tails,
+            trust=self._trust,
         )
         try:
             found = await self._recalled_beside(ask, question, at, meant)
@@ -283,6 +296,38 @@ class EpisodeService:
             repeated=tuple(repeated),
             erased_before=before.erased,
             checked=tuple(checked),
+        )
+
+    async def list_sources(self, agent: str) -> SourceList:
+        """Return the sources that an agent's turns repeat, those of the most turns first.
+
+        Raises:
+            UnknownAgent: That is no agent's name.
+        """
+        AgentFolder(self.places.ledger, agent)
+        counts = await self._records.read(partial(provenance_store.count_sources, agent=agent))
+        ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+        return SourceList(
+            sources=tuple(
+                SourceSummary(source=name, turns=turns, trust=self._trust.judge((name,)))
+                for name, turns in ordered
+            )
+        )
+
+    async def find_turns_of(
+        self, agent: str, *, source: str = "", session: str = ""
+    ) -> list[OriginTurn]:
+        """Return the turns that repeat a source, or that a client said in a session.
+
+        Raises:
+            UnknownAgent: That is no agent's name.
+        """
+        AgentFolder(self.places.ledger, agent)
+        await self._burying.look(agent)
+        await self.settle()
+        ids = await asyncio.to_thread(find_session_entries, self.places, agent, session)
+        return await self._records.read(
+            partial(list_origin_turns, agent=agent, source=source, entries=ids)
         )
 
     async def _purge(self, agent: str, ids: Sequence[str]) -> list[str]:

@@ -22,6 +22,7 @@ from memplane.auth.memory_scope import MemoryScope
 from memplane.database.interface import Connection, Row, Value
 from memplane.episodes.artefacts import Affect, Artefact, ArtefactKind
 from memplane.episodes.episode import Episode
+from memplane.episodes.provenance import OWN_WORDS, decode_provenance, encode_provenance
 from memplane.episodes.scope_store import (
     AgentNumber,
     ScopeNumber,
@@ -35,11 +36,11 @@ from memplane.episodes.scope_store import (
 )
 from memplane.search.turn_terms import SearchTurn, TurnTerms, repeat_terms
 
-_EPISODE_COLUMNS: Final = "id, at, question, answer, calls"
-_ARTEFACT_COLUMNS: Final = "kind, text, at, sources, salience, valence, arousal, feeling"
+_EPISODE_COLUMNS: Final = "id, at, question, answer, calls, origins"
+_ARTEFACT_COLUMNS: Final = "kind, text, at, sources, salience, valence, arousal, feeling, origins"
 
 _SEARCH_COLUMNS: Final = "key, at, id, length, speaker, signs, asked, told"
-_VALUES: Final = f"({', '.join('?' * 13)})"
+_VALUES: Final = f"({', '.join('?' * 14)})"
 _KINDS: Final = {kind.value: kind for kind in ArtefactKind}
 SALIENT_KINDS: Final = (
     ArtefactKind.AFFECT,
@@ -174,7 +175,7 @@ def _insert(rows: Connection, new: Sequence[_NewEpisode]) -> None:
     for some in in_parts(new):
         sql = (
             "INSERT INTO episodes (agent, scope, id, at, state, question, answer, "  # noqa: S608
-            "calls, length, speaker, signs, asked, told) "
+            "calls, length, speaker, signs, asked, told, origins) "
             f"VALUES {', '.join([_VALUES] * len(some))}"
         )
         rows.run(sql, [value for one in some for value in _values(one)])
@@ -209,7 +210,7 @@ def _values(new: _NewEpisode) -> tuple[Value, ...]:
     return (
         *(new.agent, new.scope, said.id, said.at, stored.state, said.question, said.answer),
         *("\n".join(said.calls), spoken.length, spoken.speaker, spoken.signs),
-        *(spoken.user_terms, spoken.agent_terms),
+        *(spoken.user_terms, spoken.agent_terms, encode_provenance(said.provenance)),
     )
 
 
@@ -377,8 +378,10 @@ def iterate_searchable_from(
 
 
 def _episode(row: Row) -> Episode:
-    entry_id, at, question, answer, calls = row[:5]
-    return Episode(entry_id, at, question, answer, tuple(calls.split("\n")) if calls else ())
+    entry_id, at, question, answer, calls, origins = row[:6]
+    called = tuple(calls.split("\n")) if calls else ()
+    provenance = decode_provenance(origins) if origins else OWN_WORDS
+    return Episode(entry_id, at, question, answer, called, provenance=provenance)
 
 
 # Stretches and what is derived from them.
@@ -433,13 +436,14 @@ def insert_stretch(
         (scope, first.at, first.id, last.at, last.id, len(turns)),
     )
     rows.run_many(
-        "INSERT INTO artefacts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO artefacts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (
                 *(scope, first.at, first.id, position),
                 *(one.kind, one.text, one.at, "\n".join(one.sources), one.salience),
                 *((one.affect.valence, one.affect.arousal, one.affect.kind) if one.affect else ()),
                 *(() if one.affect else (None, None, None)),
+                "\n".join(one.origins),
             )
             for position, one in enumerate(derived)
         ],
@@ -496,9 +500,10 @@ def list_derived_artefacts(rows: Connection, seen: VisibleScopes, key: int) -> l
 
 
 def _artefact(row: Row) -> Artefact:
-    kind, text, at, sources, salience, valence, arousal, feeling = row
+    kind, text, at, sources, salience, valence, arousal, feeling, origins = row
     affect = None if feeling is None else Affect(valence, arousal, feeling)
-    return Artefact(_KINDS[kind], text, at, tuple(sources.split("\n")), salience, affect)
+    repeated = tuple(origins.split("\n")) if origins else ()
+    return Artefact(_KINDS[kind], text, at, tuple(sources.split("\n")), salience, affect, repeated)
 
 
 # What search reads.

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from memplane.episodes.api_types import RecallRequest, RecallResponse
+from memplane.episodes.provenance import EVERYTHING_UNTRUSTED, TrustPolicy
 from memplane.episodes.question import Question
 from memplane.episodes.response_builder import ResponseBudget
 
@@ -68,6 +69,7 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     database: str
     indexes: str
     shares: ResponseBudget
+    trust: TrustPolicy = EVERYTHING_UNTRUSTED
 
 
 _encoder = msgspec.msgpack.Encoder()

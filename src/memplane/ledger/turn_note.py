@@ -9,12 +9,18 @@ import msgspec
 
 
 class InjectedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A memory in a prompt: its own id, and the entries that it was made of."""
+    """A memory in a prompt: its own id, the entries that it was made of, and where they are from.
+
+    `origin` is the kind of its source, and `sources` are those that it repeats.
+    """
 
     id: str = ""
     entry_ids: tuple[str, ...] = ()
     kind: str = ""
     score: float | None = None
+    origin: str = ""
+    trust: str = ""
+    sources: tuple[str, ...] = ()
 
 
 class MessageInjection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

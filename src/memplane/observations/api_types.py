@@ -145,6 +145,13 @@ class InjectionView(msgspec.Struct, frozen=True, kw_only=True):
     is_error: bool
 
 
+class ObservationRollback(msgspec.Struct, frozen=True, kw_only=True):
+    """The observations that a rollback changed, and the batch by which it is undone."""
+
+    memories: tuple[int, ...] = ()
+    batch: str = ""
+
+
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     """A run of an agent: what is known of it."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeAlias, cast
 
 import msgspec
@@ -40,6 +40,11 @@ from memplane.observations.requests import (
     MemoryCreate,
     MemoryPatch,
     ResolveAsked,
+)
+from memplane.observations.rollback import (
+    ROLLBACK_BATCH_PREFIX,
+    draft_rollback,
+    draft_support,
 )
 from memplane.observations.validation import field_error
 
@@ -251,10 +256,48 @@ class OperatorCommands(msgspec.Struct, frozen=True):
             for memory in {one.memory for one in events}
             for one in filter_effective_events(event_store.list_events(self.on, memory))
         }
-        left = [one for one in events if one.id in standing]
-        if not left:
+        # What is about no observation, such as a reject, is always undone with the others.
+        left = [one for one in events if one.id in standing or not one.memory]
+        if not any(one.id in standing for one in events):
             raise InvalidRequest("that was undone already")
-        return operator_events.draft_undo(left, self.by)
+        drafts = operator_events.draft_undo(left, self.by)
+        return [*drafts, *self._supported_again(batch, drafts)]
+
+    def _supported_again(
+        self, batch: str, drafts: Sequence[ObservationEvent]
+    ) -> list[ObservationEvent]:
+        """Stand behind what comes back when a rollback is undone: its turns stay forgotten."""
+        if not batch.startswith(ROLLBACK_BATCH_PREFIX):
+            return []
+        memories = sorted({one.memory for one in drafts if one.memory})
+        histories = [event_store.list_events(self.on, memory) for memory in memories]
+        forgotten = store.find_forgotten_entries(
+            self.on, [one for events in histories for one in events]
+        )
+        return draft_support(
+            histories, drafts, self.by, profile=self.listening.profile, forgotten=forgotten
+        )
+
+    def rolled_back(
+        self, agent: str, entries: Collection[str], sessions: Collection[int]
+    ) -> list[ObservationEvent]:
+        """Take back what turns and sessions of an agent did to observations."""
+        said = event_store.list_entry_events(self.on, agent, entries)
+        for session in sessions:
+            said += event_store.list_session_events(self.on, agent, session)
+        said = [
+            one
+            for one in {one.id: one for one in said}.values()
+            if one.memory or not event_store.is_undone(self.on, one.id)
+        ]
+        memories = sorted({one.memory for one in said if one.memory})
+        return draft_rollback(
+            said,
+            {memory: event_store.list_events(self.on, memory) for memory in memories},
+            {memory: store.list_conflicts_of(self.on, memory) for memory in memories},
+            self.by,
+            profile=self.listening.profile,
+        )
 
     def _taken_back(self, memory: int) -> list[ObservationEvent]:
         """Take back the last thing that an operator did to a memory and that stands."""

@@ -132,6 +132,16 @@ def list_entry_events(
     return sort_events(found)
 
 
+def is_undone(rows: Connection, event_id: str) -> bool:
+    """Say whether an event was undone, and that was not undone itself."""
+    return bool(list_effective_events(rows, event_id, {EventKind.UNDONE}))
+
+
+def list_session_events(rows: Connection, agent: str, session: int) -> list[ObservationEvent]:
+    """Return what a session of an agent said, in order."""
+    return select_events(rows, "session_id = ? AND agent = ? ORDER BY at, id", session, agent)
+
+
 def delete_events(rows: Connection, events: Iterable[ObservationEvent]) -> None:
     """Drop events, of which no line is left either."""
     rows.run_many("DELETE FROM memory_events WHERE id = ?", [(one.id,) for one in events])

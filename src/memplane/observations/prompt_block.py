@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from memplane.episodes.provenance import Origin, Trust
 from memplane.errors import InvalidRequest
 from memplane.exchange.sanitizer import sanitize_text
 from memplane.observations.model import MAX_SERVICE_CHARS, MAX_SHOWN_CHARS, Category
@@ -72,6 +73,8 @@ class PromptCandidate:
         pinned: It goes before all that is not.
         contested: It stands in a conflict that nobody has resolved.
         rivals: The numbers of those that contradict it.
+        origin: What kind of source it is of.
+        trust: What an agent only repeats after a tool is untrusted until somebody pins it.
     """
 
     id: int
@@ -83,6 +86,8 @@ class PromptCandidate:
     pinned: bool = False
     contested: bool = False
     rivals: tuple[int, ...] = ()
+    origin: Origin = Origin.AGENT
+    trust: Trust = Trust.TRUSTED
 
 
 class DroppedCandidate(NamedTuple):

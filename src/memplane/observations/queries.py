@@ -37,6 +37,7 @@ from memplane.observations.requests import (
     MemoryFilter,
     MemoryQuery,
 )
+from memplane.observations.rollback import ROLLED_BACK_SQL
 from memplane.observations.session_store import OF_FORGOTTEN_TURN_SQL
 from memplane.observations.store import OBSERVATION_COLUMNS, epoch_ms, parse_observation_row
 
@@ -82,10 +83,11 @@ _OF_HIDDEN_MEMORY_SQL: Final = (
     "AND m.unsupported = 1)"
 )
 _ABOUT_FORGOTTEN_SQL: Final = (
-    "((entry <> '' AND EXISTS (SELECT 1 FROM agents a JOIN tombstones t ON t.agent = a.number "
+    "((entry <> '' AND EXISTS (SELECT 1 FROM agents a "  # noqa: S608 - our own words
+    "JOIN tombstones t ON t.agent = a.number "
     "WHERE a.agent = memory_events.agent AND t.id = memory_events.entry)) "
     "OR EXISTS (SELECT 1 FROM memories m WHERE m.id = memory_events.memory_id "
-    "AND m.unsupported = 1))"
+    f"AND m.unsupported = 1) OR {ROLLED_BACK_SQL.format(event='memory_events')})"
 )
 """Whether an event comes from a forgotten turn, or is about what only forgotten turns said."""
 

@@ -21,7 +21,9 @@ from memplane.episodes.api_types import (
     RecallRequest,
     RecallResponse,
 )
+from memplane.episodes.provenance import Trust
 from memplane.episodes.response_builder import limit_response_bytes
+from memplane.episodes.untrusted_share import limit_untrusted
 from memplane.exchange.sanitizer import sanitize_text
 from memplane.kit.clock import format_milli_timestamp
 from memplane.observations import store, views
@@ -104,7 +106,7 @@ def add_observations(
     answer: RecallResponse, found: Sequence[RelevantObservation], ask: RecallRequest
 ) -> RecallResponse:
     """Put observations before what was said, within the limits of an answer."""
-    if not found or ask.limit is not None:
+    if not found or ask.limit is not None or ask.source:
         return answer
     share = min(ask.max_bytes, DEFAULT_RECALL_BYTES) // _BUDGET_DIVISOR
     blocks: list[MemoryBlock] = []
@@ -117,7 +119,7 @@ def add_observations(
         len(blocks) + len(said) > MAX_BLOCKS or _size(blocks) + _size(said) > ask.max_bytes
     ):
         said.pop()
-    both = [*blocks, *said]
+    both = limit_untrusted([*blocks, *said])
     return (
         limit_response_bytes(both)
         if ask.max_bytes <= DEFAULT_RECALL_BYTES
@@ -151,6 +153,9 @@ def _block(found: RelevantObservation, *, explain: bool) -> MemoryBlock:
         ts=format_milli_timestamp(one.last_supported),
         id=f"{_PREFIX}{one.id}",
         entry_ids=found.entries,
+        origin=one.origin,
+        trust=one.trust,
+        sources=(one.origin,) if one.trust is Trust.UNTRUSTED else (),
         why=why,
     )
 

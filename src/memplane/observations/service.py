@@ -51,6 +51,7 @@ from memplane.observations.api_types import (
     InjectionView,
     MemoryPage,
     MemoryView,
+    ObservationRollback,
     PromptView,
     RebuildReceipt,
     RejectView,
@@ -87,6 +88,7 @@ from memplane.observations.requests import (
     SessionEnded,
     SessionWanted,
 )
+from memplane.observations.rollback import ROLLBACK_BATCH_PREFIX
 from memplane.observations.sessions import (
     LedgerTurn,
     PromptPolicy,
@@ -501,6 +503,35 @@ class ObservationService:
         await self._writer.alone(fold)
         checked = [] if not purge else await self._purge_entries(agent, entries, left)
         return [await self._check_untold(agent, left), *checked]
+
+    async def roll_back(
+        self,
+        agent: str,
+        entries: Sequence[str],
+        session: str = "",
+        *,
+        by: str,
+        reason: str,
+        dry_run: bool = False,
+    ) -> ObservationRollback:
+        """Take back what turns, and a session by its name, did to observations.
+
+        The batch that is returned can be undone; with `dry_run` nothing happens.
+        """
+        desk, batch = self._desk(agent, by, reason), f"{ROLLBACK_BATCH_PREFIX}{new_id()}"
+
+        def decide(on: Connection, now: datetime) -> list[ObservationEvent]:
+            sessions = session_store.find_named_sessions(on, agent, session) if session else []
+            return desk(on, now).rolled_back(agent, entries, sessions)
+
+        if dry_run:
+            now = self._writer.now()
+            events = await self._records.read(lambda on: decide(on, now))
+        else:
+            events = await self._writer.decide(decide, batch=batch)
+        memories = tuple(sorted({one.memory for one in events if one.memory}))
+        done = bool(events) and not dry_run
+        return ObservationRollback(memories=memories, batch=batch if done else "")
 
     async def _purge_entries(
         self, agent: str, entries: Sequence[str], unsupported: Sequence[int]

@@ -15,7 +15,11 @@ from memplane.observations.event_store import list_effective_events, select_even
 from memplane.observations.events import EventKind, ObservationEvent
 from memplane.observations.model import Assertion
 from memplane.observations.requests import LARGEST_NUMBER
+from memplane.observations.rollback import ROLLED_BACK_SQL
 from memplane.observations.views import reject_view
+
+OTHER_SESSIONS: Final = "other sessions"
+"""What the one session is called of all turns whose own sessions nobody attests."""
 
 
 class SessionTrigger(StrEnum):
@@ -148,11 +152,13 @@ _REJECT_COLUMNS: Final = (
 )
 _REJECT_FIELDS: Final = tuple(_REJECT_COLUMNS.split(", "))
 OF_FORGOTTEN_TURN_SQL: Final = (
-    "EXISTS (SELECT 1 FROM memory_events e JOIN agents a ON a.agent = e.agent "
+    "(EXISTS (SELECT 1 FROM memory_events e "  # noqa: S608 - our own words
+    "JOIN agents a ON a.agent = e.agent "
     "JOIN tombstones t ON t.agent = a.number AND t.id = e.entry "
-    "WHERE e.id = memory_rejects.id AND e.entry <> '')"
+    "WHERE e.id = memory_rejects.id AND e.entry <> '') "
+    f"OR {ROLLED_BACK_SQL.format(event='memory_rejects')})"
 )
-"""Whether the turn that a reject came from was forgotten."""
+"""Whether the turn that a reject came from was forgotten, or its session rolled back."""
 
 
 def _reject_of(row: Row) -> RejectView:
@@ -241,6 +247,15 @@ def get_session(rows: Connection, agent: str | None, number: int) -> SessionView
         "WHERE id = ? AND (? IS NULL OR agent = ?)"
     )
     return next((_session_of(row) for row in rows.rows(sql, (number, agent, agent))), None)
+
+
+def find_named_sessions(rows: Connection, agent: str, name: str) -> list[int]:
+    """Return the sessions of an agent that a client calls so, or that have that number."""
+    sql = (
+        "SELECT id FROM sessions WHERE agent = ? AND (cli_session_id = ? OR CAST(id AS TEXT) = ?) "
+        "AND cli_session_id <> ? ORDER BY id"
+    )
+    return [number for (number,) in rows.rows(sql, (agent, name, name, OTHER_SESSIONS))]
 
 
 def find_client_session(

@@ -53,13 +53,11 @@ from memplane.observations.requests import (
     SessionEnded,
     SessionWanted,
 )
-from memplane.observations.session_store import SessionTrigger
+from memplane.observations.session_store import OTHER_SESSIONS, SessionTrigger
 from memplane.observations.validation import field_error
 
 _log = logging.getLogger(__name__)
 
-OTHER_SESSIONS: Final = "other sessions"
-"""What the one session is called of all turns whose own sessions nobody attests."""
 _FENCE_DIGITS: Final = 12
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]{2,64}")
 
@@ -94,6 +92,8 @@ class LedgerTurn:
     attested: bool = False
     """Whether it came with a token of the agent's."""
     told: frozenset[int] = frozenset()
+    repeated: tuple[str, ...] = ()
+    """What it only repeats of tools, pages and files."""
 
 
 class SessionService(msgspec.Struct, frozen=True):
@@ -268,7 +268,13 @@ class SessionService(msgspec.Struct, frozen=True):
         listening = self.listening
         for one in extract_assertions(heard, listening.rules.aliases, listening.redact):
             cited = SourcedAssertion(one.said, attach_entry(one.evidence, turn.entry), one.at)
-            say = partial(self._said, found=found, statement=cited, told=turn.told)
+            say = partial(
+                self._said,
+                found=found,
+                statement=cited,
+                told=turn.told,
+                results=turn.repeated,
+            )
             outcome.events += await self.writer.decide(say)
         return outcome.receipt()
 

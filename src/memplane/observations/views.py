@@ -8,6 +8,7 @@ from typing import Final, cast
 
 import msgspec
 
+from memplane.episodes.provenance import Origin, Trust
 from memplane.kit.clock import format_milli_timestamp
 from memplane.observations import confidence, prompt_block
 from memplane.observations.api_types import (
@@ -23,8 +24,9 @@ from memplane.observations.api_types import (
 from memplane.observations.confidence import Profile
 from memplane.observations.conflicts import Conflict
 from memplane.observations.events import EventKind, ObservationEvent
-from memplane.observations.model import ObservationState
+from memplane.observations.model import ObservationState, SourceClass
 from memplane.observations.projection import Observation, filter_effective_events, fold_steps
+from memplane.observations.reject_reasons import ReviewFlag
 
 _HUNDRED: Final = 100
 
@@ -249,7 +251,20 @@ def prompt_candidate(
         pinned=found.standing.pinned,
         contested=found.contested,
         rivals=tuple(rivals),
+        origin=(origin := _origin_of(found)),
+        trust=Trust.UNTRUSTED
+        if origin is Origin.TOOL and not found.standing.pinned
+        else Trust.TRUSTED,
     )
+
+
+def _origin_of(found: Observation) -> Origin:
+    """Return what kind of source an observation is of, by who said it and what was noticed."""
+    if ReviewFlag.TOOL_DERIVED.value in found.flags or found.origin == SourceClass.TOOL:
+        return Origin.TOOL
+    if found.origin == SourceClass.IMPORT:
+        return Origin.IMPORT
+    return Origin.USER if found.origin == SourceClass.OPERATOR else Origin.AGENT
 
 
 def _stamped(moment: datetime | None) -> str | None:

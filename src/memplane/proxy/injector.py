@@ -336,6 +336,14 @@ def make_owned_note(session: str, owner: TurnOwner) -> TurnNote:
 
 def _list_injected_blocks(blocks: Sequence[MemoryBlock]) -> tuple[InjectedBlock, ...]:
     return tuple(
-        InjectedBlock(id=one.id, entry_ids=one.entry_ids, kind=one.kind, score=one.score)
+        InjectedBlock(
+            id=one.id,
+            entry_ids=one.entry_ids,
+            kind=one.kind,
+            score=one.score,
+            origin=one.origin,
+            trust=one.trust,
+            sources=one.sources,
+        )
         for one in blocks
     )

@@ -11,6 +11,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from memplane.episodes.api_types import DEFAULT_RECALL_BYTES, MAX_BLOCKS, MemoryBlock
+from memplane.episodes.provenance import Trust
+from memplane.episodes.untrusted_share import MAX_UNTRUSTED_PERCENT, limit_untrusted
 from memplane.exchange.prompt_cleanup import INJECTED_BLOCK_HEADING
 from memplane.exchange.sanitizer import (
     finite_score,
@@ -22,6 +24,7 @@ from memplane.redaction.redactor import RedactionResult
 
 _LABEL_CACHE_SIZE: Final = 64
 """Kinds and sources that are remembered: there are a dozen, unless a service makes them up."""
+_QUOTATION_MARK: Final = "> "
 _BLOCKED_SOURCES: Final = frozenset({"raw_transcript", "session_tail"})
 _BLOCKED_KINDS: Final = _BLOCKED_SOURCES | {"transcript_tail"}
 
@@ -34,6 +37,7 @@ class BlockDropReason(StrEnum):
     EMPTY = "empty"
     BLOCKS = f"over {MAX_BLOCKS} blocks"
     BYTES = f"over {DEFAULT_RECALL_BYTES} bytes"
+    UNTRUSTED = f"over {MAX_UNTRUSTED_PERCENT} % untrusted"
 
 
 class RejectedBlock(msgspec.Struct, frozen=True):
@@ -84,7 +88,11 @@ def filter_blocks(blocks: Sequence[MemoryBlock], redact: Redact) -> FilteredBloc
         kept.append(_clean_block(block, shown.value))
         size += length
         redacted += sum(shown.counts.values())
-    return FilteredBlocks(tuple(kept), tuple(dropped), redacted)
+    told = limit_untrusted(kept)
+    dropped += [
+        RejectedBlock(one.id, BlockDropReason.UNTRUSTED) for one in kept if one not in told
+    ]
+    return FilteredBlocks(tuple(told), tuple(dropped), redacted)
 
 
 def format_fenced_blocks(kept: FilteredBlocks, *, service: str, nonce: str) -> str:
@@ -174,6 +182,7 @@ def _clean_block(block: MemoryBlock, text: str) -> MemoryBlock:
         kind=_clean_label_text(block.kind),
         source=_clean_label_text(block.source),
         ts=rfc3339_or_none(block.ts) or "",
+        sources=tuple(map(_clean_label_text, block.sources)),
     )
 
 
@@ -182,4 +191,10 @@ def _format_block(block: MemoryBlock) -> str:
     said = [f"{name}={value}" for name, value in parts.items() if value]
     if block.score:
         said.append(f"score={block.score:.2f}")
+    if block.trust == Trust.UNTRUSTED:
+        # Somebody else's words: each line says that it is a quotation.
+        origin = next(iter(block.sources), block.origin) or "unknown"
+        quoted = "\n".join(f"{_QUOTATION_MARK}{line}" for line in block.text.split("\n"))
+        said = said or ["kind=quotation"]
+        return f"[{', '.join(said)}, origin={origin}, trust={block.trust}]\n{quoted}"
     return f"[{', '.join(said)}]\n{block.text}" if said else block.text

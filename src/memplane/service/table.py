@@ -26,6 +26,8 @@ OPERATIONS: Final[tuple[Operation[..., Any], ...]] = (
     memory.recall,
     memory.recall_for_prompt,
     memory.forget,
+    memory.list_sources,
+    memory.roll_back,
     memory.rebuild,
     observations.list_memories,
     observations.get_memory,

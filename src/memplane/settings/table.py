@@ -247,6 +247,13 @@ class MemorySettings:
         "questions have waited for half a second on end, at most as many as there are cores; "
         "each has some 50 MiB. 0 answers all in the one.",
     )
+    trusted_sources: tuple[str, ...] = _option(
+        (),
+        parse_list,
+        "Sources that are recalled like the user's own words, such as `web:docs.example` or "
+        "`import:mail`, or a whole kind, such as `file`. Of all others at most a fifth of a "
+        "recall is told, as quotations.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import msgspec
 from starlette.responses import Response
 
 from memplane.episodes.api_types import MemoryBlock, RecallRequest
+from memplane.episodes.provenance import MAX_SOURCE_CHARS
 from memplane.kit.clock import Clock
 from memplane.server.dashboard.agent_list import list_agents
 from memplane.server.dashboard.browser_sessions import BrowserSessions
@@ -16,10 +17,11 @@ from memplane.server.dashboard.renderer import PageRequest
 from memplane.server.dashboard.sign_in import page_endpoint, require_session
 from memplane.server.endpoints import Endpoint
 from memplane.service.client import Client
-from memplane.service.operations.memory import recall
+from memplane.service.operations.memory import list_sources, recall
 
 _MAX_QUESTION_CHARS: Final = 4000
 _MAX_TERMS: Final = 12
+_MAX_LISTED_SOURCES: Final = 100
 PART_DESCRIPTIONS: Final = {
     "match": "it matches the question",
     "salient": "it matters, and has to do with the question",
@@ -56,17 +58,20 @@ class RecallLabPage(msgspec.Struct, frozen=True):
         question = visit.query.get("q", "").strip()[:_MAX_QUESTION_CHARS]
         agents = await list_agents(self.client, self.ledgers)
         agent = visit.query.get("agent") or (agents[0] if agents else "")
+        source = visit.query.get("source", "").strip()[:MAX_SOURCE_CHARS]
+        sources = (await self.client.call(list_sources, agent)).sources if agent else ()
         told = None
         if question and agent:
-            found = await self.client.call(
-                recall, RecallRequest(agent=agent, text=question, explain=True)
-            )
+            ask = RecallRequest(agent=agent, text=question, explain=True, source=source)
+            found = await self.client.call(recall, ask)
             told = [explain_block(one) for one in found.memories]
         return visit.page(
             "lab_result.html" if visit.is_partial else "lab.html",
             question=question,
             agent=agent,
             agents=agents,
+            source=source,
+            sources=sources[:_MAX_LISTED_SOURCES],
             told=told,
             now=self.clock(),
         )

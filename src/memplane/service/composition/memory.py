@@ -15,6 +15,7 @@ import msgspec
 from memplane.database.interface import Database
 from memplane.database.sqlite import database_files, open_sqlite
 from memplane.episodes.ledger_follower import MemorySources
+from memplane.episodes.provenance import TrustPolicy
 from memplane.episodes.recall_worker_pool import RecallWorkerPool
 from memplane.episodes.response_builder import ResponseBudget
 from memplane.episodes.service import EpisodeService, open_episode_service
@@ -105,6 +106,7 @@ async def _open_memory(
                 modes=FileModes(settings.ledger.mode),
                 shares=shares,
                 users=user_policy(settings),
+                trust=TrustPolicy(chosen.trusted_sources),
                 embedder=_embedder(settings),
                 readers=_readers(settings, home, shares) if serving else None,
             )
@@ -187,7 +189,8 @@ def _readers(settings: Settings, home: Home, shares: ResponseBudget) -> RecallWo
     cores = _cores()
     if cores == 1 or not settings.memory.readers:
         return None
-    opening = WorkerConfig(str(home.database), str(home.indexes), shares)
+    trust = TrustPolicy(settings.memory.trusted_sources)
+    opening = WorkerConfig(str(home.database), str(home.indexes), shares, trust)
     command = [
         sys.executable,
         "-m",

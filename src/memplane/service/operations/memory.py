@@ -20,6 +20,9 @@ from memplane.episodes.api_types import (
     RecallResponse,
     RetainReceipt,
     RetainRequest,
+    RollbackReceipt,
+    RollbackRequest,
+    SourceList,
 )
 from memplane.episodes.retain_queue import EntryOrigin
 from memplane.errors import (
@@ -34,8 +37,9 @@ from memplane.exchange.prompt_cleanup import strip_client_text
 from memplane.proxy.memory_blocks import filter_blocks, format_fenced_blocks
 from memplane.redaction.redactor import RedactionResult
 from memplane.service.model import PromptMemory, PromptMemoryQuery
-from memplane.service.operation import Context, operation
+from memplane.service.operation import Context, OneAgent, operation
 
+_MAX_LISTED_TURNS: Final = 100
 _MAX_REBUILD_BODY_BYTES = 1024 * 1024
 _WRONG_ENTRIES: Final = (InvalidRequest, UnknownAgent, EntryTooLarge, InvalidEntry)
 """What is wrong with the entry itself, and says nothing about other entries."""
@@ -122,6 +126,10 @@ def _leave_as_stored(texts: Sequence[str]) -> Sequence[RedactionResult[str]]:
 )
 async def forget(context: Context, body: ForgetRequest) -> ForgetReceipt:
     """Forget entries, and verify or purge them."""
+    return await _forget(context, body)
+
+
+async def _forget(context: Context, body: ForgetRequest) -> ForgetReceipt:
     memory = await context.services.lazy_memory.memory()
     curator = await context.services.lazy_memory.curator()
     receipt = await memory.run_forget(body)
@@ -129,6 +137,54 @@ async def forget(context: Context, body: ForgetRequest) -> ForgetReceipt:
     if not body.verify:
         return receipt
     return msgspec.structs.replace(receipt, checked=(*receipt.checked, *checked))
+
+
+@operation(
+    "GET",
+    "/api/v1/memory/sources",
+    scope=Scope.ADMIN,
+)
+async def list_sources(context: Context, agent: OneAgent) -> SourceList:
+    """List the sources that an agent's turns repeat, and whether they are trusted."""
+    return await (await context.services.lazy_memory.memory()).list_sources(agent)
+
+
+@operation(
+    "POST",
+    "/api/v1/memory/rollback",
+    scope=Scope.ADMIN,
+    is_slow=True,
+    is_attributed=True,
+)
+async def roll_back(context: Context, body: RollbackRequest) -> RollbackReceipt:
+    """Forget all turns of a source or a session, and take back what they did to observations."""
+    if bool(body.source.strip()) == bool(body.session.strip()):
+        raise InvalidRequest("say what to roll back: a source, or a session, and one of them")
+    source, session = body.source.strip(), body.session.strip()
+    memory = await context.services.lazy_memory.memory()
+    curator = await context.services.lazy_memory.curator()
+    turns = await memory.find_turns_of(body.agent, source=source, session=session)
+    reason = body.reason.strip() or f"rolled back {source or f'session {session}'}"
+    ids = tuple(one.id for one in turns)
+    # Observations first: where this ends half-way, the same again finds the turns. What is purged
+    # need not be taken back, and could not be brought back.
+    said_in = ids if body.dry_run or not body.purge else ()
+    changed = await curator.roll_back(
+        body.agent, said_in, session, by=context.operator, reason=reason, dry_run=body.dry_run
+    )
+    receipt = RollbackReceipt(
+        count=len(turns),
+        turns=tuple(turns[:_MAX_LISTED_TURNS]),
+        memories=changed.memories,
+        batch=changed.batch,
+        done=not body.dry_run and bool(turns or changed.memories),
+    )
+    if body.dry_run or not ids:
+        return receipt
+    asked = ForgetRequest(
+        agent=body.agent, ids=ids, reason=reason, verify=body.verify, purge=body.purge
+    )
+    return msgspec.structs.replace(receipt, forgotten=await _forget(context, asked))
 
 
 @operation(

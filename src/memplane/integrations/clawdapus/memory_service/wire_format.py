@@ -12,9 +12,12 @@ from typing import Final, TypeGuard, cast
 import msgspec
 
 from memplane.episodes import api_types
+from memplane.episodes.provenance import Origin, Trust
 from memplane.integrations.clawdapus.pod.agent_contexts import AgentContext
 from memplane.redaction.redactor import RedactionResult
 
+_ORIGINS: Final = frozenset(Origin)
+_TRUST: Final = frozenset(Trust)
 MAX_RECALL_BYTES: Final = 16384
 """The bytes that a recall answer may have."""
 
@@ -117,8 +120,9 @@ def _parse_block(memory: object, at: int) -> api_types.MemoryBlock:
     score = members.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float | None):
         raise _WrongType(f"{where}.score is no number")
-    # These two are ours: another service may mean something else by them.
+    # These are ours: another service may mean something else by them.
     named, ids = members.get("id"), _as_list(members.get("entry_ids"))
+    origin, trust = members.get("origin"), members.get("trust")
     return api_types.MemoryBlock(
         text=_require_text(members, "text", where),
         score=score,
@@ -127,6 +131,9 @@ def _parse_block(memory: object, at: int) -> api_types.MemoryBlock:
         ts=_require_text(members, "ts", where),
         id=named if _is_id(named) else "",
         entry_ids=tuple(one for one in ids if _is_id(one)),
+        origin=origin if isinstance(origin, str) and origin in _ORIGINS else "",
+        trust=trust if isinstance(trust, str) and trust in _TRUST else "",
+        sources=tuple(one for one in _as_list(members.get("sources")) if _is_id(one)),
     )
 
 
