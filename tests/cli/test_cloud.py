@@ -132,6 +132,7 @@ def test_from_an_empty_machine_to_one_container_on_two_homes_and_back(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.DEBUG)
     _set_up_the_first_machine(machine, secure_azurite)
     _expect_a_private_container(azure)
     keys = keys_of(secure_azurite, azure, tmp_path)
@@ -149,7 +150,7 @@ def _set_up_the_first_machine(machine: Machine, azurite: Azurite) -> None:
     machine.write(a="one", b="two")
     machine.documents.mkdir()
     (machine.documents / "user_style.md").write_text(STYLE)
-    done = machine.set_up(MEMPLANE_LOG_LEVEL="debug")
+    done = machine.set_up()
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         f"BLOB_ENDPOINT={azurite.endpoint}",
@@ -468,10 +469,7 @@ def test_a_new_certificate_that_does_not_work_is_taken_back(
     assert "failed" not in machine("doctor").stdout
 
 
-def test_the_doctor_names_the_hop_that_fails(
-    machine: Machine, azure: AzureServices, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG)
+def test_the_doctor_names_the_hop_that_fails(machine: Machine, azure: AzureServices) -> None:
     assert machine.set_up().returncode == 0
     found = {one["name"]: one for one in json.loads(machine("doctor", "--json").stdout)}
     for name in ("key store", "hop1:blueprint", "hop2:agent_identity", "hop3:agent_user"):
