@@ -24,6 +24,8 @@ COMMANDS: Final = {
     "service": "keep memplane running from login to login",
     "dashboard": "open the dashboard in a browser",
     "status": "show what is configured, where state lives and what is pending",
+    "settings": "show what is set, and where",
+    "version": "print the versions of memplane and of what it runs on",
     "doctor": "check this machine and say what to do about each finding",
     "retain": "give an agent something to remember",
     "recall": "ask an agent's memory",
@@ -78,7 +80,7 @@ options:
   --home DIR        the folder that holds memplane's state (MEMPLANE_HOME)
   --set NAME=VALUE  override one setting, such as --set http.port=7000
   --version         print the version
-  -h, --help        print this; `memplane COMMAND --help` tells more
+  -h, --help        print this; `memplane help COMMAND` tells more
 
 exit codes: 0 done, 1 failed, 2 wrong usage or configuration or an incomplete migration,
             3 a store or owner did not answer
@@ -121,6 +123,9 @@ def main(words: Sequence[str] | None = None) -> int:
         from memplane.cli.claude_hook import run_claude_hook
 
         return run_claude_hook(given.rest[1:], _flags(given, parser))
+    if given.command == "help":
+        given.command, *given.rest = [*given.rest, "--help"] if given.rest else [None]
+        given.help = given.command is None
     if given.command is None or given.help:
         listed = "\n".join(f"  {name:<10} {about}" for name, about in COMMANDS.items())
         print(

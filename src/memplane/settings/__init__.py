@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from memplane.settings.sources import (
     default_data_dir,
+    find_setting_sources,
     find_unknown_names,
     find_unknown_variables,
     get_environment,
@@ -30,6 +31,7 @@ __all__ = [
     "NamedSetting",
     "Settings",
     "default_data_dir",
+    "find_setting_sources",
     "find_unknown_names",
     "find_unknown_variables",
     "get_environment",

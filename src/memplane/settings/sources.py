@@ -46,14 +46,9 @@ def load_settings(flags: Mapping[str, str], environ: Mapping[str, str]) -> Setti
         raise SettingsError(f"{place} cannot move the home it lies in. Set MEMPLANE_HOME instead")
     from_toml = _read_toml(home / "config.toml")
     values: dict[str, object] = {}
+    texts = _find_texts(flags, environ, dotenv, from_toml, home=home)
     for setting in list_settings():
-        found = (
-            _from_flags(setting, flags)
-            or _from_variables(setting, environ, "the environment")
-            or _from_variables(setting, dotenv, str(home / ".env"))
-            or _from_toml(setting, from_toml, home / "config.toml")
-        )
-        if found is not None:
+        if (found := texts.get(setting.name)) is not None:
             values[setting.name] = _value(setting, *found)
     values |= _fallbacks(values, {**dotenv, **environ})
     if "home" in from_toml:
@@ -66,6 +61,36 @@ def load_settings(flags: Mapping[str, str], environ: Mapping[str, str]) -> Setti
     data = default_data_dir(home, windows=sys.platform == "win32", local_app_data=local_app_data)
     values.setdefault("data_dir", Path(data))
     return cast("Settings", _build(Settings, values))
+
+
+def find_setting_sources(flags: Mapping[str, str]) -> dict[str, str]:
+    """Say where each setting comes from; those that have their default are left out."""
+    home = _home_of(flags, os.environ)
+    dotenv = _read_dotenv(home / ".env")
+    from_toml = _read_toml(home / "config.toml")
+    texts = _find_texts(flags, os.environ, dotenv, from_toml, home=home)
+    fallbacks = _fallbacks(texts, {**dotenv, **os.environ})
+    named = {one.name: one.option.fallback for one in list_settings() if one.name in fallbacks}
+    return {**named, **{name: place for name, (_, place) in texts.items()}}
+
+
+def _find_texts(
+    flags: Mapping[str, str],
+    environ: Mapping[str, str],
+    dotenv: Mapping[str, str],
+    from_toml: Mapping[str, str],
+    *,
+    home: Path,
+) -> dict[str, _TextAndPlace]:
+    """Return what is said of each setting, and where; the first source that has it wins."""
+    found = {
+        setting.name: _from_flags(setting, flags)
+        or _from_variables(setting, environ, "the environment")
+        or _from_variables(setting, dotenv, str(home / ".env"))
+        or _from_toml(setting, from_toml, home / "config.toml")
+        for setting in list_settings()
+    }
+    return {name: text for name, text in found.items() if text is not None}
 
 
 def get_environment() -> Mapping[str, str]:
