@@ -79,7 +79,9 @@ steps = st.one_of(
     st.tuples(st.just("add"), st.sampled_from(TEXTS), st.integers(0, 100)),
     st.tuples(
         st.just("act"),
-        st.sampled_from(["retire", "restore", "pin", "unpin", "approve", "merge", "undo"]),
+        st.sampled_from(
+            ["retire", "restore", "pin", "unpin", "approve", "share", "merge", "undo"]
+        ),
         memories,
         memories,
     ),
@@ -402,7 +404,7 @@ def test_control_without_its_care_a_block_would_hold_markers(
 
 def test_the_script_knows_every_act() -> None:
     """Fails when an operator can do something that no script here does."""
-    known = {"retire", "restore", "pin", "unpin", "approve", "merge", "undo", "purge"}
+    known = {"retire", "restore", "pin", "unpin", "approve", "share", "merge", "undo", "purge"}
     assert {*get_args(Act)} == known
     assert {*MemoryPatch.__struct_fields__} == {
         *("observation", "category", "service", "confidence", "active", "pinned", "expires_at")

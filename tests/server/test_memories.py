@@ -178,6 +178,8 @@ def test_a_query_asks_all_that_memory_can_be_asked() -> None:
         "known_at": "2026-03-02T00:00:00Z",
         "state": "any",
         "forgotten": "include",
+        "user": "u-1",
+        "view": "sales",
     }
     asked = msgspec.structs.asdict(read_query(QueryParams(given), MemoryQuery))
     unasked = msgspec.structs.asdict(MemoryQuery())

@@ -201,6 +201,7 @@ TABLES_WITHOUT_WORDS = {
     "notes": "which versions and settings rows were made with",
     "receipts": "numbers",
     "said": "ids, and hashes of places",
+    "scopes": "names and counts",
     "sessions": "what is known of a run",
     "stretches": "ids",
     "tombstones": "ids",

@@ -36,6 +36,8 @@ COMMANDS: Final = {
     "rebuild": "derive all memory again from the ledgers, and compare",
     "backfill": "replay recorded turns into a memory service",
     "forget": "forget entries for good",
+    "users": "the end users of an agent, and what they share",
+    "export": "everything of one end user, with a receipt",
     "memory": "the same: memory backfill, memory forget",
     "audit": "show what turns and memory operations told, and their sums",
     "history": "read, export or check the record of what happened",
@@ -59,6 +61,8 @@ _READ_ONLY_ACTIONS: Final = {
     "recall": frozenset({""}),
     "rebuild": frozenset({""}),
     "token": frozenset({"list"}),
+    "users": frozenset({"list"}),
+    "export": frozenset({""}),
     "memories": frozenset(
         {
             *("list", "show", "history", "evidence", "sessions", "stats", "preview"),

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memplane.episodes.api_types import ForgetReceipt, ForgetRequest
+    from memplane.episodes.user_deletion import UserForgetReceipt
     from memplane.integrations.clawdapus.memory_service.forget import (
         AgentForgetPlan,
         AgentForgetResult,
@@ -62,6 +63,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--yes", action="store_true", help="with --source or --session: do not ask before"
     )
+    parser.add_argument(
+        "--user",
+        metavar="U",
+        help="with --all: an end user of the agent; everything of theirs is erased and verified",
+    )
+    parser.add_argument("--all", action="store_true", help="with --user: all of their turns")
     parser.add_argument("--reason", default="", help="why, kept with the tombstone")
     parser.add_argument(
         "--allow-unknown",
@@ -82,7 +89,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--copies", action="store_true", help="with --purge: and later turns that repeat it"
     )
     parser.add_argument(
-        "--confirm", metavar="AGENT", help="with --purge: the agent's name, instead of typing it"
+        "--confirm",
+        metavar="NAME",
+        help="with --purge the agent's name, with --user the user's, instead of typing it",
     )
     parser.add_argument("--json", action="store_true", help="for machines")
 
@@ -134,12 +143,15 @@ async def forget_in_home(arguments: argparse.Namespace, settings: Settings) -> i
         raise InvalidRequest(
             "-f, --url and --auth-token are about a pod's memory service: name the service too"
         )
-    ids = normalise_ids(arguments.entry_id)
     agents = arguments.agent or [settings.agent]
     if len(agents) != 1 or not agents[0]:
         raise InvalidRequest("say which agent: --agent NAME, or set MEMPLANE_AGENT")
+    if arguments.user is not None or arguments.all:
+        return await _forget_user(agents[0], arguments, settings)
+    ids = normalise_ids(arguments.entry_id)
     if arguments.purge:
-        _confirm(agents[0], ids, arguments.confirm)
+        warning = f"{len(ids)} entries of {agents[0]} will be erased from the ledgers, for good."
+        _confirm_name("agent", agents[0], arguments.confirm, warning)
     asked = ForgetRequest(
         agent=agents[0],
         ids=tuple(ids),
@@ -155,6 +167,52 @@ async def forget_in_home(arguments: argparse.Namespace, settings: Settings) -> i
     else:
         _print_home_receipt(asked, receipt)
     return EXIT_OK if receipt.clean else EXIT_FAILED
+
+
+async def _forget_user(agent: str, arguments: argparse.Namespace, settings: Settings) -> int:
+    """Erase everything of an end user, and print where how much was.
+
+    Raises:
+        InvalidRequest: No user is named, or it is not confirmed.
+    """
+    from memplane.cli import EXIT_FAILED, EXIT_OK
+    from memplane.cli.agent_argument import expect_agent
+    from memplane.cli.output import print_json
+    from memplane.errors import InvalidRequest
+    from memplane.service.client import Client
+    from memplane.service.operations.users import UserForgetRequest, forget_user
+
+    if arguments.user is None or not arguments.all or arguments.entry_id:
+        raise InvalidRequest(
+            "--user U and --all go together: they erase everything of one end user. To forget "
+            "single turns, leave both out and name the turns with --entry-id"
+        )
+    user = arguments.user
+    warning = f"Everything of the user {user} of {agent} will be erased, for good."
+    _confirm_name("user", user, arguments.confirm, warning)
+    asked = UserForgetRequest(
+        agent=agent, user=user, confirm=user, reason=arguments.reason.strip()
+    )
+    async with Client(settings) as client:
+        await expect_agent(agent, client, settings)
+        receipt = await client.call(forget_user, asked)
+    if arguments.json:
+        print_json(receipt)
+    else:
+        _print_user_receipt(receipt)
+    return EXIT_OK if receipt.clean else EXIT_FAILED
+
+
+def _print_user_receipt(receipt: UserForgetReceipt) -> None:
+    from memplane.cli.output import escape_text
+
+    print(f"Erased {len(receipt.ids)} turns of {escape_text(receipt.user)} of {receipt.agent}")
+    for one in receipt.deleted:
+        if one.deleted:
+            print(f"{one.deleted:>6} {one.place}")
+    for entry_id in receipt.repeated:
+        print(f"{escape_text(entry_id)} is another user's, says the same words, and was left")
+    _print_checked(receipt.checked)
 
 
 async def _forget(asked: ForgetRequest, settings: Settings) -> ForgetReceipt:
@@ -173,16 +231,16 @@ async def _forget(asked: ForgetRequest, settings: Settings) -> ForgetReceipt:
             return await client.call(forget, asked)
 
 
-def _confirm(agent: str, ids: Sequence[str], given: str | None) -> None:
-    """Let the name be typed before anything is erased."""
+def _confirm_name(what: str, name: str, given: str | None, warning: str) -> None:
+    """Let a name be typed before anything is erased."""
     from memplane.errors import InvalidRequest
 
     if given is None and sys.stdin.isatty():
-        print(f"{len(ids)} entries of {agent} will be erased from the ledgers, for good.")
-        given = input("Type the agent's name to go on: ")
-    if given is None or given.strip() != agent:
+        print(warning)
+        given = input(f"Type the {what}'s name to go on: ")
+    if given is None or given.strip() != name.strip():
         raise InvalidRequest(
-            f"nothing was erased: the agent's name was not confirmed. Add --confirm {agent}"
+            f"nothing was erased: the {what}'s name was not confirmed. Add --confirm {name}"
         )
 
 

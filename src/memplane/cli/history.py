@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
+from memplane.cli.user_argument import add_user_argument
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
@@ -34,6 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show.add_argument("id", nargs="?", help="a turn's id, or the beginning of it")
     show.add_argument("--agent", help="whose ledger; by default MEMPLANE_AGENT, or the only one")
     _add_pod(show)
+    add_user_argument(show, every=False)
     show.add_argument(
         "--limit", type=_positive, default=_DEFAULT_LIST_TURNS, metavar="N", help="how many"
     )
@@ -44,6 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_include_forgotten(show)
     export = actions.add_parser("export", help="print entries, one a line, oldest first")
     export.add_argument("agent", help="whose ledger")
+    add_user_argument(export, every=False)
     _add_pod(export)
     start = export.add_mutually_exclusive_group()
     start.add_argument("--after", type=_moment, metavar="T", help="only later ones (RFC 3339)")
@@ -205,7 +209,8 @@ def _list(view: LedgerView, arguments: argparse.Namespace) -> None:
 
     if arguments.receipt:
         raise InvalidRequest("whose receipt? Name a turn by its id; without one they are listed")
-    with view.last(arguments.limit) as page:
+    user, limit = arguments.user, arguments.limit
+    with view.last_of(user, limit) if user else view.last(limit) as page:
         if arguments.json:
             lines = (view.line(*found) for found in page.with_ids())
             sys.stdout.buffer.writelines(line + b"\n" for line in lines)
@@ -214,17 +219,20 @@ def _list(view: LedgerView, arguments: argparse.Namespace) -> None:
 
 
 def _print_list(view: LedgerView, lines: Iterable[bytes]) -> None:
-    """List turns; those that are none of a user's say so."""
+    """List turns, each with whose it is; those of clients themselves say so."""
     from memplane.ledger.entry_summary import summarise_entry
-    from memplane.ledger.note_reader import NoteReader
+    from memplane.ledger.note_reader import read_notes
 
     turns = [summarise_entry(line) for line in lines]
-    wanted = {one.id for one in turns}
-    notes = NoteReader(view.folder).new_lines()
-    marks = {one.id: one.left_out for one in notes if one.id in wanted}
+    notes = read_notes(view.folder, {one.id for one in turns})
     for turn in turns:
-        is_forgotten = view.is_forgotten(turn.id)
-        print(_summary(turn, "forgotten" if is_forgotten else marks.get(turn.id, "")))
+        note = notes.get(turn.id)
+        said = (
+            [note.user and f"user {note.user}", note.view and f"view {note.view}"] if note else []
+        )
+        marks = [*said, note.left_out if note else ""]
+        mark = ", ".join(filter(None, marks))
+        print(_summary(turn, "forgotten" if view.is_forgotten(turn.id) else mark))
 
 
 def _summary(turn: EntrySummary, mark: str) -> str:
@@ -253,6 +261,7 @@ def _print_entry(view: LedgerView, entry_id: str, line: bytes, segment: int) -> 
     from memplane.cli.output import colour_text, escape_text, print_rows
     from memplane.exchange.conversation_parser import extract_last_question
     from memplane.ledger.entry_summary import summarise_entry
+    from memplane.ledger.note_reader import find_note
 
     turn = summarise_entry(line)
     rows = [
@@ -264,6 +273,9 @@ def _print_entry(view: LedgerView, entry_id: str, line: bytes, segment: int) -> 
         ("size", f"{len(line):,} bytes, in segment {segment}"),
         ("question", extract_last_question(turn) or "none from a user"),
     ]
+    note = find_note(view.folder, entry_id)
+    if note is not None and (note.user or note.view):
+        rows.append(("of", " ".join(filter(None, (note.user, note.view and f"view {note.view}")))))
     if view.is_forgotten(entry_id):
         rows.append(("forgotten", "yes; its bytes stay in the ledger until a purge"))
     print_rows([(name, escape_text(value)) for name, value in rows])
@@ -332,6 +344,7 @@ def _export(arguments: argparse.Namespace, settings: Settings) -> int:
     from memplane.service.composition.redactors import open_redactor
 
     view, _ = _views(arguments.agent, arguments, settings)
+    owned = _list_turns_of(view, arguments.user)
     cursor = decode_cursor(arguments.cursor) if arguments.cursor else BEGINNING
     redactor = open_redactor(settings) if arguments.redact else None
     limit = (
@@ -343,6 +356,8 @@ def _export(arguments: argparse.Namespace, settings: Settings) -> int:
     while more:
         with view.page(cursor=cursor, after=arguments.after, limit=limit) as page:
             for entry_id, line in page.with_ids():
+                if owned is not None and entry_id not in owned:
+                    continue
                 kept = redact_entry_line(redactor, line).value if redactor else line
                 sys.stdout.buffer.write(view.line(entry_id, kept) + b"\n")
         cursor, more = page.next, page.has_more and arguments.all
@@ -352,6 +367,12 @@ def _export(arguments: argparse.Namespace, settings: Settings) -> int:
     if cursor.id:
         print(f"to go on from here: --cursor {encode_cursor(cursor)}", file=sys.stderr)
     return EXIT_OK
+
+
+def _list_turns_of(view: LedgerView, user: str | None) -> frozenset[str] | None:
+    from memplane.ledger.note_reader import NoteReader
+
+    return None if user is None else frozenset(NoteReader(view.folder).list_turns_of(user))
 
 
 def _verify(arguments: argparse.Namespace, settings: Settings) -> int:

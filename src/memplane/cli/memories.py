@@ -128,6 +128,7 @@ async def _list(asking: _MemoriesRequest) -> _ActionResult:
         as_of=given.as_of,
         known_at=given.known_at,
         session=given.session,
+        user=given.user,
         q=given.q,
         sort=given.sort,
         order="desc" if (given.sort in _DESCENDING_SORTS) != given.reverse else "asc",
@@ -206,6 +207,7 @@ async def _add(asking: _MemoriesRequest) -> _ActionResult:
         active=given.active is not False,
         pinned=given.pin,
         expires_at=_none_if(given.expires, _NEVER_EXPIRES),
+        user=given.user,
     )
     return _one(await asking.client.call(add_memory, asking.agent, wanted))
 
@@ -425,6 +427,7 @@ async def _preview(asking: _MemoriesRequest) -> _ActionResult:
         budget=given.budget,
         session=given.session,
         prompt=given.prompt,
+        user=given.user,
     )
     prompt = await asking.client.call(preview_prompt, asking.agent, query)
     return _ActionResult(prompt, lambda: print_prompt(prompt))
@@ -447,6 +450,7 @@ async def _export(asking: _MemoriesRequest) -> int:
     query = ExportQuery(
         service=given.service or "",
         state=given.state,
+        user=given.user,
         forgotten="include" if given.include_forgotten else None,
         format=given.format,
     )
@@ -471,6 +475,7 @@ _ACTIONS: Final[dict[str, Callable[[_MemoriesRequest], Awaitable[_ActionResult]]
     "pin": _act,
     "unpin": _act,
     "approve": _act,
+    "share": _act,
     "merge": _merge,
     "undo": _undo,
     "purge": _purge,

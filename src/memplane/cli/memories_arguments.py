@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from memplane.cli.number_argument import CONFIDENCE_RANGE, TOKENS_RANGE, NumberRange
+from memplane.cli.user_argument import add_user_argument
 
 AddAction: TypeAlias = Callable[..., argparse.ArgumentParser]
 """Adds a parser for an action."""
@@ -56,6 +57,7 @@ def _configure_read_actions(add_action: AddAction) -> None:
     listing.add_argument("--stale", action="store_true", help="only those that fade in a week")
     listing.add_argument("--as-of", default="", metavar="T", help="what was so then (RFC 3339)")
     listing.add_argument("--known-at", default="", metavar="T", help="what was known then")
+    add_user_argument(listing, every=False)
     listing.add_argument("--session", type=int, metavar="N", help="only those learned in it")
     for name, about in (
         ("show", "show all that is known of a memory"),
@@ -91,6 +93,7 @@ def _configure_edit_actions(add_action: AddAction) -> None:
         on = one.add_mutually_exclusive_group()
         on.add_argument("--active", action="store_const", const=True, dest="active")
         on.add_argument("--inactive", action="store_const", const=False, dest="active")
+    add_user_argument(add, every=False)
     add.add_argument("--pin", action="store_true", help="it never fades")
     for name, about in (
         ("retire", "put memories into the trash"),
@@ -98,6 +101,7 @@ def _configure_edit_actions(add_action: AddAction) -> None:
         ("pin", "let memories never fade"),
         ("unpin", "let memories fade again"),
         ("approve", "let memories out of quarantine"),
+        ("share", "let all users of the agent be told memories"),
     ):
         act = add_action(name, help=about)
         act.add_argument("id", type=int, nargs="+", metavar="ID")
@@ -148,6 +152,7 @@ def _configure_prompt_actions(add_action: AddAction) -> None:
     preview.add_argument(
         "--budget", type=TOKENS_RANGE, metavar="N", help="tokens; 0 tells nothing"
     )
+    add_user_argument(preview, every=False)
     preview.add_argument("--tier", type=int, choices=range(4), help="all are told the same")
     preview.add_argument("--session", default="", metavar="ID", help="it makes the fence")
     preview.add_argument("--prompt", default="", metavar="TEXT", help="what the agent is asked")
@@ -174,6 +179,7 @@ def _configure_transfer_actions(add_action: AddAction) -> None:
     export.add_argument("--format", choices=("jsonl", "md", "csv"), default="jsonl")
     export.add_argument("--state", choices=_STATES, help="by default all but the trash")
     export.add_argument("--service", metavar="S", help="about it; general is about none")
+    add_user_argument(export, every=False)
     _add_all_agents(export)
     _add_include_forgotten(export)
 

@@ -107,8 +107,9 @@ def _print_text(one: MemoryView, *, indent: int) -> None:
 
 
 def _marks(one: MemoryView) -> str:
-    """Say what is not usual about a memory."""
-    marks: list[str] = []
+    """Say whose a memory is, and what else is not usual about it."""
+    marks = [f"user {escape_text(one.user)}"] if one.user else []
+    marks += [f"view {escape_text(one.view)}"] if one.view else []
     if one.superseded_by is not None:
         marks.append(f"superseded by {one.superseded_by}")
     elif one.state != "active":

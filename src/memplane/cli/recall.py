@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from memplane.cli.number_argument import NumberRange
+from memplane.cli.user_argument import add_user_argument
 
 if TYPE_CHECKING:
     from memplane.episodes.api_types import MemoryBlock, RecallResponse
@@ -16,6 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("question", nargs="+", help="in your own words")
     parser.add_argument("--agent", help="whose memory; by default MEMPLANE_AGENT")
+    add_user_argument(parser)
     parser.add_argument(
         "--limit",
         type=NumberRange(1, 50),
@@ -53,6 +55,8 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     asked = {
         "agent": resolve_agent(arguments, settings),
+        "user": arguments.user,
+        "all_users": arguments.all_users,
         "text": " ".join(arguments.question),
         "limit": arguments.limit,
         "max_bytes": arguments.max_bytes

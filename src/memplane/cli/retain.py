@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from memplane.cli.user_argument import add_user_argument
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -29,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "unless memory.trusted_sources has that",
     )
     parser.add_argument("--agent", help="whose memory; by default MEMPLANE_AGENT")
+    add_user_argument(parser, every=False)
     parser.add_argument("--json", action="store_true", help="for machines: one receipt a line")
 
 
@@ -53,7 +56,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
         for place, entry in entries:
             try:
                 sourced = declare_source(entry, arguments.source.strip())
-                receipt = await client.retain(sourced, agent=agent)
+                receipt = await client.retain(sourced, agent=agent, user=arguments.user)
             except (InvalidRequest, InvalidEntry, EntryTooLarge) as error:
                 if not place:
                     raise

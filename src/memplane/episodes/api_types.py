@@ -27,6 +27,16 @@ class RetainReceipt(msgspec.Struct, frozen=True, kw_only=True):
     redacted: int = 0
 
 
+class Asker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who asks, as a pod says: kept beside a turn; the named view is a scope."""
+
+    subject: str = ""
+    role: str = ""
+    purpose: str = ""
+    invocation_id: str = ""
+    view: str | None = None
+
+
 class RetainRequest(msgspec.Struct, frozen=True, kw_only=True):
     """An entry that an agent is to remember, of one of its users or for all of them.
 
@@ -37,6 +47,9 @@ class RetainRequest(msgspec.Struct, frozen=True, kw_only=True):
     entry: msgspec.Raw
     user: str | None = None
     view: str | None = None
+    asker: Asker = Asker()
+    holds_token: bool = False
+    """Whether it came with a token of the agent's."""
 
     @property
     def scope(self) -> MemoryScope:
@@ -210,6 +223,8 @@ class ForgetRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     agent: str
     ids: tuple[str, ...]
+    user: str | None = None
+    """Whose they have to be; None is anybody's."""
     reason: str = ""
     verify: bool = False
     purge: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -61,7 +61,7 @@ def collect_forgotten_texts(
     places: MemorySources, agent: str, ids: Sequence[str]
 ) -> ForgottenTexts:
     """Read what the ledgers still have of some entries."""
-    read = {one: list(_recorded(places, agent, one)) for one in ids}
+    read = _read_episodes(places, agent, ids)
     gone = [one for one, episodes in read.items() if not episodes]
     folders = (
         [places.folder(ledger, agent) for ledger in (OWN_LEDGER, RECEIVED_LEDGER)] if gone else []
@@ -71,13 +71,18 @@ def collect_forgotten_texts(
     return ForgottenTexts(tuple(said), tuple(one for one in gone if one in erased))
 
 
-def _recorded(places: MemorySources, agent: str, entry_id: str) -> Iterator[Episode]:
+def _read_episodes(
+    places: MemorySources, agent: str, ids: Sequence[str]
+) -> dict[str, list[Episode]]:
+    """Read what the ledgers have of each entry, in one walk over each of them."""
+    read: dict[str, list[Episode]] = {one: [] for one in ids}
     for ledger in (OWN_LEDGER, RECEIVED_LEDGER):
-        with open_entries_by_id(places.folder(ledger, agent), entry_id) as page:
+        with open_entries_by_id(places.folder(ledger, agent), *ids) as page:
             for found, line in page.with_ids():
-                members = decode_entry(line) if found == entry_id else None
+                members = decode_entry(line) if found in read else None
                 if members is not None:
-                    yield build_episode(members)
+                    read[found].append(build_episode(members))
+    return read
 
 
 def check_tombstones(places: MemorySources, agent: str, ids: Sequence[str]) -> ForgetCheck:

@@ -158,6 +158,12 @@ def delete_citing(rows: Connection, agent: str, entries: Collection[str]) -> Non
     )
 
 
+def delete_user(rows: Connection, agent: str, user: str) -> None:
+    """Drop what stands in the conversations of a user."""
+    rows.run("DELETE FROM injections WHERE agent = ? AND end_user = ?", (agent, user))
+    rows.run("DELETE FROM said WHERE agent = ? AND end_user = ?", (agent, user))
+
+
 def delete_older(rows: Connection, at: int) -> None:
     """Drop the texts of conversations that nobody goes on with, of every agent."""
     rows.run("DELETE FROM injections WHERE at < ?", (at,))

@@ -136,6 +136,10 @@ class LedgerView:
         """Open the last entries, at most `count`, in the order they were recorded."""
         return open_last_entries(self.folder, count, hides=self._hides)
 
+    def last_of(self, user: str, count: int) -> AbstractContextManager[EntryPage]:
+        """Open the last entries of an end user, at most `count`."""
+        return self.entry(*NoteReader(self.folder).list_turns_of(user)[-count:])
+
     def entry(self, *starts_of_ids: str) -> AbstractContextManager[EntryPage]:
         """Open the entries whose ids begin so."""
         return open_entries_by_id(self.folder, *starts_of_ids, hides=self._hides)

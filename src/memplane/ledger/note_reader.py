@@ -6,7 +6,7 @@ A turn's note is durable before the turn is, so nobody can read the one without 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from threading import Lock
 
@@ -19,11 +19,16 @@ from memplane.ledger.turn_note import TurnNote
 
 def find_note(folder: AgentFolder, entry_id: str) -> TurnNote | None:
     """Return what is said about a turn; None when nothing is."""
-    note = None
+    return read_notes(folder, {entry_id}).get(entry_id)
+
+
+def read_notes(folder: AgentFolder, wanted: Collection[str]) -> dict[str, TurnNote]:
+    """Return what is said about those turns of which anything is."""
+    found: dict[str, TurnNote] = {}
     for line in NoteReader(folder).new_lines():
-        if line.id == entry_id:
-            note = _add_line(note, line)
-    return note
+        if line.id in wanted:
+            found[line.id] = _add_line(found.get(line.id), line)
+    return found
 
 
 def _add_line(known: TurnNote | None, line: TurnNote) -> TurnNote:
@@ -39,11 +44,14 @@ class NoteReader:
     def __init__(self, folder: AgentFolder) -> None:
         self._folder = folder
         self._read = 0
+        self._inode = 0
         self._lock = Lock()
         self._omitted_ids: set[str] = set()
         self._removed_counts: dict[str, int] = {}
         self._scopes: dict[str, tuple[str, str]] = {}
-        """The user and the view of each turn that is not shared."""
+        """The user and the view of each turn that names some."""
+        self._shared: set[str] = set()
+        """The turns that an operator shared."""
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
         """Each such pair once: a user has many turns."""
 
@@ -60,7 +68,16 @@ class NoteReader:
     def scope_of(self, entry_id: str) -> MemoryScope:
         """Say whose memory a turn is."""
         self._read_on()
-        return MemoryScope(self._folder.agent, *self._scopes.get(entry_id, (SHARED, SHARED)))
+        agent = self._folder.agent
+        if entry_id in self._shared:
+            return MemoryScope(agent)
+        return MemoryScope(agent, *self._scopes.get(entry_id, (SHARED, SHARED)))
+
+    def list_turns_of(self, user: str) -> list[str]:
+        """Return the turns of a user, also those that an operator shared."""
+        self._read_on()
+        with self._lock:
+            return [entry_id for entry_id, names in self._scopes.items() if names[0] == user]
 
     def _read_on(self) -> None:
         with self._lock:
@@ -70,16 +87,25 @@ class NoteReader:
                 if line.removed:
                     self._removed_counts[line.id] = line.removed
                 if line.shared:
-                    self._scopes.pop(line.id, None)
+                    self._shared.add(line.id)
                 elif line.user or line.view:
                     key = line.user, line.view
                     self._scopes[line.id] = self._names.setdefault(key, key)
+
+    def _begin_again(self, inode: int) -> None:
+        """Let go of what was read: lines were erased, and the file is another one."""
+        self._inode, self._read = inode, 0
+        for known in (self._omitted_ids, self._removed_counts, self._scopes, self._shared):
+            known.clear()
 
     def new_lines(self) -> Iterator[TurnNote]:
         """Yield the lines that came since the last time; one that is no note is passed over."""
         path = self._folder.notes
         try:
-            if path.stat().st_size <= self._read:
+            found = path.stat()
+            if found.st_ino != self._inode or found.st_size < self._read:
+                self._begin_again(found.st_ino)
+            if found.st_size <= self._read:
                 return
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with os.fdopen(os.open(path, flags), "rb") as handle:

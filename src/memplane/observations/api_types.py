@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.episodes.api_types import TableRebuild
 from memplane.observations.model import Category, ObservationState, SourceClass
 
@@ -17,7 +18,7 @@ ConflictKind = Literal["contradiction", "possible_duplicate", "said_again"]
 
 
 class MemoryView(msgspec.Struct, frozen=True, kw_only=True):
-    """An observation as doors show it.
+    """An observation as interfaces show it. Without a `user` and a `view` it is shared.
 
     `confidence` is as of the last thing that happened to it, `effective_confidence` as of now.
     `active` says whether it may be told; `goes_inactive_at` when it fades, if nothing happens.
@@ -25,6 +26,8 @@ class MemoryView(msgspec.Struct, frozen=True, kw_only=True):
 
     id: int
     agent: str
+    user: str = ""
+    view: str = ""
     service: str | None
     category: Category
     observation: str
@@ -157,6 +160,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
 
     id: int
     agent: str
+    user: str = ""
+    view: str = ""
     cli_session_id: str
     tier: int
     model: str
@@ -173,6 +178,11 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     learned: int = 0
     told: int = 0
 
+    @property
+    def scope(self) -> MemoryScope:
+        """Whose it is."""
+        return MemoryScope(self.agent, self.user, self.view)
+
 
 class ConflictView(msgspec.Struct, frozen=True, kw_only=True):
     """Two memories that do not go together, or one that was said again after it was retired.
@@ -182,6 +192,8 @@ class ConflictView(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     agent: str
+    user: str = ""
+    view: str = ""
     kind: ConflictKind
     a: MemoryView
     b: MemoryView | None
@@ -197,6 +209,8 @@ class RejectView(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     agent: str
+    user: str = ""
+    view: str = ""
     at: str
     reason: str
     category: str

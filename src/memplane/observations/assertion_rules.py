@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.kit.clock import format_milli_timestamp
 from memplane.observations import matching
 from memplane.observations.aspects import Aspects, aspects_of
@@ -92,13 +93,18 @@ class SessionContext:
 class AssertionContext:
     """Who says it, when, and where that can be read."""
 
-    agent: str
+    scope: MemoryScope
     at: datetime
     evidence: Evidence
     actor: Actor = Actor.AGENT
     who: str = ""
     session: int = 0
     tier: int = 1
+
+    @property
+    def agent(self) -> str:
+        """Which agent says it."""
+        return self.scope.agent
 
     def draft(self, kind: EventKind, memory: int = 0) -> ObservationEvent:
         """Begin an event of this saying."""
@@ -107,6 +113,8 @@ class AssertionContext:
             ts=format_milli_timestamp(self.at),
             kind=kind,
             agent=self.agent,
+            user=self.scope.user,
+            view=self.scope.view,
             memory=memory,
             actor=self.actor,
             who=self.who,

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias, cast
 
 import msgspec
 
+from memplane.auth.memory_scope import MemoryScope, make_scope
 from memplane.database.interface import Connection
 from memplane.errors import ConcurrencyError, InvalidRequest, MemplaneError, UnknownMemory
 from memplane.observations import (
@@ -49,6 +50,10 @@ from memplane.observations.rollback import (
 from memplane.observations.validation import field_error
 
 _MAX_TIER: Final = 3
+_ADMISSIONS: Final = {
+    "approve": operator_events.draft_approval,
+    "share": operator_events.draft_share,
+}
 _DraftOne: TypeAlias = Callable[[int], list[ObservationEvent]]
 
 
@@ -82,10 +87,11 @@ class OperatorCommands(msgspec.Struct, frozen=True):
         """
         if not 0 <= wanted.tier <= _MAX_TIER:
             raise field_error("tier", f"the tiers are 0 to {_MAX_TIER}")
+        scope = make_scope(agent, wanted.user, wanted.view)
         said = self._checked(_assertion(wanted), agent)
         value = validation.parse_optional_hundredths(wanted.confidence)
         expires = validation.parse_expiry(wanted.expires_at) if wanted.expires_at else ""
-        drafts = self._said(agent, said, entry)
+        drafts = self._said(scope, said, entry)
         about = find_subject(drafts)
         if about == NEW_OBSERVATION:
             drafts = [
@@ -95,23 +101,23 @@ class OperatorCommands(msgspec.Struct, frozen=True):
                 for one in drafts
             ]
         elif value is not None:
-            drafts.append(self._begun(EventKind.CONFIDENCE_SET, agent, about, value=value))
+            drafts.append(self._begun(EventKind.CONFIDENCE_SET, scope, about, value=value))
         # The key is on what was made, so that it finds that again.
         made = next(place for place, one in enumerate(drafts) if one.memory == about)
         drafts[made] = msgspec.structs.replace(drafts[made], key=key)
         if wanted.pinned:
-            drafts.append(self._begun(EventKind.PINNED, agent, about))
+            drafts.append(self._begun(EventKind.PINNED, scope, about))
         if not wanted.active:
-            drafts.append(self._begun(EventKind.DEACTIVATED, agent, about))
+            drafts.append(self._begun(EventKind.DEACTIVATED, scope, about))
         return drafts
 
     def _said(
-        self, agent: str, said: AcceptedAssertion, entry: str = ""
+        self, scope: MemoryScope, said: AcceptedAssertion, entry: str = ""
     ) -> list[ObservationEvent]:
         """Hold an operator's words against what is known; they count where an agent's do not."""
-        known = store.list_by_service(self.on, agent, said.category, said.service)
+        known = store.list_by_service(self.on, scope, said.category, said.service)
         saying = AssertionContext(
-            agent=agent,
+            scope=scope,
             at=self.by.at,
             evidence=Evidence(
                 quote=said.text[:MAX_QUOTE_CHARS], source=SourceClass.OPERATOR, entry=entry
@@ -175,8 +181,8 @@ class OperatorCommands(msgspec.Struct, frozen=True):
                 return self._with_moot(operator_events.draft_restore(found, self.by, profile))
             case "pin" | "unpin":
                 return operator_events.draft_pin(found, self.by, pin=asked.act == "pin")
-            case "approve":
-                return operator_events.draft_approval(found, self.by)
+            case "approve" | "share":
+                return _ADMISSIONS[asked.act](found, self.by)
             case "merge":
                 return self._merged(found, asked.into)
             case "undo":
@@ -224,7 +230,7 @@ class OperatorCommands(msgspec.Struct, frozen=True):
         match asked.action:
             case "delete" | "retire":
                 return lambda memory: self.acted(memory, ActAsked(act="retire"))
-            case "restore" | "pin" | "unpin" | "approve" as act:
+            case "restore" | "pin" | "unpin" | "approve" | "share" as act:
                 return lambda memory: self.acted(memory, ActAsked(act=act))
             case "merge":
                 into = validation.parse_integer(asked.value)
@@ -369,6 +375,8 @@ class OperatorCommands(msgspec.Struct, frozen=True):
             category=asked.category or found.corrected_category or found.category,
             service=(meant if asked.service is None else asked.service) or None,
             observation=found.observation if asked.observation is None else asked.observation,
+            user=found.user or None,
+            view=found.view or None,
         )
         refused = event_store.select_events(self.on, "id = ?", reject_id)
         entry = next((one.evidence.entry for one in refused if one.evidence), "")
@@ -385,7 +393,7 @@ class OperatorCommands(msgspec.Struct, frozen=True):
             InvalidRequest: They may not be remembered; it says which field is wrong.
         """
         nowhere = Evidence(quote="", source=SourceClass.OPERATOR)
-        saying = AssertionContext(agent=agent, at=self.by.at, evidence=nowhere)
+        saying = AssertionContext(scope=MemoryScope(agent), at=self.by.at, evidence=nowhere)
         verdict = self.listening.judged(self.on, asserted, saying, ())
         if isinstance(verdict, AcceptedAssertion):
             return verdict
@@ -407,9 +415,10 @@ class OperatorCommands(msgspec.Struct, frozen=True):
         return [*drafts, *conflicts.close_moot_conflicts(found, self.by)]
 
     def _begun(
-        self, kind: EventKind, agent: str, memory: int, *, value: int | None = None
+        self, kind: EventKind, scope: MemoryScope, memory: int, *, value: int | None = None
     ) -> ObservationEvent:
-        return msgspec.structs.replace(self.by.begin(kind, agent, memory), value=value)
+        begun = self.by.begin(kind, scope.agent, memory)
+        return msgspec.structs.replace(begun, value=value, user=scope.user, view=scope.view)
 
 
 def find_subject(drafts: Sequence[ObservationEvent]) -> int:

@@ -26,6 +26,8 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
     sessions: tuple[int, ...] = ()
     is_open: bool = True
     resolution: str = ""
+    user: str = ""
+    view: str = ""
 
 
 def fold_conflict(key: str, events: Sequence[ObservationEvent]) -> Conflict | None:
@@ -46,6 +48,8 @@ def fold_conflict(key: str, events: Sequence[ObservationEvent]) -> Conflict | No
         sessions=tuple(sorted({one.session for one in opened if one.session})),
         is_open=last.kind is EventKind.CONTESTED,
         resolution=last.reason if last.kind is EventKind.RESOLVED else "",
+        user=opened[-1].user,
+        view=opened[-1].view,
     )
 
 

@@ -17,12 +17,13 @@ def insert_event(rows: Connection, event: ObservationEvent) -> bool:
     return bool(
         rows.run(
             "INSERT INTO memory_events (id, agent, memory_id, at, kind, actor_kind, actor, "
-            "session_id, batch, target, message, entry, key, body) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            "session_id, batch, target, message, entry, key, end_user, view, body) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (
                 *(event.id, event.agent, event.memory, event.ts, event.kind.value),
                 *(event.actor.value, event.who, event.session, event.batch, event.target),
                 *(found.message if found else "", found.entry if found else "", event.key),
+                *(event.user, event.view),
                 msgspec.json.encode(event),
             ),
         )
@@ -117,6 +118,11 @@ def list_events_with_words(rows: Connection, memory: int) -> list[ObservationEve
         ),
         *(one for key in sorted(rejects) for one in select_events(rows, "id = ?", key)),
     ]
+
+
+def list_user_events(rows: Connection, agent: str, user: str) -> list[ObservationEvent]:
+    """Return what is known of a user of an agent, in order."""
+    return sort_events(select_events(rows, "agent = ? AND end_user = ?", agent, user))
 
 
 def list_entry_events(

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.observations.model import Category, SourceClass
 
 
@@ -36,6 +37,7 @@ class EventKind(StrEnum):
     RESOLVED = "resolved"
     RETRACTED = "retracted"
     PURGED = "purged"
+    SHARED = "shared"
     UNDONE = "undone"
     # About sessions, and about what became no observation.
     STARTED = "session_started"
@@ -126,7 +128,8 @@ class ObservationEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     observation, `value` a confidence in hundredths. `target` is the event that is undone or
     retracted, or the conflict that is opened or resolved; `signals` say what that is about.
     `recorded` is when it was written, where that is not when it happened. Whoever asks for an
-    observation twice under one `key` gets one.
+    observation twice under one `key` gets one. What was learned from a turn of a `user` or a
+    `view` is theirs; without them it is shared by all of the agent's.
     """
 
     id: str
@@ -155,6 +158,13 @@ class ObservationEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     signals: tuple[str, ...] = ()
     recorded: str = ""
     key: str = ""
+    user: str = ""
+    view: str = ""
+
+    @property
+    def scope(self) -> MemoryScope:
+        """Whose it is."""
+        return MemoryScope(self.agent, self.user, self.view)
 
 
 def encode_event(event: ObservationEvent) -> bytes:

@@ -8,9 +8,10 @@ from datetime import datetime
 
 import msgspec
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.database.interface import Connection
 from memplane.ledger.entry_head import parse_rfc3339
-from memplane.observations import session_store, store
+from memplane.observations import matching, session_store, store
 from memplane.observations.api_types import IngestReceipt
 from memplane.observations.assertion_parser import (
     MalformedAssertion,
@@ -28,8 +29,10 @@ from memplane.observations.assertion_rules import (
 from memplane.observations.confidence import Profile
 from memplane.observations.events import EventKind, Evidence, ObservationEvent
 from memplane.observations.gate import (
+    AcceptedAssertion,
     GateRules,
     GateVerdict,
+    QuarantinedAssertion,
     RedactText,
     RejectedAssertion,
     judge_assertion,
@@ -64,14 +67,12 @@ class IngestPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return judge_assertion(
             said,
             redact=self.redact,
-            rules=replace(self.rules, services=self._services(on, saying.agent)),
+            rules=replace(
+                self.rules, services=self.rules.services | store.list_services(on, saying.scope)
+            ),
             asserted=session_store.count_assertions(on, saying.session),
             tool_results=tool_results,
         )
-
-    def _services(self, on: Connection, agent: str) -> frozenset[str]:
-        sql = "SELECT name FROM services WHERE agent = ? AND name IS NOT NULL"
-        return self.rules.services | {name for (name,) in on.rows(sql, (agent,))}
 
     def drafts(
         self,
@@ -84,9 +85,34 @@ class IngestPolicy(msgspec.Struct, frozen=True, kw_only=True):
         verdict = self.judged(on, said, saying, hearing.tool_results)
         if isinstance(verdict, RejectedAssertion):
             return self._refused(on, verdict, saying)
-        known = store.list_by_service(on, saying.agent, verdict.category, verdict.service)
+        if self._repeats_shared(on, verdict, saying, hearing):
+            return []
+        known = store.list_by_service(on, saying.scope, verdict.category, verdict.service)
         as_known = store.to_existing_observations(on, known, saying.at, self.profile)
         return draft_assertion_events(verdict, saying, as_known, hearing)
+
+    def _repeats_shared(
+        self,
+        on: Connection,
+        said: AcceptedAssertion | QuarantinedAssertion,
+        saying: AssertionContext,
+        hearing: SessionContext,
+    ) -> bool:
+        """Say whether a user's turn only says again what its prompt was told and all may know.
+
+        What a user says is held against what that user's turns said, and changes nothing shared.
+        """
+        if saying.scope.is_shared or not hearing.told:
+            return False
+        shared = MemoryScope(saying.agent)
+        known = store.list_by_service(on, shared, said.category, said.service)
+        told = [
+            matching.Candidate(one.id, one.text, one.standing.value)
+            for one in known
+            if one.id in hearing.told
+        ]
+        best = matching.best_match(said.text, told, service=said.service or "")
+        return best is not None and best.comparison.verdict is matching.Verdict.SAME
 
     @staticmethod
     def _refused(

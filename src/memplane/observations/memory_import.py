@@ -12,6 +12,7 @@ from datetime import datetime
 
 import msgspec
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.database.interface import Connection
 from memplane.kit.clock import format_milli_timestamp
 from memplane.ledger.entry_head import parse_rfc3339
@@ -56,7 +57,7 @@ class MemoryImporter(msgspec.Struct, frozen=True):
         verdict = self._judged(on, line, saying)
         if isinstance(verdict, RejectedAssertion):
             return [draft_rejection(verdict, saying)]
-        found = store.list_by_service(on, self.agent, verdict.category, verdict.service)
+        found = store.list_by_service(on, saying.scope, verdict.category, verdict.service)
         known = store.to_existing_observations(on, found, now, self.listening.profile)
         same = _find_same(verdict.text, verdict.service, known)
         if same is not None:
@@ -137,7 +138,7 @@ class MemoryImporter(msgspec.Struct, frozen=True):
         sessions = ", ".join(line.sessions)
         words = " ".join(line.observation.split())
         return AssertionContext(
-            agent=self.agent,
+            scope=MemoryScope(self.agent),
             at=at,
             evidence=Evidence(
                 quote=self.listening.redact(words).value[:MAX_QUOTE_CHARS],

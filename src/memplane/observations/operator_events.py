@@ -37,7 +37,8 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 
     def draft(self, kind: EventKind, found: Observation) -> ObservationEvent:
         """Begin an event on an observation."""
-        return self.begin(kind, found.agent, found.id)
+        begun = self.begin(kind, found.agent, found.id)
+        return msgspec.structs.replace(begun, user=found.user, view=found.view)
 
     def begin(self, kind: EventKind, agent: str, memory: int) -> ObservationEvent:
         """Begin an event."""
@@ -152,6 +153,12 @@ def draft_pin(found: Observation, by: Operator, *, pin: bool) -> list[Observatio
     return [by.draft(EventKind.PINNED if pin else EventKind.UNPINNED, found)]
 
 
+def draft_share(found: Observation, by: Operator) -> list[ObservationEvent]:
+    """Let all users and views of its agent see an observation."""
+    refuse_in_states(found, REMOVED_STATES, "shared: it is in the trash")
+    return [] if found.scope.is_shared else [by.draft(EventKind.SHARED, found)]
+
+
 def draft_approval(found: Observation, by: Operator) -> list[ObservationEvent]:
     """Let an observation out of quarantine.
 
@@ -175,11 +182,11 @@ def draft_merge(found: Observation, into: Observation, by: Operator) -> list[Obs
     """Let one observation take the place of another.
 
     Raises:
-        InvalidRequest: They are one, of different agents, or one of them is gone.
+        InvalidRequest: They are one, not of the same agent and user, or one of them is gone.
     """
     refuse_in_states(found, REMOVED_STATES, "merged: it is in the trash")
     refuse_in_states(into, REMOVED_STATES, "merged into: it is in the trash")
-    if found.id == into.id or found.agent != into.agent:
+    if found.id == into.id or found.scope != into.scope:
         raise InvalidRequest(f"memory {found.id} cannot be merged into memory {into.id}")
     return [msgspec.structs.replace(by.draft(EventKind.MERGED, found), other=into.id)]
 
@@ -209,7 +216,12 @@ def draft_undo(events: Sequence[ObservationEvent], by: Operator) -> list[Observa
     if any(one.kind in IRREVERSIBLE_KINDS for one in events):
         raise InvalidRequest("a purge cannot be undone: the words are gone for good")
     return [
-        msgspec.structs.replace(by.begin(EventKind.UNDONE, one.agent, one.memory), target=one.id)
+        msgspec.structs.replace(
+            by.begin(EventKind.UNDONE, one.agent, one.memory),
+            target=one.id,
+            user=one.user,
+            view=one.view,
+        )
         for one in events
     ]
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace as replace_fields
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.observations import confidence
 from memplane.observations.confidence import ConfidenceState, Profile
 from memplane.observations.events import Actor, EventKind, ObservationContent, ObservationEvent
@@ -73,6 +74,13 @@ class Observation:
     unsupported: bool = False
     reason: str = ""
     flags: tuple[str, ...] = ()
+    user: str = ""
+    view: str = ""
+
+    @property
+    def scope(self) -> MemoryScope:
+        """Whose it is."""
+        return MemoryScope(self.agent, self.user, self.view)
 
     @property
     def norm_hash(self) -> str:
@@ -210,6 +218,8 @@ def _first(words: ObservationEvent, event: ObservationEvent, profile: Profile) -
         superseded_by=event.other if closed else 0,
         expires=parse_event_time(event.expires) if event.expires else None,
         flags=event.flags,
+        user=words.user,
+        view=words.view,
     )
     return found if closed else _state_by_value(found, profile)
 
@@ -299,6 +309,8 @@ def _change_state(
             )
         case EventKind.DEACTIVATED:
             return _deactivate(found)
+        case EventKind.SHARED:
+            return replace(found, user="", view="")
         case EventKind.APPROVED | EventKind.RESTORED:
             return _reactivate(found, event, at, profile)
         case _:

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from memplane.auth.memory_scope import check_user
 from memplane.database.interface import Connection, Value
 from memplane.errors import InvalidRequest
 from memplane.kit.clock import format_milli_timestamp
@@ -200,6 +201,7 @@ def build_filter(agent: str | None, asked: MemoryFilter, now: datetime) -> Where
     for name, value in plain.items():
         if value is not None:
             where.add(f"{name} = ?", value)
+    _add_scope(where, asked)
     if asked.entry:
         where.add(_FROM_ENTRY_SQL, asked.entry)
     if asked.stale is not None:
@@ -207,6 +209,12 @@ def build_filter(agent: str | None, asked: MemoryFilter, now: datetime) -> Where
         where.add(f"{'' if asked.stale else 'NOT '}(active AND COALESCE(fades_at <= ?, 0))", soon)
     _search(where, asked)
     return where
+
+
+def _add_scope(where: WhereClause, asked: MemoryFilter) -> None:
+    for name, visible in (("end_user", asked.user), ("view", asked.view)):
+        if visible is not None:
+            where.add(f"{name} IN ('', ?)", check_user(visible))
 
 
 def _search(where: WhereClause, asked: MemoryFilter) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from memplane.auth.memory_scope import ReadScope
 from memplane.database.interface import Connection
 from memplane.episodes.api_types import (
     DEFAULT_RECALL_BYTES,
@@ -55,17 +56,17 @@ class RelevantObservation:
 
 
 def find_relevant(
-    on: Connection, agent: str, question: str, *, now: datetime, profile: Profile
+    on: Connection, scope: ReadScope, question: str, *, now: datetime, profile: Profile
 ) -> list[RelevantObservation]:
-    """Look for the observations of an agent that a question is about."""
-    if not question.strip() or not store.has_injectable(on, agent):
+    """Look for the observations that a question is about, of those that may be told."""
+    if not question.strip() or not store.has_injectable(on, scope):
         return []
     written = _WORD.findall(question)[:_MAX_QUESTION_WORDS]
     names = list(dict.fromkeys(name for one in written for name in (one, one.casefold())))
     words = " OR ".join(f'"{one}"' for one in dict.fromkeys(map(str.casefold, written)))
     found = (
         views.prompt_candidate(one, now, profile, ())
-        for one in store.find_injectable(on, agent, names, words)
+        for one in store.find_injectable(on, scope, names, words)
     )
     best = rank_relevant(question, [one for one in found if one is not None])[:_MAX_OBSERVATIONS]
     return [

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from memplane.auth.memory_scope import MemoryScope, make_scope
 from memplane.observations.events import EventKind
 from memplane.observations.model import MAX_SERVICE_CHARS, MAX_TEXT_CHARS, Category, SourceClass
 
@@ -40,19 +41,28 @@ BulkAction = Literal[
     "pin",
     "unpin",
     "approve",
+    "share",
     "set_confidence",
     "adjust_confidence",
     "set_category",
     "set_service",
     "merge",
 ]
-Act = Literal["retire", "restore", "pin", "unpin", "approve", "merge", "undo", "purge"]
+Act = Literal["retire", "restore", "pin", "unpin", "approve", "share", "merge", "undo", "purge"]
 
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_JSON_NUMBER)]
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-LARGEST_JSON_NUMBER, le=LARGEST_JSON_NUMBER)]
 _Real: TypeAlias = Annotated[float, msgspec.Meta(ge=-LARGEST_JSON_NUMBER, le=LARGEST_JSON_NUMBER)]
 Tier: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=3)]
 Words: TypeAlias = Annotated[str, msgspec.Meta(max_length=LONGEST_REASON)]
+UserName: TypeAlias = Annotated[
+    str | None,
+    msgspec.Meta(description="An end user: with what is shared, and nothing of other users."),
+]
+ViewName: TypeAlias = Annotated[
+    str | None,
+    msgspec.Meta(description="A named view: with what is shared, and nothing of other views."),
+]
 AgentName: TypeAlias = Annotated[
     str, msgspec.Meta(description="The agent, where the token is not one agent's.")
 ]
@@ -129,6 +139,8 @@ class _Filters(msgspec.Struct, frozen=True, kw_only=True):
         str, msgspec.Meta(max_length=MAX_TEXT_CHARS, description="Words to look for.")
     ] = ""
     forgotten: Forgotten = None
+    user: UserName = None
+    view: ViewName = None
 
 
 class MemoryFilter(_Filters, frozen=True, kw_only=True):
@@ -217,6 +229,8 @@ class PromptQuery(msgspec.Struct, frozen=True, kw_only=True):
     session: Annotated[
         str, msgspec.Meta(description="A name for it, from which its fence is made.")
     ] = ""
+    user: UserName = None
+    view: ViewName = None
     budget: (
         Annotated[
             int,
@@ -250,6 +264,8 @@ class MemoryCreate(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: str | None = None
     tier: Tier = 0
     agent: AgentName = ""
+    user: UserName = None
+    view: ViewName = None
 
 
 class MemoryPatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -365,6 +381,17 @@ class SessionWanted(msgspec.Struct, frozen=True, kw_only=True):
     parent: Number | None = None
     tell: bool = True
     """Whether it gets a block; otherwise nothing is injected."""
+    user: UserName = None
+    view: ViewName = None
+
+    @property
+    def scope(self) -> MemoryScope:
+        """Whose it is.
+
+        Raises:
+            InvalidRequest: The user or the view cannot be one.
+        """
+        return make_scope(self.agent, self.user, self.view)
 
 
 class HeardText(msgspec.Struct, frozen=True, kw_only=True):

@@ -473,7 +473,7 @@ class ObservationService:
         now, profile = self._writer.now(), self._listening.profile
         text = question_from_request(ask).text
         found = await self._records.read(
-            lambda on: relevance.find_relevant(on, ask.agent, text, now=now, profile=profile),
+            lambda on: relevance.find_relevant(on, ask.scope, text, now=now, profile=profile),
             quick=True,
         )
         return relevance.add_observations(answer, found, ask)
@@ -532,6 +532,42 @@ class ObservationService:
         memories = tuple(sorted({one.memory for one in events if one.memory}))
         done = bool(events) and not dry_run
         return ObservationRollback(memories=memories, batch=batch if done else "")
+
+    async def list_of_user(
+        self, agent: str, user: str
+    ) -> tuple[list[MemoryView], list[ObservationEvent]]:
+        """Return what was learned from a user's turns, and every event of it."""
+        now = await self._swept()
+        profile = self._listening.profile
+
+        def listed(on: Connection) -> tuple[list[MemoryView], list[ObservationEvent]]:
+            events = event_store.list_user_events(on, agent, user)
+            numbers = sorted({one.memory for one in events if one.memory})
+            found = (store.get_observation(on, agent, number) for number in numbers)
+            there = [one for one in found if one is not None and not one.unsupported]
+            return [views.memory_view(one, now, profile) for one in there], events
+
+        return await self._records.read(listed)
+
+    async def forget_user(
+        self, agent: str, user: str, entries: Sequence[str]
+    ) -> list[ForgetCheck]:
+        """Delete all that was learned from a user's turns, and the user's sessions."""
+        checked = await self.forgotten(agent, entries, purge=True) if entries else []
+
+        async def erase() -> None:
+            events = await self._records.read(
+                lambda on: event_store.list_user_events(on, agent, user)
+            )
+            await self._writer.erase_events(agent, events)
+            await self._records.write(
+                partial(session_store.delete_user_sessions, agent=agent, user=user)
+            )
+
+        await self._writer.alone(erase)
+        left = await self._records.read(lambda on: event_store.list_user_events(on, agent, user))
+        note = f"{len(left)} events are left" if left else ""
+        return [*checked, ForgetCheck(place="event ledgers: the user", clean=not left, note=note)]
 
     async def _purge_entries(
         self, agent: str, entries: Sequence[str], unsupported: Sequence[int]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.database.interface import Connection, Row
 from memplane.observations.api_types import InjectionView, RejectView, SessionView
 from memplane.observations.assertion_rules import MAX_QUOTE_CHARS, SessionContext
@@ -60,14 +61,15 @@ def _start(rows: Connection, event: ObservationEvent) -> None:
     facts = event.facts
     assert facts is not None  # noqa: S101 - that is what a start is about
     rows.run(
-        "INSERT INTO sessions (id, agent, cli_session_id, tier, model, trigger, status, "
-        "started_at, log_path, command, parent_session_id) "
-        "VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+        "INSERT INTO sessions (id, agent, end_user, view, cli_session_id, tier, model, trigger, "
+        "status, started_at, log_path, command, parent_session_id) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
         "cli_session_id = CASE excluded.cli_session_id WHEN '' THEN cli_session_id "
         "ELSE excluded.cli_session_id END, "
         "model = CASE excluded.model WHEN '' THEN model ELSE excluded.model END",
         (
-            *(event.session, event.agent, facts.cli_session, facts.tier, facts.model),
+            *(event.session, event.agent, event.user, event.view),
+            *(facts.cli_session, facts.tier, facts.model),
             *(facts.trigger, event.ts, facts.log, facts.command, facts.parent or None),
         ),
     )
@@ -107,13 +109,13 @@ def _reject(rows: Connection, event: ObservationEvent) -> None:
     view = reject_view(event)
     rows.run(
         "INSERT INTO memory_rejects (id, agent, at, reason, category, service, observation, hint, "
-        "corrected_category, corrected_service, session_id, tier, source_class) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+        "corrected_category, corrected_service, session_id, tier, source_class, end_user, view) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
         "ON CONFLICT DO NOTHING",
         (
             *(view.id, view.agent, view.at, view.reason, view.category, view.service),
             *(view.observation, view.hint, view.corrected_category, view.corrected_service),
-            *(view.session_id, view.tier, view.source_class),
+            *(view.session_id, view.tier, view.source_class, view.user, view.view),
         ),
     )
 
@@ -148,9 +150,9 @@ def get_reject(rows: Connection, agent: str | None, reject_id: str) -> RejectVie
 
 _REJECT_COLUMNS: Final = (
     "id, agent, at, reason, category, service, observation, hint, corrected_category, "
-    "corrected_service, session_id, tier, source_class, accepted_as"
+    "corrected_service, session_id, tier, source_class, accepted_as, end_user, view"
 )
-_REJECT_FIELDS: Final = tuple(_REJECT_COLUMNS.split(", "))
+_REJECT_FIELDS: Final = (*_REJECT_COLUMNS.split(", ")[:-2], "user", "view")
 OF_FORGOTTEN_TURN_SQL: Final = (
     "(EXISTS (SELECT 1 FROM memory_events e "  # noqa: S608 - our own words
     "JOIN agents a ON a.agent = e.agent "
@@ -220,8 +222,8 @@ def _standing_events(rows: Connection, session: int) -> list[ObservationEvent]:
 
 
 _SESSION_COLUMNS: Final = (
-    "id, agent, cli_session_id, tier, model, trigger, status, started_at, ended_at, is_error, "
-    "exit_code, cost_usd, num_turns, log_path, command"
+    "id, agent, end_user AS user, view, cli_session_id, tier, model, trigger, status, "
+    "started_at, ended_at, is_error, exit_code, cost_usd, num_turns, log_path, command"
 )
 _SESSION_COUNTS_SQL: Final = (
     "(SELECT COUNT(*) FROM memories m WHERE m.session_id = s.id AND m.unsupported = 0), "
@@ -259,22 +261,31 @@ def find_named_sessions(rows: Connection, agent: str, name: str) -> list[int]:
 
 
 def find_client_session(
-    rows: Connection, agent: str, cli_session: str, *, is_wanted: Callable[[str], bool]
+    rows: Connection, scope: MemoryScope, cli_session: str, *, is_wanted: Callable[[str], bool]
 ) -> int:
     """Return the newest session of that name with a wanted trigger; 0 when there is none."""
     sql = (
-        "SELECT id, trigger FROM sessions WHERE agent = ? AND cli_session_id = ? "
-        "AND cli_session_id <> '' ORDER BY id DESC"
+        "SELECT id, trigger FROM sessions WHERE agent = ? AND end_user = ? AND view = ? "
+        "AND cli_session_id = ? AND cli_session_id <> '' ORDER BY id DESC"
     )
-    found = rows.rows(sql, (agent, cli_session))
+    found = rows.rows(sql, (scope.agent, scope.user, scope.view, cli_session))
     return next((number for number, trigger in found if is_wanted(trigger)), 0)
 
 
 def _session_of(row: Row) -> SessionView:
-    names = [*_SESSION_COLUMNS.split(", "), "learned", "told"]
+    names = [*_SESSION_COLUMNS.replace("end_user AS ", "").split(", "), "learned", "told"]
     found: dict[str, Any] = dict(zip(names, row, strict=True))
     found["is_error"] = bool(found["is_error"])
     return SessionView(**found)
+
+
+def delete_user_sessions(rows: Connection, agent: str, user: str) -> None:
+    """Drop the sessions of a user, whose events are gone, and what their prompts were given."""
+    sql = "SELECT id FROM sessions WHERE agent = ? AND end_user = ?"
+    gone = [(number,) for (number,) in rows.rows(sql, (agent, user))]
+    rows.run_many("DELETE FROM injection_items WHERE session_id = ?", gone)
+    rows.run_many("DELETE FROM receipts WHERE session_id = ?", gone)
+    rows.run("DELETE FROM sessions WHERE agent = ? AND end_user = ?", (agent, user))
 
 
 def list_injections(rows: Connection, memory: int) -> list[InjectionView]:

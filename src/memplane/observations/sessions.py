@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from memplane.auth.agent_id import AGENT_ID_RULE, is_agent_id
+from memplane.auth.memory_scope import MemoryScope, make_scope
 from memplane.database.interface import Connection
 from memplane.errors import RecordsError, UnknownMemory
 from memplane.kit.clock import format_milli_timestamp
@@ -84,7 +85,7 @@ class PromptPolicy(msgspec.Struct, frozen=True, kw_only=True):
 class LedgerTurn:
     """A turn of a ledger in which something may have been said that is to be remembered."""
 
-    agent: str
+    scope: MemoryScope
     entry: str
     text: str
     at: datetime
@@ -107,7 +108,8 @@ class SessionService(msgspec.Struct, frozen=True):
         """Return what a prompt would include now."""
         check_agent(agent)
         now = self.writer.now()
-        return await self.writer.records.read(lambda on: self._told(on, agent, asked, now))
+        scope = make_scope(agent, asked.user, asked.view)
+        return await self.writer.records.read(lambda on: self._told(on, scope, asked, now))
 
     async def begin(self, wanted: SessionWanted) -> StartedSession:
         """Begin a session, and keep what it is told."""
@@ -118,9 +120,11 @@ class SessionService(msgspec.Struct, frozen=True):
             budget=wanted.budget,
             session=str(session),
             prompt=wanted.prompt,
+            user=wanted.user,
+            view=wanted.view,
         )
         prompt = await self._told_if_possible(wanted.agent, asked) if wanted.tell else _nothing(0)
-        begun = _session_event(EventKind.STARTED, wanted.agent, session, wanted.tier)
+        begun = _session_event(EventKind.STARTED, wanted.scope, session, wanted.tier)
         begun = msgspec.structs.replace(
             begun,
             facts=SessionFacts(
@@ -141,7 +145,7 @@ class SessionService(msgspec.Struct, frozen=True):
                 tokens=prompt.tokens,
                 digest=hashlib.sha256(prompt.block.encode()).hexdigest(),
             )
-            told = _session_event(EventKind.INJECTED, wanted.agent, session, wanted.tier)
+            told = _session_event(EventKind.INJECTED, wanted.scope, session, wanted.tier)
             events.append(msgspec.structs.replace(told, receipt=receipt))
         await self.writer.decide(lambda _, now: _at(events, now))
         return StartedSession(session=session, prompt=prompt)
@@ -154,12 +158,14 @@ class SessionService(msgspec.Struct, frozen=True):
             _log.warning("a session of %s begins without memories: %s", agent, error)
             return _nothing(asked.budget or self.telling.budget)
 
-    def _told(self, on: Connection, agent: str, asked: PromptQuery, now: datetime) -> PromptView:
+    def _told(
+        self, on: Connection, scope: MemoryScope, asked: PromptQuery, now: datetime
+    ) -> PromptView:
         profile = self.listening.profile
-        rivals = _rivals(on, agent)
+        rivals = _rivals(on, scope)
         found = [
             candidate
-            for one in store.list_injectable(on, agent)
+            for one in store.list_injectable(on, scope)
             if (candidate := views.prompt_candidate(one, now, profile, rivals.get(one.id, ())))
         ]
         budget = self.telling.budget if asked.budget is None else asked.budget
@@ -202,15 +208,17 @@ class SessionService(msgspec.Struct, frozen=True):
         *,
         found: SessionView,
         statement: SourcedAssertion,
+        scope: MemoryScope | None = None,
         results: Sequence[str] = (),
         told: Collection[int] = (),
     ) -> list[ObservationEvent]:
+        scope = scope or found.scope
         entry = statement.evidence.entry
         if entry and store.is_forgotten(on, found.agent, entry):
             return []
         at = statement.at if statement.at is not None and statement.at <= now else now
         saying = AssertionContext(
-            agent=found.agent,
+            scope=scope,
             at=at,
             evidence=statement.evidence,
             session=found.id,
@@ -242,7 +250,7 @@ class SessionService(msgspec.Struct, frozen=True):
         records = self.writer.records
         found = await records.read(partial(require_session, agent=agent, session=session))
         event = msgspec.structs.replace(
-            _session_event(EventKind.ENDED, agent, session, found.tier),
+            _session_event(EventKind.ENDED, found.scope, session, found.tier),
             facts=SessionFacts(
                 tier=found.tier,
                 is_error=ended.is_error,
@@ -259,11 +267,13 @@ class SessionService(msgspec.Struct, frozen=True):
         """Learn from a turn of a ledger, once."""
         records, outcome = self.writer.records, IngestOutcome()
         if await records.read(
-            lambda on: event_store.has_ingested_entry(on, turn.agent, turn.entry)
+            lambda on: event_store.has_ingested_entry(on, turn.scope.agent, turn.entry)
         ):
             return outcome.receipt()
         session = await self._session_of(turn)
-        found = await records.read(partial(require_session, agent=turn.agent, session=session))
+        found = await records.read(
+            partial(require_session, agent=turn.scope.agent, session=session)
+        )
         heard = Heard(texts=(HeardText(text=turn.text, at=format_milli_timestamp(turn.at)),))
         listening = self.listening
         for one in extract_assertions(heard, listening.rules.aliases, listening.redact):
@@ -272,6 +282,7 @@ class SessionService(msgspec.Struct, frozen=True):
                 self._said,
                 found=found,
                 statement=cited,
+                scope=turn.scope,
                 told=turn.told,
                 results=turn.repeated,
             )
@@ -285,29 +296,38 @@ class SessionService(msgspec.Struct, frozen=True):
         or seen its hook, or when the turn came with a token; a turn with a token and without a
         name has one session a day. All others are one session together, for good.
         """
-        if known := await self._find(turn.agent, turn.session, session_store.is_begun):
+        shared = MemoryScope(turn.scope.agent)
+        if known := await self._find(shared, turn.session, session_store.is_begun):
             return known
         if not turn.attested:
-            return await self._ensure(turn.agent, OTHER_SESSIONS, SessionTrigger.TURN)
+            return await self._ensure(turn.scope, OTHER_SESSIONS, SessionTrigger.TURN)
         name = turn.session or f"day {turn.at.date().isoformat()}"
-        return await self._ensure(turn.agent, name, SessionTrigger.TOKEN)
+        return await self._ensure(turn.scope, name, SessionTrigger.TOKEN)
 
     async def attest(self, agent: str, cli_session: str) -> int:
         """Note that a client's session is real, as its hook says; its turns have a vote then.
 
         It belongs before the session's first turn. Returns the session's number.
         """
-        known = await self._find(agent, cli_session, session_store.is_begun)
-        return known or await self._ensure(agent, cli_session, SessionTrigger.HOOK)
+        scope = MemoryScope(agent)
+        known = await self._find(scope, cli_session, session_store.is_begun)
+        return known or await self._ensure(scope, cli_session, SessionTrigger.HOOK)
 
-    async def _find(self, agent: str, name: str, is_wanted: Callable[[str], bool]) -> int:
+    async def _find(self, scope: MemoryScope, name: str, is_wanted: Callable[[str], bool]) -> int:
         find = partial(session_store.find_client_session, is_wanted=is_wanted)
-        return await self.writer.records.read(lambda on: find(on, agent, name))
+        return await self.writer.records.read(lambda on: find(on, scope, name))
 
-    async def _ensure(self, agent: str, name: str, trigger: SessionTrigger) -> int:
-        if known := await self._find(agent, name, trigger.__eq__):
+    async def _ensure(self, scope: MemoryScope, name: str, trigger: SessionTrigger) -> int:
+        if known := await self._find(scope, name, trigger.__eq__):
             return known
-        wanted = SessionWanted(agent=agent, cli_session=name, trigger=trigger, tell=False)
+        wanted = SessionWanted(
+            agent=scope.agent,
+            user=scope.user or None,
+            view=scope.view or None,
+            cli_session=name,
+            trigger=trigger,
+            tell=False,
+        )
         return (await self.begin(wanted)).session
 
 
@@ -333,10 +353,12 @@ def require_session(on: Connection, agent: str | None, session: int) -> SessionV
     return found
 
 
-def _rivals(on: Connection, agent: str) -> dict[int, list[int]]:
+def _rivals(on: Connection, scope: MemoryScope) -> dict[int, list[int]]:
     """Return what each observation contradicts; a possible duplicate is no rival."""
     found: dict[int, list[int]] = {}
-    for one in store.list_conflicts(on, agent):
+    for one in store.list_conflicts(on, scope.agent):
+        if not scope.can_see(MemoryScope(one.agent, one.user, one.view)):
+            continue
         if one.b and one.kind == "contradiction":
             found.setdefault(one.a, []).append(one.b)
             found.setdefault(one.b, []).append(one.a)
@@ -350,13 +372,23 @@ def _identified(found: SessionView, heard: Heard, now: datetime) -> list[Observa
     if not cli_session and not model:
         return []
     facts = SessionFacts(tier=found.tier, cli_session=cli_session, model=model)
-    begun = _session_event(EventKind.STARTED, found.agent, found.id, found.tier)
+    begun = _session_event(EventKind.STARTED, found.scope, found.id, found.tier)
     return _at([msgspec.structs.replace(begun, facts=facts)], now)
 
 
-def _session_event(kind: EventKind, agent: str, session: int, tier: int) -> ObservationEvent:
+def _session_event(
+    kind: EventKind, scope: MemoryScope, session: int, tier: int
+) -> ObservationEvent:
     return ObservationEvent(
-        id="", ts="", kind=kind, agent=agent, session=session, tier=tier, actor=Actor.SYSTEM
+        id="",
+        ts="",
+        kind=kind,
+        agent=scope.agent,
+        user=scope.user,
+        view=scope.view,
+        session=session,
+        tier=tier,
+        actor=Actor.SYSTEM,
     )
 
 

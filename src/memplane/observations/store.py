@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from memplane.auth.memory_scope import MemoryScope, ReadScope
 from memplane.database.interface import Connection, Row, Value
 from memplane.kit.clock import format_milli_timestamp
 from memplane.observations import confidence, session_store
@@ -46,7 +47,11 @@ OBSERVATION_COLUMNS: Final = (
     "id, agent, service, category, observation, confidence_c, weeks_charged, last_supported_at, "
     "pinned, state, created_at, updated_at, session_id, tier, origin, version, valid_from, "
     "recorded_at, valid_to, retired_at, superseded_by, expires_at, contested, unsupported, "
-    "reason, flags"
+    "reason, flags, end_user, view"
+)
+_CONFLICT_COLUMNS: Final = (
+    "id, agent, kind, memory_a, memory_b, signals, sessions, opened_at, is_open, resolution, "
+    "end_user, view"
 )
 _CONFLICT_KINDS: Final = frozenset({EventKind.CONTESTED, EventKind.RESOLVED})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -198,6 +203,8 @@ def _upsert_observation(rows: Connection, found: Observation, profile: Profile) 
         "origin": found.origin,
         "reason": found.reason,
         "flags": "\n".join(found.flags),
+        "end_user": found.user,
+        "view": found.view,
         "weeks_charged": standing.weeks_charged,
         "supported_ms": epoch_ms(standing.last_supported),
         "fades_at": _stamped(_next_decay_at(found, profile)),
@@ -230,7 +237,8 @@ def parse_observation_row(row: Row) -> Observation:
         rest[:8],
         rest[8:],
     )
-    valid_to, retired, superseded_by, expires, contested, unsupported, reason, flags = rest
+    (valid_to, retired, superseded_by, expires, contested, unsupported), rest = rest[:6], rest[6:]
+    reason, flags, user, view = rest
     return Observation(
         id=number,
         agent=agent,
@@ -260,6 +268,8 @@ def parse_observation_row(row: Row) -> Observation:
         unsupported=bool(unsupported),
         reason=reason,
         flags=tuple(flags.split("\n")) if flags else (),
+        user=user,
+        view=view,
     )
 
 
@@ -274,14 +284,17 @@ def get_observation(rows: Connection, agent: str | None, memory: int) -> Observa
 
 
 def list_by_service(
-    rows: Connection, agent: str, category: Category, service: str | None
+    rows: Connection, scope: MemoryScope, category: Category, service: str | None
 ) -> list[Observation]:
-    """Return what is known about a service in a category, whatever state it is in."""
+    """Return what is known in a scope about a service in a category, whatever state it is in."""
     sql = (
-        f"SELECT {OBSERVATION_COLUMNS} FROM memories WHERE agent = ? AND category = ? "  # noqa: S608
-        "AND service IS ? AND state <> 'purged' ORDER BY id"
+        f"SELECT {OBSERVATION_COLUMNS} FROM memories WHERE agent = ? "  # noqa: S608
+        "AND end_user = ? AND view = ? AND category = ? AND service IS ? AND state <> 'purged' "
+        "ORDER BY id"
     )
-    return [parse_observation_row(row) for row in rows.rows(sql, (agent, category.value, service))]
+    whose = (scope.agent, scope.user, scope.view)
+    found = rows.rows(sql, (*whose, category.value, service))
+    return [parse_observation_row(row) for row in found]
 
 
 def to_existing_observations(
@@ -317,32 +330,60 @@ def _reconciled(rows: Connection, agent: str) -> dict[int, set[int]]:
     return found
 
 
-def list_injectable(rows: Connection, agent: str) -> list[Observation]:
-    """Return what may be told, as far as its row says."""
+class ScopeFilter(msgspec.Struct, frozen=True):
+    """The condition that a row is one that a read may see, and its parameters."""
+
+    sql: str
+    parameters: tuple[str, ...]
+
+
+def make_scope_filter(scope: ReadScope) -> ScopeFilter:
+    """Return the condition on rows: those of the user and the view, and what is shared."""
+    if isinstance(scope, MemoryScope):
+        sql = "agent = ? AND end_user IN ('', ?) AND view IN ('', ?)"
+        return ScopeFilter(sql, (scope.agent, scope.user, scope.view))
+    return ScopeFilter("agent = ?", (scope.agent,))
+
+
+def list_services(rows: Connection, scope: ReadScope) -> frozenset[str]:
+    """Return the services that something is known about in what a read may see."""
+    seen = make_scope_filter(scope)
     sql = (
-        f"SELECT {OBSERVATION_COLUMNS} FROM memories WHERE agent = ? AND state = 'active' "  # noqa: S608
-        "AND unsupported = 0"
+        f"SELECT DISTINCT service FROM memories WHERE {seen.sql} "  # noqa: S608 - our own words
+        "AND service IS NOT NULL AND state IN ('active', 'inactive')"
     )
-    return [parse_observation_row(row) for row in rows.rows(sql, (agent,))]
+    return frozenset(name for (name,) in rows.rows(sql, seen.parameters))
+
+
+def list_injectable(rows: Connection, scope: ReadScope) -> list[Observation]:
+    """Return what may be told in a scope, as far as its row says."""
+    seen = make_scope_filter(scope)
+    sql = (
+        f"SELECT {OBSERVATION_COLUMNS} FROM memories WHERE {seen.sql} "  # noqa: S608
+        "AND state = 'active' AND unsupported = 0"
+    )
+    return [parse_observation_row(row) for row in rows.rows(sql, seen.parameters)]
 
 
 def find_injectable(
-    rows: Connection, agent: str, services: Sequence[str], words: str
+    rows: Connection, scope: ReadScope, services: Sequence[str], words: str
 ) -> list[Observation]:
     """Return what may be told about services, or has some of the words of a search."""
+    seen = make_scope_filter(scope)
     of_services = (
-        f"SELECT {OBSERVATION_COLUMNS} FROM memories WHERE agent = ? AND state = 'active' "  # noqa: S608
+        f"SELECT {OBSERVATION_COLUMNS} FROM memories WHERE {seen.sql} AND state = 'active' "  # noqa: S608
         f"AND unsupported = 0 AND service IN ({', '.join('?' * len(services))}) "
         "ORDER BY confidence_c DESC, id LIMIT 20"
     )
     with_words = (
-        f"SELECT {OBSERVATION_COLUMNS} FROM memories WHERE id IN (SELECT rowid FROM memories_text "  # noqa: S608
-        "WHERE memories_text MATCH ? ORDER BY rank LIMIT 40) "
-        "AND agent = ? AND state = 'active' AND unsupported = 0"
+        # Found first and cut off then: what others know must not push out what may be told here.
+        f"SELECT {OBSERVATION_COLUMNS} FROM memories WHERE {seen.sql} AND state = 'active' "  # noqa: S608
+        "AND unsupported = 0 AND id IN (SELECT rowid FROM memories_text "
+        "WHERE memories_text MATCH ?) ORDER BY confidence_c DESC, id LIMIT 200"
     )
-    found = {row[0]: row for row in rows.rows(of_services, (agent, *services))}
+    found = {row[0]: row for row in rows.rows(of_services, (*seen.parameters, *services))}
     if words:
-        found |= {row[0]: row for row in rows.rows(with_words, (words, agent))}
+        found |= {row[0]: row for row in rows.rows(with_words, (*seen.parameters, words))}
     return [parse_observation_row(row) for row in found.values()]
 
 
@@ -362,10 +403,11 @@ def list_unsupported_injectable(rows: Connection, agent: str) -> list[int]:
     return [memory for (memory,) in rows.rows(sql, (agent,))]
 
 
-def has_injectable(rows: Connection, agent: str) -> bool:
-    """Say whether an agent has anything that may be told."""
-    sql = "SELECT 1 FROM memories WHERE agent = ? AND state = 'active' LIMIT 1"
-    return any(True for _ in rows.rows(sql, (agent,)))
+def has_injectable(rows: Connection, scope: ReadScope) -> bool:
+    """Say whether there is anything that may be told in a scope."""
+    seen = make_scope_filter(scope)
+    sql = f"SELECT 1 FROM memories WHERE {seen.sql} AND state = 'active' LIMIT 1"  # noqa: S608
+    return any(True for _ in rows.rows(sql, seen.parameters))
 
 
 def list_evidence_entries(rows: Connection, memory: int) -> tuple[str, ...]:
@@ -407,12 +449,13 @@ def _fold_conflicts(rows: Connection, keys: Iterable[str]) -> None:
         if found is not None:
             rows.run(
                 "INSERT INTO conflicts (id, agent, kind, memory_a, memory_b, signals, sessions, "
-                "opened_at, is_open, resolution) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "opened_at, is_open, resolution, end_user, view) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(found.key, found.agent, found.kind, found.a, found.b or None),
                     msgspec.json.encode(found.signals).decode(),
                     msgspec.json.encode(found.sessions).decode(),
-                    *(found.opened, found.is_open, found.resolution),
+                    *(found.opened, found.is_open, found.resolution, found.user, found.view),
                 ),
             )
 
@@ -422,9 +465,8 @@ def list_conflicts(
 ) -> list[Conflict]:
     """Return conflicts, the oldest first."""
     sql = (
-        "SELECT id, agent, kind, memory_a, memory_b, signals, sessions, opened_at, is_open, "
-        "resolution FROM conflicts WHERE (? IS NULL OR agent = ?) AND (? IS NULL OR is_open = ?) "
-        "ORDER BY opened_at, id"
+        f"SELECT {_CONFLICT_COLUMNS} FROM conflicts WHERE (? IS NULL OR agent = ?) "  # noqa: S608
+        "AND (? IS NULL OR is_open = ?) ORDER BY opened_at, id"
     )
     return [_conflict(row) for row in rows.rows(sql, (agent, agent, is_open, is_open))]
 
@@ -434,15 +476,14 @@ def list_conflicts_of(
 ) -> list[Conflict]:
     """Return the conflicts of an observation."""
     sql = (
-        "SELECT id, agent, kind, memory_a, memory_b, signals, sessions, opened_at, is_open, "
-        "resolution FROM conflicts WHERE (? IS NULL OR is_open = ?) "
+        f"SELECT {_CONFLICT_COLUMNS} FROM conflicts WHERE (? IS NULL OR is_open = ?) "  # noqa: S608
         "AND (memory_a = ? OR memory_b = ?) ORDER BY opened_at, id"
     )
     return [_conflict(row) for row in rows.rows(sql, (is_open, is_open, memory, memory))]
 
 
 def _conflict(row: Row) -> Conflict:
-    key, agent, kind, a, b, signals, sessions, opened, is_open, resolution = row
+    key, agent, kind, a, b, signals, sessions, opened, is_open, resolution, user, view = row
     return Conflict(
         key=key,
         agent=agent,
@@ -454,6 +495,8 @@ def _conflict(row: Row) -> Conflict:
         sessions=msgspec.json.decode(sessions, type=tuple[int, ...]),
         is_open=bool(is_open),
         resolution=resolution,
+        user=user,
+        view=view,
     )
 
 

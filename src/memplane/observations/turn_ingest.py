@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from memplane.auth.memory_scope import MemoryScope
 from memplane.database.interface import Connection, RecordStore
 from memplane.episodes.provenance import decode_provenance
 from memplane.episodes.store import get_note, set_note
@@ -37,7 +38,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _TurnPage(msgspec.Struct, frozen=True):
-    turns: list[tuple[str, str, int, str, str | None]]
+    turns: list[tuple[str, str, str, str, int, str, str | None]]
     end: int
     has_more: bool
 
@@ -75,12 +76,13 @@ class TurnIngester(msgspec.Struct):
         has_more = True
         while has_more:
             page = await self.records.read(_new_turns, patient=True)
-            for agent, entry, at, answer, origins in page.turns:
+            for agent, user, view, entry, at, answer, origins in page.turns:
                 moment = _EPOCH + timedelta(microseconds=at)
                 noted = await asyncio.to_thread(find_note, AgentFolder(self.ledger, agent), entry)
                 spans = decode_provenance(origins or "").repeated
                 repeated = tuple(answer[span.start : span.end] for span in spans)
-                turn = LedgerTurn(agent, entry, answer, moment, repeated=repeated)
+                scope = MemoryScope(agent, user, view)
+                turn = LedgerTurn(scope, entry, answer, moment, repeated=repeated)
                 await self.curator.ingest_turn(_noted(turn, noted))
             await self.records.write(partial(set_note, name=_POSITION_NOTE, value=str(page.end)))
             has_more = page.has_more
@@ -104,8 +106,8 @@ def _new_turns(rows: Connection) -> _TurnPage:
     seen = int(get_note(rows, _POSITION_NOTE) or 0)
     end = next(iter(rows.rows("SELECT MAX(key) FROM episodes")))[0] or 0
     sql = (
-        "SELECT e.key, a.agent, e.id, e.at, e.answer, e.origins FROM episodes e "
-        "JOIN agents a ON a.number = e.agent "
+        "SELECT e.key, a.agent, s.end_user, s.view, e.id, e.at, e.answer, e.origins "
+        "FROM episodes e JOIN scopes s ON s.number = e.scope JOIN agents a ON a.number = s.agent "
         "WHERE e.key > ? AND e.state <> 2 AND e.answer LIKE '%[memory%' ORDER BY e.key LIMIT ?"
     )
     found = list(rows.rows(sql, (seen, _BATCH_TURNS)))

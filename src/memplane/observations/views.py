@@ -38,6 +38,8 @@ def memory_view(found: Observation, now: datetime, profile: Profile) -> MemoryVi
     return MemoryView(
         id=found.id,
         agent=found.agent,
+        user=found.user,
+        view=found.view,
         service=found.service,
         category=found.category,
         observation=found.text,

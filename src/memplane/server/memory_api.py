@@ -16,13 +16,17 @@ from starlette.responses import Response
 
 from memplane.auth.agent_id import AGENT_ID_RULE, is_agent_id
 from memplane.auth.grants import Scope
+from memplane.auth.memory_scope import check_user, is_valid_user
 from memplane.episodes.api_types import (
     DEFAULT_RECALL_BYTES,
     MAX_RECALL_BYTES,
     MAX_RECALL_LIMIT,
+    Asker,
+    ForgetRequest,
     RecallRequest,
     RecallResponse,
     RetainReceipt,
+    RetainRequest,
 )
 from memplane.errors import InvalidRequest, MemplaneError
 from memplane.integrations.clawdapus.pod.descriptor import own_descriptor, write_descriptor
@@ -44,9 +48,14 @@ _SMALL: Final = 1024 * 1024
 
 
 class RecallBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation that wants its memories; the agent may be left out of an agent's token."""
+    """A conversation that wants its memories; the agent may be left out of an agent's token.
+
+    With a `user` or a `view`, those are told what is theirs and what is shared; else only that.
+    """
 
     agent_id: str = ""
+    user: str | None = None
+    view: str | None = None
     messages: Any = None
     system: Any = None
     metadata: dict[str, Any] | None = None
@@ -57,18 +66,24 @@ class RecallBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetainBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn that was recorded."""
+    """A turn that was recorded, of the `user` and the `view` that are named.
+
+    Without a user it is that of the user that the entry's own request names.
+    """
 
     agent_id: str = ""
+    user: str | None = None
+    view: str | None = None
     entry: msgspec.Raw
     metadata: dict[str, Any] | None = None
     pod: str | None = None
 
 
 class ForgetBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries that are to be forgotten."""
+    """Entries that are to be forgotten; with a `user`, only if they are that user's."""
 
     agent_id: str = ""
+    user: str | None = None
     entry_ids: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     reason: str | None = None
     metadata: dict[str, Any] | None = None
@@ -131,8 +146,11 @@ def memory_service_endpoints(client: Client, telling: OperationTelemetry) -> lis
     async def post_recall(request: Request) -> Response:
         body = await read_opaque(request, RecallBody)
         agent = _resolve_request_agent(request, body.agent_id)
+        asker = read_asker(body.metadata)
         ask = RecallRequest(
             agent=agent,
+            user=body.user,
+            view=asker.view if body.view is None else body.view,
             messages=body.messages,
             limit=body.limit,
             max_bytes=body.max_bytes or DEFAULT_RECALL_BYTES,
@@ -152,8 +170,18 @@ def memory_service_endpoints(client: Client, telling: OperationTelemetry) -> lis
         body = await read_opaque(request, RetainBody)
         agent = _resolve_request_agent(request, body.agent_id)
 
+        asker = read_asker(body.metadata)
+        asked = RetainRequest(
+            agent=agent,
+            entry=body.entry,
+            user=body.user,
+            view=asker.view if body.view is None else body.view,
+            asker=asker,
+            holds_token=require_grant(request).agent == agent,
+        )
+
         async def retain() -> tuple[Response, _OperationCounts]:
-            receipt = await client.retain(bytes(body.entry), agent=agent)
+            receipt = await client.call(memory.retain, asked)
             return json_response(receipt, 202), _OperationCounts(redacted=receipt.redacted)
 
         return await telling.told(MemoryOperation.RETAIN, agent, retain)
@@ -163,7 +191,10 @@ def memory_service_endpoints(client: Client, telling: OperationTelemetry) -> lis
         agent = _resolve_request_agent(request, body.agent_id)
 
         async def forget() -> tuple[Response, _OperationCounts]:
-            await client.forget(*body.entry_ids, agent=agent, reason=body.reason or "")
+            asked = ForgetRequest(
+                agent=agent, user=body.user, ids=body.entry_ids, reason=body.reason or ""
+            )
+            await client.call(memory.forget, asked)
             return Response(status_code=204), _OperationCounts()
 
         return await telling.told(MemoryOperation.FORGET, agent, forget)
@@ -214,6 +245,16 @@ def memory_service_endpoints(client: Client, telling: OperationTelemetry) -> lis
 def _answer_recalled(found: RecallResponse) -> Response:
     # The list is there also when it is empty.
     return json_response({"memories": found.told})
+
+
+def read_asker(metadata: dict[str, Any] | None) -> Asker:
+    """Return what a pod says of who asks; what is of another type or too long says nothing."""
+    said: dict[str, str] = {}
+    for name in Asker.__struct_fields__:
+        value = (metadata or {}).get(name)
+        if isinstance(value, str) and is_valid_user(value):
+            said[name] = check_user(value)
+    return Asker(**said)
 
 
 def _resolve_request_agent(request: Request, named: str) -> str:

@@ -101,12 +101,15 @@ class Client:
         """Call an operation of the table."""
         return await self.transport.send(operation, operation.bind(*args, **kwargs))
 
-    async def retain(self, entry: str | bytes | Mapping[str, Any], *, agent: str) -> RetainReceipt:
+    async def retain(
+        self, entry: str | bytes | Mapping[str, Any], *, agent: str, user: str | None = None
+    ) -> RetainReceipt:
         """Keep a note, or a turn that was recorded; it is durable and searchable on return.
 
         Args:
             entry: The words of a note, or an entry as a mapping or as its line.
             agent: Whose memory it becomes.
+            user: Which end user's; by default the one that the entry's own request names.
 
         Raises:
             InvalidRequest: It is empty, no entry, or has no id.
@@ -117,13 +120,16 @@ class Client:
             line = build_note_entry(agent, entry, system_clock())
         else:
             line = check_json(entry) if isinstance(entry, bytes) else msgspec.json.encode(entry)
-        return await self.call(memory.retain, RetainRequest(agent=agent, entry=msgspec.Raw(line)))
+        return await self.call(
+            memory.retain, RetainRequest(agent=agent, entry=msgspec.Raw(line), user=user)
+        )
 
     async def recall(
         self,
         question: str | Sequence[Mapping[str, Any]],
         *,
         agent: str,
+        user: str | None = None,
         limit: int | None = None,
         max_bytes: int = DEFAULT_RECALL_BYTES,
         explain: bool = False,
@@ -133,6 +139,7 @@ class Client:
         Args:
             question: In words, or the messages of a conversation.
             agent: Whose memory is asked.
+            user: For which end user; without one only what is shared is returned.
             limit: Only what matches, so many turns at most.
             max_bytes: How much text is returned at most.
             explain: Whether each block says why it was chosen.
@@ -143,6 +150,7 @@ class Client:
         text, messages = (question, None) if isinstance(question, str) else ("", list(question))
         ask = RecallRequest(
             agent=agent,
+            user=user,
             text=text,
             messages=messages,
             limit=limit,
@@ -218,15 +226,18 @@ class SyncClient:
         """Call an operation of the table."""
         return _run(self._client.call(operation, *args, **kwargs))
 
-    def retain(self, entry: str | bytes | Mapping[str, Any], *, agent: str) -> RetainReceipt:
+    def retain(
+        self, entry: str | bytes | Mapping[str, Any], *, agent: str, user: str | None = None
+    ) -> RetainReceipt:
         """Keep a note, or a turn that was recorded; see `Client.retain`."""
-        return _run(self._client.retain(entry, agent=agent))
+        return _run(self._client.retain(entry, agent=agent, user=user))
 
     def recall(
         self,
         question: str | Sequence[Mapping[str, Any]],
         *,
         agent: str,
+        user: str | None = None,
         limit: int | None = None,
         max_bytes: int = DEFAULT_RECALL_BYTES,
         explain: bool = False,
@@ -234,7 +245,12 @@ class SyncClient:
         """Return what an agent remembers about a question; see `Client.recall`."""
         return _run(
             self._client.recall(
-                question, agent=agent, limit=limit, max_bytes=max_bytes, explain=explain
+                question,
+                agent=agent,
+                user=user,
+                limit=limit,
+                max_bytes=max_bytes,
+                explain=explain,
             )
         )
 

@@ -14,6 +14,7 @@ from memplane.service.operations import (
     sessions,
     stats,
     tokens,
+    users,
 )
 
 OPERATIONS: Final[tuple[Operation[..., Any], ...]] = (
@@ -29,6 +30,10 @@ OPERATIONS: Final[tuple[Operation[..., Any], ...]] = (
     memory.list_sources,
     memory.roll_back,
     memory.rebuild,
+    users.list_users,
+    users.share_turns,
+    users.forget_user,
+    users.export_user,
     observations.list_memories,
     observations.get_memory,
     observations.add_memory,
@@ -40,6 +45,7 @@ OPERATIONS: Final[tuple[Operation[..., Any], ...]] = (
     observations.pin_memory,
     observations.unpin_memory,
     observations.approve_memory,
+    observations.share_memory,
     observations.undo_memory,
     observations.merge_memory,
     observations.purge_memory,

@@ -179,7 +179,7 @@ _SCOPE_TABLES = "episodes|stretches|artefacts|underived|unindexed|vectors|scopes
 _AGENT_TABLES = "agents|markers|tombstones|injected_from"
 _NAMES_SCOPE = re.compile(
     r"(?<!SET )\bscope (?:= \?|{scopes(?:.sql)?}|= middle.scope)"
-    r"|\bs\.end_user = \?|\bend_user = \? AND view = \?"
+    r"|\bs\.end_user = \?|\bagent = \? AND end_user = \?"
     r"|{_WHERE_(?:SCOPE|PLACE)}|scopes SET [^?]*\?[^?]*\? WHERE number = \?|scopes SET noise"
     r"|VALUES \(\?|VALUES {', '|\(agent, end_user, view\b"
 )

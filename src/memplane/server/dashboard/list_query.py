@@ -15,7 +15,7 @@ from memplane.observations.requests import ExportQuery, Format, MemoryQuery, Sor
 PAGE_ROWS: Final = 50
 _PARAM_NAMES: Final = (
     *("q", "agent", "service", "category", "state", "tier", "origin"),
-    *("contested", "pinned", "stale", "sort", "dir", "group"),
+    *("contested", "pinned", "stale", "sort", "dir", "group", "user"),
 )
 _GROUPS: Final = frozenset({"", "service", "category"})
 _DESCENDING_SORTS: Final = frozenset({"confidence", "updated", "created"})
@@ -96,6 +96,7 @@ class ListQuery(msgspec.Struct, frozen=True):
             "pinned": True if said.get("pinned") else None,
             "stale": True if said.get("stale") else None,
             "q": said.get("q", ""),
+            "user": said.get("user"),
         }
 
     def link(self, **changes: str | None) -> str:

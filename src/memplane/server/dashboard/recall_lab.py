@@ -60,15 +60,19 @@ class RecallLabPage(msgspec.Struct, frozen=True):
         agent = visit.query.get("agent") or (agents[0] if agents else "")
         source = visit.query.get("source", "").strip()[:MAX_SOURCE_CHARS]
         sources = (await self.client.call(list_sources, agent)).sources if agent else ()
+        user = visit.query.get("user", "").strip()
         told = None
         if question and agent:
-            ask = RecallRequest(agent=agent, text=question, explain=True, source=source)
+            ask = RecallRequest(
+                agent=agent, user=user or None, text=question, explain=True, source=source
+            )
             found = await self.client.call(recall, ask)
             told = [explain_block(one) for one in found.memories]
         return visit.page(
             "lab_result.html" if visit.is_partial else "lab.html",
             question=question,
             agent=agent,
+            user=user,
             agents=agents,
             source=source,
             sources=sources[:_MAX_LISTED_SOURCES],

@@ -24,6 +24,7 @@ _ACTION_DESCRIPTIONS: Final[Mapping[str, str]] = {
     "pin": "pinned",
     "unpin": "unpinned",
     "approve": "approved",
+    "share": "shared",
     "merge": "merged",
     "undo": "undone",
     "purge": "purged",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -22,7 +22,7 @@ from memplane.exchange.conversation_parser import extract_last_question, parse_r
 from memplane.kit.clock import Clock
 from memplane.ledger.entry_summary import EntrySummary, summarise_entry
 from memplane.ledger.folder import AgentFolder
-from memplane.ledger.note_reader import NoteReader
+from memplane.ledger.note_reader import read_notes
 from memplane.ledger.turn_note import TurnNote
 from memplane.observations.relevance import parse_observation_ids
 from memplane.observations.requests import MemoryQuery
@@ -91,16 +91,17 @@ class TurnsPage(msgspec.Struct, frozen=True):
         """Show the last turns of an agent, the newest first."""
         agents = await list_agents(self.client, self.places.ledgers)
         agent = visit.query.get("agent") or next(iter(agents), "")
-        count = _parse_count(visit.query.get("count", ""))
+        count, user = _parse_count(visit.query.get("count", "")), visit.query.get("user", "")
         listed: list[TurnRow] = []
         if is_agent_id(agent):
-            listed = await asyncio.to_thread(read_last_turns, self.places, agent, count)
+            listed = await asyncio.to_thread(read_last_turns, self.places, agent, count, user)
         return visit.page(
             "turns.html",
             agents=agents,
             agent=agent,
             turns=listed,
             count=count,
+            user=user,
             more=min(count + _PAGE_ROWS, _MAX_ROWS) if len(listed) >= count < _MAX_ROWS else 0,
             now=self.clock(),
         )
@@ -131,13 +132,13 @@ class TurnsPage(msgspec.Struct, frozen=True):
         )
 
 
-def read_last_turns(places: TurnSources, agent: str, count: int) -> list[TurnRow]:
-    """Read the last turns of an agent, the newest first."""
+def read_last_turns(places: TurnSources, agent: str, count: int, user: str = "") -> list[TurnRow]:
+    """Read the last turns of an agent, or of one of its users, the newest first."""
     found: list[TurnRow] = []
     for view in places.views(agent):
-        with view.last(count) as page:
+        with view.last_of(user, count) if user else view.last(count) as page:
             lines = dict(page.with_ids())
-        notes = _read_notes(view.folder, lines)
+        notes = read_notes(view.folder, lines)
         found += (
             TurnRow(one, summarise_entry(line), notes.get(one, TurnNote()))
             for one, line in lines.items()
@@ -154,7 +155,7 @@ def read_turn(places: TurnSources, agent: str, entry: str) -> TurnDetail | None:
         if found is not None:
             line, note = (
                 view.line(entry, found),
-                _read_notes(view.folder, {entry}).get(entry, TurnNote()),
+                read_notes(view.folder, {entry}).get(entry, TurnNote()),
             )
             body = _parse_line(line)
             raw = json.dumps(body, indent=2, ensure_ascii=False)[:_MAX_RAW_CHARS]
@@ -169,10 +170,6 @@ def read_questions(places: TurnSources, agent: str, entries: Iterable[str]) -> d
     """Return what was asked in turns, or answered where nobody asked anything."""
     turns = {entry: read_turn(places, agent, entry) for entry in entries}
     return {entry: turn.episode.question or turn.answer for entry, turn in turns.items() if turn}
-
-
-def _read_notes(folder: AgentFolder, wanted: Collection[str]) -> Mapping[str, TurnNote]:
-    return {one.id: one for one in NoteReader(folder).new_lines() if one.id in wanted}
 
 
 def _parse_line(line: bytes) -> Mapping[str, Any]:

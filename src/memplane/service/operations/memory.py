@@ -34,6 +34,7 @@ from memplane.errors import (
     UnknownAgent,
 )
 from memplane.exchange.prompt_cleanup import strip_client_text
+from memplane.ledger.turn_note import TurnNote
 from memplane.proxy.memory_blocks import filter_blocks, format_fenced_blocks
 from memplane.redaction.redactor import RedactionResult
 from memplane.service.model import PromptMemory, PromptMemoryQuery
@@ -70,7 +71,11 @@ def make_origin(asked: RetainRequest) -> EntryOrigin:
     """Say whose an entry is; it is of the user that its own request names if nobody says."""
     scope = asked.scope
     user = None if asked.user is None else scope.user
-    return EntryOrigin(asked.agent, user, scope.view)
+    who = asked.asker
+    note = TurnNote(
+        subject=who.subject, role=who.role, purpose=who.purpose, invocation=who.invocation_id
+    )
+    return EntryOrigin(asked.agent, user, scope.view, note, asked.holds_token)
 
 
 def _describe(error: Exception) -> str:

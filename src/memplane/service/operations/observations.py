@@ -249,6 +249,14 @@ async def approve_memory(
     return await _act(context, agent, id, ActAsked(act="approve", reason=body.reason))
 
 
+@_action("share")
+async def share_memory(
+    context: Context, agent: AnyAgent, id: int, body: ReasonBody = NO_REASON
+) -> MemoryView:
+    """Let all users and views of its agent be told a memory."""
+    return await _act(context, agent, id, ActAsked(act="share", reason=body.reason))
+
+
 @_action("undo")
 async def undo_memory(
     context: Context, agent: AnyAgent, id: int, body: ReasonBody = NO_REASON
@@ -282,6 +290,7 @@ ACTIONS: Final[Mapping[Act, Operation[[AnyAgent, int, ReasonBody], MemoryView]]]
     "pin": pin_memory,
     "unpin": unpin_memory,
     "approve": approve_memory,
+    "share": share_memory,
     "undo": undo_memory,
 }
 """The actions that need nothing but a reason."""
