@@ -21,6 +21,7 @@ from bench import (
     recall,
     redaction,
     start,
+    users,
 )
 
 BENCHES = {
@@ -30,6 +31,7 @@ BENCHES = {
     "memory": memory.run,
     "recall": recall.run,
     "memories": memories.run,
+    "users": users.run,
     "matching": matching.run,
     "proxy": proxy.run,
     "pull": pull.run,

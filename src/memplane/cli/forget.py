@@ -204,7 +204,7 @@ async def _forget_user(agent: str, arguments: argparse.Namespace, settings: Sett
 
 
 def _print_user_receipt(receipt: UserForgetReceipt) -> None:
-    from memplane.cli.output import escape_text
+    from memplane.cli.output import escape_text, print_forget_checks
 
     print(f"Erased {len(receipt.ids)} turns of {escape_text(receipt.user)} of {receipt.agent}")
     for one in receipt.deleted:
@@ -212,7 +212,7 @@ def _print_user_receipt(receipt: UserForgetReceipt) -> None:
             print(f"{one.deleted:>6} {one.place}")
     for entry_id in receipt.repeated:
         print(f"{escape_text(entry_id)} is another user's, says the same words, and was left")
-    _print_checked(receipt.checked)
+    print_forget_checks(receipt.checked)
 
 
 async def _forget(asked: ForgetRequest, settings: Settings) -> ForgetReceipt:

@@ -11,6 +11,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Final
 
+from memplane.auth.memory_scope import SHARED, check_user
 from memplane.database.interface import Connection
 from memplane.errors import InvalidRequest
 from memplane.ledger.entry_head import parse_rfc3339
@@ -77,6 +78,8 @@ def _filter(asked: MemoryQuery, as_of: datetime | None) -> Callable[[Observation
     if asked.state not in {None, ANY_STATE, "trash", *_STATES}:
         raise InvalidRequest(f"there is no state {asked.state!r}")
     words = asked.q.casefold().split()
+    users = _visible_names(asked.user)
+    named_views = _visible_names(asked.view)
 
     def is_wanted(one: Observation) -> bool:
         return (
@@ -84,12 +87,19 @@ def _filter(asked: MemoryQuery, as_of: datetime | None) -> Callable[[Observation
             and not (one.unsupported and asked.forgotten is None)
             and asked.service in {"", one.service or GENERAL_SERVICE}
             and asked.category in {None, one.category}
+            and (users is None or one.user in users)
+            and (named_views is None or one.view in named_views)
             and asked.tier in {None, one.tier}
             and asked.origin in {None, one.origin}
             and all(word in f"{one.text} {one.service}".casefold() for word in words)
         )
 
     return is_wanted
+
+
+def _visible_names(name: str | None) -> frozenset[str] | None:
+    """Return the users or views of which something is seen with a name; None is all."""
+    return None if name is None else frozenset({SHARED, check_user(name)})
 
 
 def _is_in(state: str | None, one: Observation, as_of: datetime | None) -> bool:

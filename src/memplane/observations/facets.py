@@ -70,6 +70,8 @@ def _groups(
         entry=asked.entry,
         state=ANY_STATE,
         forgotten=asked.forgotten,
+        user=asked.user,
+        view=asked.view,
     )
     where = build_filter(agent, searched, now)
     sql = f"SELECT {_COLUMNS}, COUNT(*) FROM memories WHERE {where} GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9"  # noqa: S608, E501

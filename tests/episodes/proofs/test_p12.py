@@ -195,6 +195,10 @@ _OF_OPERATORS = (
     "DELETE FROM scopes WHERE agent = ? AND end_user = ?",
     "SELECT id FROM episodes WHERE agent = ? AND (instr(question, ?)",
     "DELETE FROM injections WHERE agent = ? AND text <> ''",
+    # which sources there are, and which turns have words of one
+    "SELECT origins FROM episodes WHERE agent = ? AND origins <> ''",
+    "SELECT id, origins FROM episodes WHERE agent = ? AND origins <> ''",
+    "SELECT 1 FROM episodes WHERE agent = ? AND origins IS NULL",
     "DELETE FROM injections WHERE key = ?",
     "SELECT entry FROM said WHERE {where}",
 )
@@ -266,7 +270,7 @@ async def test_one_predicate_less_is_found(
         return everything(rows, VisibleScopes(both))
 
     def by_key(rows: Connection, _seen: VisibleScopes, keys: object) -> list[Episode]:
-        sql = "SELECT id, at, question, answer, calls FROM episodes WHERE key = ?"
+        sql = "SELECT id, at, question, answer, calls, origins FROM episodes WHERE key = ?"
         assert isinstance(keys, list)
         return [table._episode(row) for key in keys for row in rows.rows(sql, (key,))]
 
