@@ -179,8 +179,9 @@ def test_what_a_shell_changed_is_queued_after_the_turn_and_once(session: Session
     assert session.take_jobs() == []
     (session.folder / "user_new.md").unlink()
     session.tell("PreCompact", trigger="auto")
-    (job,) = session.take_jobs()
+    job, checkpoint = session.take_jobs()
     assert job.details["keys"] == ""  # a deletion needs a look at everything
+    assert (checkpoint.kind, checkpoint.details["session"]) == ("session-digest", SESSION)
 
 
 # The start

@@ -29,10 +29,12 @@ def expand_arguments(words: Sequence[str]) -> list[str]:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
+    from memplane.cli.claude_import import configure_import
     from memplane.cli.claude_install import configure_install
 
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     configure_install(actions.add_parser)
+    configure_import(actions.add_parser)
     run_action = actions.add_parser(
         "run",
         help="start Claude Code through the proxy",
@@ -49,6 +51,10 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Carry out an action."""
     if arguments.action == "run":
         return await _start_client(arguments, settings)
+    if arguments.action == "import":
+        from memplane.cli.claude_import import run_import
+
+        return await run_import(arguments, settings)
     from memplane.cli.claude_install import run_install
 
     return run_install(arguments, settings)

@@ -142,7 +142,7 @@ def _start_session(payload: HookPayload, context: HookContext) -> str:
     folder, project = context.folder(payload), context.project(payload)
     notes = _take_over_crashed(payload, context)
     before = context.sessions.given(payload.session_id)
-    _mark_open(payload, context, folder)
+    context.sessions.mark_open(_describe_session(payload, context))
     if payload.source == "compact":
         reply = SessionReply(operational=before.operational if before else "")
     else:
@@ -216,19 +216,17 @@ def _take_over_crashed(payload: HookPayload, context: HookContext) -> list[str]:
     return notes
 
 
-def _mark_open(payload: HookPayload, context: HookContext, folder: Path) -> None:
+def _describe_session(payload: HookPayload, context: HookContext) -> OpenSession:
     known = context.sessions.find_open(payload.session_id)
     pid = context.environ.get("CLAUDE_PID", "")
-    context.sessions.mark_open(
-        OpenSession(
-            session=payload.session_id,
-            transcript=payload.transcript_path,
-            cwd=payload.cwd,
-            folder=str(folder),
-            project=str(context.project(payload)),
-            pid=int(pid) if pid.isdecimal() else os.getppid(),
-            started=known.started if known else context.clock(),
-        )
+    return OpenSession(
+        session=payload.session_id,
+        transcript=payload.transcript_path,
+        cwd=payload.cwd,
+        folder=str(context.folder(payload)),
+        project=str(context.project(payload)),
+        pid=int(pid) if pid.isdecimal() else os.getppid(),
+        started=known.started if known else context.clock(),
     )
 
 
@@ -317,6 +315,10 @@ def _recall(payload: HookPayload, context: HookContext) -> str:
 def _before_compaction(payload: HookPayload, context: HookContext) -> str:
     """Queue what changed, and ask whoever summarises to keep what is open."""
     _scan(payload, context)
+    # The checkpoint: what happened so far is in today's digest when the session goes on.
+    context.leave_job(
+        "session-digest", _session_details(_describe_session(payload, context), context)
+    )
     sessions = context.sessions
     if given := sessions.given(payload.session_id):
         # The summary does not have what was recalled, so it may be recalled again.
@@ -333,20 +335,7 @@ def _after_turn(payload: HookPayload, context: HookContext) -> str:
 
 def _end_session(payload: HookPayload, context: HookContext) -> str:
     """Leave the rest to the worker: the client waits a second and a half at most."""
-    known = context.sessions.find_open(payload.session_id)
-    folder, project = context.folder(payload), context.project(payload)
-    _leave_session_end(
-        OpenSession(
-            session=payload.session_id,
-            transcript=payload.transcript_path,
-            cwd=payload.cwd,
-            folder=str(folder),
-            project=str(project),
-            pid=0,
-            started=known.started if known else context.clock(),
-        ),
-        context,
-    )
+    _leave_session_end(_describe_session(payload, context), context)
     context.sessions.mark_closed(payload.session_id)
     return ""
 
@@ -373,14 +362,17 @@ def _leave_push(folder: Path, project: Path, keys: set[str], context: HookContex
 
 
 def _leave_session_end(session: OpenSession, context: HookContext) -> None:
-    details = {
+    context.leave_job("session-end", _session_details(session, context))
+
+
+def _session_details(session: OpenSession, context: HookContext) -> dict[str, str]:
+    return {
         "folder": session.folder,
         "project": session.project,
         "session": session.session,
         "transcript": session.transcript,
         "agent": context.agent,
     }
-    context.leave_job("session-end", details)
 
 
 # Documents

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -103,13 +104,62 @@ async def _find_operational_memory(settings: Settings, details: Mapping[str, str
 
 
 async def end_sessions(settings: Settings, jobs: list[SpooledJob]) -> None:
-    """Send what a session left in its folder.
+    """Draft the digest of each session that wrote none, remember it, and send what it left.
 
     Raises:
         MemplaneError: The container does not answer. The jobs stay.
     """
+    for job in jobs:
+        await draft_session_digest(settings, job.details)
+        if settings.claude.record:
+            await _remember_session(settings, job.details)
     if not has_container(settings):
         return
     folders = {job.details.get("folder", ""): job.details.get("project", "") for job in jobs}
     for folder, project in folders.items():
-        await sync_session_folder(settings, Path(folder), Path(project))
+        try:
+            await sync_session_folder(settings, Path(folder), Path(project))
+        except (BackendUnavailable, AuthError):
+            raise
+        except MemplaneError as error:  # no later try would mend it
+            _log.warning("%s was not synced: %s", folder, error)
+
+
+async def draft_session_digest(settings: Settings, details: Mapping[str, str]) -> None:
+    """Draft a session's digest from its transcript, unless it wrote one; failure is logged."""
+    from memplane.service.session_digests import (  # noqa: PLC0415 - most jobs need none
+        draft_digest,
+        make_scrub,
+        read_transcript,
+    )
+
+    transcript = Path(details.get("transcript", ""))
+    try:
+        record = await asyncio.to_thread(read_transcript, transcript, make_scrub(settings))
+        if record is not None:
+            key = await draft_digest(settings, Path(details.get("folder", "")), record)
+            _log.info("%s: %s", record.session, key or "wrote its digest itself")
+    except MemplaneError as error:
+        _log.warning("no digest of %s: %s", transcript, error)
+
+
+async def _remember_session(settings: Settings, details: Mapping[str, str]) -> None:
+    """Retain the turns of a session; what fails is logged, and an import retains it later."""
+    from memplane.service.transcript_import import import_transcripts  # noqa: PLC0415 - as above
+
+    transcript, agent = Path(details.get("transcript", "")), details.get("agent", "")
+    if not transcript.name or not agent:
+        return
+    try:
+        async with Client(settings) as client:
+            report = await import_transcripts(settings, client, [transcript], agent=agent)
+    except (MemplaneError, OSError) as error:
+        _log.warning("%s is not remembered: %s", transcript, error)
+    else:
+        _log.info("%s: %s turns retained for %s", transcript.stem, report.retained, agent)
+
+
+async def draft_digests(settings: Settings, jobs: list[SpooledJob]) -> None:
+    """Draft the digests of sessions that go on, such as before a compaction."""
+    for job in jobs:
+        await draft_session_digest(settings, job.details)

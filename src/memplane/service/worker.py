@@ -16,7 +16,7 @@ from memplane.kit.retry_clock import RetryClock
 from memplane.persona.folder_watcher import summarise_report
 from memplane.persona.project_match import Project
 from memplane.persona.report import PersonaReport
-from memplane.service.claude_jobs import end_sessions, start_sessions
+from memplane.service.claude_jobs import draft_digests, end_sessions, start_sessions
 from memplane.service.composition.persona import open_persona
 from memplane.service.composition.storage import choose_storage, open_store
 from memplane.service.spool import SpooledJob, list_jobs, remove_job
@@ -84,6 +84,7 @@ def _find_project(details: Mapping[str, str]) -> Project:
 
 JOB_HANDLERS: Final[Mapping[str, JobHandler]] = {
     "session-start": start_sessions,  # somebody waits for it
+    "session-digest": draft_digests,
     "session-end": end_sessions,
     "persona": _sync_persona,
     "deliver": _deliver,

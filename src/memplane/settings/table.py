@@ -506,6 +506,12 @@ class ClaudeSettings:
         parse_positive,
         "Milliseconds that a prompt waits for memories; then it goes on without.",
     )
+    record: bool = _option(
+        default=True,
+        read=parse_boolean,
+        about="Remember the turns of a session when it ends, from its transcript. A session that "
+        "the proxy recorded is not recorded twice.",
+    )
     start_ms: int = _option(
         8000,
         parse_positive,
