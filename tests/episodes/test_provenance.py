@@ -213,7 +213,7 @@ def test_so_much_of_a_request_is_compared_and_no_more() -> None:
     ]
     many["request_original"]["messages"] += later
     results = extract_tool_results(many["request_original"])
-    assert sum(len(one.text) for one in results) <= 131_072
+    assert sum(len(one.text) for one in results) <= 65_536
     assert derived(many)[0] == []
 
 

@@ -124,6 +124,20 @@ async def test_an_agent_that_holds_a_token_is_not_served_without_it(tmp_path: Pa
         assert door.upstream.received == []
 
 
+async def test_only_a_turn_that_came_with_a_token_attests_its_session(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        write_providers(door.settings.home, door)
+        door.upstream.at(CHAT, chat_json(SAID), chat_json(SAID))
+        named = {"X-Session-Id": "a-session"}
+        own = await token_of(door, "ada", Scope.PROXY)
+        assert (await door.chat("hello", agent="ada", headers={**own, **named})).status == 200
+        assert (await door.chat("hello", agent="bob", headers=named)).status == 200
+        for agent, attested in (("ada", True), ("bob", False)):
+            (entry,) = await door.recorded(agent)
+            note = door.note(entry)
+            assert (note.session, note.attested) == ("a-session", attested)
+
+
 async def test_a_token_that_reads_changes_nothing_for_an_agents_turns(tmp_path: Path) -> None:
     async with proxied(tmp_path) as door:
         door.upstream.at(CHAT, chat_json(SAID))

@@ -614,6 +614,14 @@ def test_a_session_is_begun_heard_and_ended(api: Api) -> None:
     refused(api.ask("POST /sessions", {"budget": 10**30}), 422, "budget")
 
 
+def test_a_session_is_attested_once(api: Api) -> None:
+    first = api.ask("POST /sessions/attest", {"cli_session": "hooked"}).json()["session"]
+    again = api.ask("POST /sessions/attest", {"cli_session": "hooked"}).json()["session"]
+    assert first == again
+    assert api.get(f"/sessions/{first}")["trigger"] == "hook"
+    refused(api.ask("POST /sessions/attest", {"cli_session": ""}), 422, "cli_session")
+
+
 def test_an_admin_need_not_say_whose_session_it_is(api: Api, running: Running) -> None:
     operator = admin(running)
     number = operator.post("/sessions", {"agent": api.agent})["session"]
@@ -829,6 +837,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /documents/conflicts/use": {"copy": "user_role.conflict.md"},
     "POST /documents/conflicts/drop": {"copy": "user_role.conflict.md"},
     "POST /sessions": {},
+    "POST /sessions/attest": {"cli_session": "s"},
     "POST /sessions/{id}/heard": {"texts": []},
 }
 ADMINS = {"POST /memories/{id}/purge", "POST /memories/rebuild"}

@@ -17,7 +17,7 @@ from memplane.kit.json_values import as_list, as_object, as_string, decode_json_
 
 MAX_RESULTS: Final = 64
 MAX_RESULT_CHARS: Final = 32_768
-_MAX_TOTAL_CHARS: Final = 131_072
+_MAX_TOTAL_CHARS: Final = 65_536
 _MAX_MESSAGES: Final = 2_000
 _MAX_DEPTH: Final = 6
 _CALL_TYPES: Final = frozenset(
@@ -72,9 +72,11 @@ def extract_tool_results(
         response: A ledger entry's `response`, which may hold results of the provider's own tools.
         trace: A ledger entry's `tool_trace`.
     """
-    messages = [as_object(one) for one in as_list(find_messages(request))[-_MAX_MESSAGES:]]
+    messages = list(_messages_with_parts(as_list(find_messages(request))[-_MAX_MESSAGES:]))
     own = as_object(as_object(response).get("json"))
     parts = [as_object(one) for one in (*as_list(own.get("content")), *as_list(own.get("output")))]
+    if not messages and not parts and not trace:
+        return []
     calls = dict(chain.from_iterable(map(_calls, (*messages, *parts))))
     found = chain(
         _traced(trace),
@@ -82,6 +84,18 @@ def extract_tool_results(
         chain.from_iterable(_results(one, calls) for one in reversed(messages)),
     )
     return list(_within_limits(found))
+
+
+def _messages_with_parts(messages: list[object]) -> Iterator[Mapping[str, object]]:
+    """Yield the messages that are more than somebody's words: most are not."""
+    for one in messages:
+        message = as_object(one)
+        if (
+            not isinstance(message.get("content"), str)
+            or message.get("role") in _RESULT_ROLES
+            or "tool_calls" in message
+        ):
+            yield message
 
 
 def _within_limits(found: Iterator[ToolOutput]) -> Iterator[ToolOutput]:

@@ -148,6 +148,12 @@ class InjectionView(msgspec.Struct, frozen=True, kw_only=True):
     is_error: bool
 
 
+class AttestedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of a session that is real."""
+
+    session: int
+
+
 class ObservationRollback(msgspec.Struct, frozen=True, kw_only=True):
     """The observations that a rollback changed, and the batch by which it is undone."""
 

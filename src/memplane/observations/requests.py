@@ -394,6 +394,12 @@ class SessionWanted(msgspec.Struct, frozen=True, kw_only=True):
         return make_scope(self.agent, self.user, self.view)
 
 
+class SessionAttested(msgspec.Struct, frozen=True, kw_only=True):
+    """A client's session that a hook has seen, by the client's name for it."""
+
+    cli_session: str
+
+
 class HeardText(msgspec.Struct, frozen=True, kw_only=True):
     """One block of what an agent said, and where it stands in the session's log."""
 

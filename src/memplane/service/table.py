@@ -67,6 +67,7 @@ OPERATIONS: Final[tuple[Operation[..., Any], ...]] = (
     sessions.list_sessions,
     sessions.get_session,
     sessions.begin_session,
+    sessions.attest_session,
     sessions.learn_from_session,
     sessions.end_session,
     stats.get_stats,

@@ -8,6 +8,7 @@ import msgspec
 
 from memplane.auth.grants import Scope
 from memplane.observations.api_types import (
+    AttestedSession,
     IngestReceipt,
     PromptView,
     SessionList,
@@ -19,6 +20,7 @@ from memplane.observations.requests import (
     Heard,
     LimitQuery,
     PromptQuery,
+    SessionAttested,
     SessionEnded,
     SessionWanted,
 )
@@ -69,6 +71,24 @@ async def begin_session(context: Context, agent: OneAgent, body: SessionWanted) 
     """Begin a session, and keep what its prompt includes."""
     wanted = msgspec.structs.replace(body, agent=agent)
     return await (await context.services.memories()).begin(wanted)
+
+
+@operation(
+    "POST",
+    "/api/v1/sessions/attest",
+    scope=Scope.WRITE,
+    max_body_bytes=SMALL_BODY_BYTES,
+    replaces_half_characters=True,
+)
+async def attest_session(
+    context: Context, agent: OneAgent, body: SessionAttested
+) -> AttestedSession:
+    """Say that a client's session is real, as its hook does: its turns have a vote of their own.
+
+    It belongs before the first turn of the session. The same again changes nothing.
+    """
+    memories = await context.services.memories()
+    return AttestedSession(session=await memories.attest_session(agent, body.cli_session))
 
 
 @operation(
