@@ -1,4 +1,4 @@
-"""Refuse to build a wheel that lacks what the dashboard's pages load."""
+"""Refuse to build a wheel that lacks files which git does not keep."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-HTMX = Path("src/memplane/server/dashboard/static/htmx.min.js")
+MODEL = Path("src/memplane/search/embeddings/model")
+ASSETS = (
+    Path("src/memplane/server/dashboard/static/htmx.min.js"),
+    MODEL / "model.onnx",
+    MODEL / "vocabulary.txt",
+)
 
 
-class PageAssetsHook(BuildHookInterface[Any]):
-    """Checks the files that git does not keep. An editable install may do without them."""
+class AssetsHook(BuildHookInterface[Any]):
+    """Checks the files that `make assets` writes. An editable install may do without them."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Stop the build when htmx is missing or empty."""
+        """Stop the build when one is missing or empty."""
         del build_data
-        file = Path(self.root) / HTMX
-        if version != "editable" and not (file.is_file() and file.stat().st_size):
-            self.app.abort(f"{HTMX} is missing: run `make assets` first, then build again")
+        if version == "editable":
+            return
+        for asset in ASSETS:
+            file = Path(self.root) / asset
+            if not (file.is_file() and file.stat().st_size):
+                self.app.abort(f"{asset} is missing: run `make assets` first, then build again")

@@ -117,10 +117,11 @@ def test_the_table_has_a_row_for_each_category_and_conversation(home: Path, talk
     done = memplane_here(home, "bench", "recall", str(talks))
     assert done.returncode == 0, done.stderr
     rows = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.strip()}
-    assert rows["questions"] == ["@5", "@10", "@20", "NDCG@10", "sessions@10"]
-    assert rows["all"][:4] == ["6", "1.000", "1.000", "1.000"]
-    assert rows["single-hop"][:3] == ["3", "1.000", "1.000"]
-    assert rows["orchard"][:3] == ["2", "1.000", "1.000"]
+    shares = ["hit@1", "hit@3", "@5", "@10", "±", "@20", "NDCG@10"]
+    assert rows["questions"] == [*shares, "sessions@10", "any", "session"]
+    assert rows["all"][2:7] == ["1.000", "1.000", "1.000", "0.000", "1.000"]
+    assert rows["single-hop"][2:5] == ["1.000", "1.000", "1.000"]
+    assert rows["orchard"][2:5] == ["1.000", "1.000", "1.000"]
     assert rows["latency"][0] == "p50"
     assert rows["false"][:2] == ["returns", "16.7%"]
     assert rows["disk"][1:3] == ["bytes", "for"]

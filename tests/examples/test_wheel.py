@@ -19,6 +19,8 @@ from tests.support.running import environment
 
 ROOT = Path(__file__).parents[2]
 HTMX = "memplane/server/dashboard/static/htmx.min.js"
+MODEL = "memplane/search/embeddings/model"
+ASSETS = (HTMX, f"{MODEL}/model.onnx", f"{MODEL}/vocabulary.txt")
 IMAGE = ROOT / "examples" / "memplane-memory"
 TOKEN = "tok-123"
 
@@ -27,12 +29,17 @@ TOKEN = "tok-123"
 def checkout(tmp_path: Path) -> Path:
     """What a build takes of a checkout."""
     folder = tmp_path / "checkout"
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "model")
+    )
     for name in ("pyproject.toml", "README.md", "LICENSE", "hatch_build.py"):
         shutil.copy(ROOT / name, folder / name)
     for name in ("examples", "tools", "requirements"):
         shutil.copytree(ROOT / name, folder / name)
-    (folder / "src" / HTMX).write_text("/* htmx */")
+    # Small ones, since the real model takes a while to compress.
+    (folder / "src" / MODEL).mkdir()
+    for asset in ASSETS:
+        (folder / "src" / asset).write_text("an asset")
     return folder
 
 
@@ -47,13 +54,15 @@ def build_wheel(checkout: Path, wheels: Path) -> subprocess.CompletedProcess[str
     )
 
 
-@pytest.mark.parametrize("content", [None, ""])
-def test_a_build_without_htmx_fails_and_says_what_to_do(
-    content: str | None, checkout: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("asset", "content"), [(HTMX, None), (HTMX, ""), *((asset, None) for asset in ASSETS[1:])]
+)
+def test_a_build_without_an_asset_fails_and_says_what_to_do(
+    asset: str, content: str | None, checkout: Path, tmp_path: Path
 ) -> None:
-    (checkout / "src" / HTMX).unlink()
+    (checkout / "src" / asset).unlink()
     if content is not None:
-        (checkout / "src" / HTMX).write_text(content)
+        (checkout / "src" / asset).write_text(content)
     built = build_wheel(checkout, tmp_path / "wheels")
     assert built.returncode != 0
     assert "make assets" in built.stdout + built.stderr
@@ -69,7 +78,7 @@ def test_a_wheel_has_every_file_of_the_package_and_the_licence(
     names = set(zipfile.ZipFile(wheel).namelist())
     package = checkout / "src"
     expected = {str(file.relative_to(package)) for file in package.rglob("*") if file.is_file()}
-    assert HTMX in expected
+    assert expected.issuperset(ASSETS)
     assert expected <= names
     assert [name for name in names if name.endswith("licenses/LICENSE")]
 

@@ -301,5 +301,5 @@ async def test_without_the_runtime_it_says_what_to_install(
 ) -> None:
     folder = encoder_folder(tmp_path / "m", {"last_hidden_state": HIDDEN})
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(EmbeddingUnavailable, match="pip install onnxruntime"):
+    with pytest.raises(EmbeddingUnavailable, match=r"memplane\[semantic\]"):
         await embedded(folder, "cat")

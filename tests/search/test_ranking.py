@@ -18,7 +18,7 @@ from memplane.search.turn_ranker import (
     Query,
     RankedTurn,
     explain_rank,
-    has_enough_coverage,
+    has_answer,
     rank_turns,
 )
 from memplane.search.turn_terms import (
@@ -206,7 +206,7 @@ def test_what_is_ranked_has_words_and_a_share_of_the_question(
 def judged(question: str, run: Sequence[SearchTurn], **more: Any) -> bool:
     known = statistics_of(run, **more)
     asked = asked_of(question)
-    return has_enough_coverage(asked, rank_turns(asked, [run], known), known)
+    return has_answer(asked, rank_turns(asked, [run], known), known)
 
 
 TALK = [turn(1, "Where is the boat?", "Ada: the boat is in the harbour.")]
@@ -227,7 +227,7 @@ def test_a_question_about_something_else_is_not_answered(question: str, *, shown
 
 
 def test_nothing_is_no_answer() -> None:
-    assert not has_enough_coverage(asked_of("boat"), [], statistics_of(TALK))
+    assert not has_answer(asked_of("boat"), [], statistics_of(TALK))
 
 
 # Explaining

@@ -119,17 +119,17 @@ def test_without_the_libraries_it_says_how_to_get_them(monkeypatch: pytest.Monke
         compute_similarities(b"\x01", [b"\x01"])
 
 
-LIBRARIES = "{'numpy', 'tokenizers', 'safetensors', 'onnxruntime', 'wordllama'}"
+LIBRARIES = "{'numpy', 'tokenizers', 'safetensors', 'onnxruntime'}"
 
 
 @pytest.mark.parametrize(
     ("statement", "loaded"),
     [
-        ("import memplane.search.embeddings.static_embedder", "set()"),
+        ("import memplane.search.embeddings.minilm", "set()"),
         ("import memplane.search.embeddings.folder_embedder", "set()"),
         ("import memplane.search.embeddings.endpoint_embedder", "set()"),
         (
-            "from memplane.search.embeddings.static_embedder import StaticEmbedder as E; E()",
+            "from memplane.search.embeddings.minilm import MiniLmEmbedder as E; E()",
             "set()",
         ),
         (

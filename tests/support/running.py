@@ -27,12 +27,16 @@ class Running:
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """The environment of a process under test: nothing of the developer's."""
+    """The environment of a process under test: nothing of the developer's.
+
+    Recall works by words, so that no process loads a model; tests of meaning choose one.
+    """
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home.parent),
         "MEMPLANE_HOME": str(home),
         "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
+        "MEMPLANE_VECTORS_SOURCE": "none",
         **more,
     }
 

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from memplane.settings import Settings
 
 _OWN_QUESTIONS_SUFFIX: Final = ".jsonl"
-_HEADER: Final = ("", "questions", "@5", "@10", "@20", "NDCG@10", "sessions@10")
+_HEADER: Final = (
+    *("", "questions", "hit@1", "hit@3", "@5", "@10", "\u00b1", "@20", "NDCG@10"),
+    *("sessions@10", "any session"),
+)
 _CHANGES_HEADER: Final = ("", "before", "now", "change", "")
 
 
@@ -27,8 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "dataset",
         type=Path,
         metavar="DATASET",
-        help="conversations as a LoCoMo file or a folder of them, which are retained in a "
-        "temporary home; or your own questions about what an agent remembers, a .jsonl whose "
+        help="conversations, as LoCoMo or chats with an assistant, a file or a folder of them, "
+        "which are retained in a temporary home; or your own questions about what an agent "
+        "remembers, a .jsonl whose "
         "lines have question, entry_ids and perhaps category",
     )
     recall.add_argument(
@@ -226,6 +230,9 @@ def _print(report: RecallReport) -> None:
     if report.false_returns is not None:
         about = "of the questions about another conversation returned something"
         rows.append(("false returns", f"{report.false_returns:.1%} {about}"))
+    if report.unanswerable_returns is not None:
+        about = "of the questions that nothing answers returned something"
+        rows.append(("", f"{report.unanswerable_returns:.1%} {about}"))
     if disk := report.disk:
         parts = f"database {_size(disk.database_bytes)}, index {_size(disk.index_bytes)}"
         each = f"{disk.bytes_per_episode:,.0f} bytes for each of {disk.episodes:,} episodes"
@@ -245,10 +252,13 @@ def _rows(report: RecallReport) -> Iterator[tuple[str, ...]]:
 
 
 def _row(name: str, one: RecallMetrics) -> tuple[str, ...]:
-    shares = (one.recall_at_5, one.recall_at_10, one.recall_at_20, one.ndcg_at_10)
-    sessions = one.session_recall_at_10
-    last = "-" if sessions is None else f"{sessions:.3f}"
-    return name, f"{one.questions:,}", *(f"{share:.3f}" for share in shares), last
+    shares = (
+        *(one.hit_at_1, one.hit_at_3, one.recall_at_5, one.recall_at_10),
+        *(one.recall_at_10_margin, one.recall_at_20, one.ndcg_at_10),
+        *(one.session_recall_at_10, one.session_hit_at_10),
+    )
+    cells = ("-" if share is None else f"{share:.3f}" for share in shares)
+    return name, f"{one.questions:,}", *cells
 
 
 def _size(count: int) -> str:

@@ -1,7 +1,7 @@
-"""Vectors of turns and questions, where somebody wants them: what is alike in meaning.
+"""Embeddings of turns and questions, by which recall finds what means the same.
 
-Vectors are made behind the verbs, from the database, and made again for another model: what has
-none yet is ranked by its words alone. A question that cannot be compared in time is not.
+Turns are embedded in the background, from the database, and again for another model: what has no
+vector yet is found by its words alone. So is a question that cannot be embedded in time.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from typing import Final
 from memplane.database.interface import Connection, RecordStore
 from memplane.episodes import store as table
 from memplane.episodes.scope_store import VisibleScopes
+from memplane.episodes.vector_cache import SimilarTurns, VectorCache
 from memplane.errors import TextRefused
 from memplane.search.embeddings.embedder import Embedder
-from memplane.search.embeddings.vectors import compute_similarities
+from memplane.search.turn_terms import extract_speaker
 
 _log = logging.getLogger(__name__)
 
 _BATCH_TEXTS: Final = 64
 _QUERY_DEADLINE_S: Final = 0.15
 _MIN_BATCH_TO_JUDGE_MODEL: Final = 8
+_MAX_REPLY_CHARS: Final = 300
 
 
 class EpisodeEmbeddings:
@@ -32,6 +34,7 @@ class EpisodeEmbeddings:
         self._records = records
         self._embedder = embedder
         self._done = 0
+        self._cache = VectorCache()
 
     async def warm(self) -> None:
         """Let the model be loaded, or the first question would not wait for it.
@@ -53,7 +56,9 @@ class EpisodeEmbeddings:
         )
         if not found:
             return False
-        vectors = await self._vectors_of([one.text for one in found])
+        vectors = await self._vectors_of(
+            [text_to_embed(one.question, one.answer) for one in found]
+        )
         if len(found) >= _MIN_BATCH_TO_JUDGE_MODEL and all(vector is None for vector in vectors):
             raise TextRefused("the model takes none of the texts; is it the right one?")
         made = [(one, vector or b"") for one, vector in zip(found, vectors, strict=True)]
@@ -90,7 +95,7 @@ class EpisodeEmbeddings:
         except Exception as error:  # noqa: BLE001 - a model may raise anything; words will do
             _log.info("a question is not compared by meaning: %r", error)
             return None
-        return EmbeddedQuery(self._embedder.name, vector) if vector else None
+        return EmbeddedQuery(self._embedder.name, vector, self._cache) if vector else None
 
     async def close(self) -> None:
         """Let go of the model."""
@@ -98,14 +103,24 @@ class EpisodeEmbeddings:
 
 
 class EmbeddedQuery:
-    """The vector of a question, and of which model it is."""
+    """The vector of a question, of which model it is, and the vectors to compare it with."""
 
-    def __init__(self, model: str, vector: bytes) -> None:
+    def __init__(self, model: str, vector: bytes, cache: VectorCache) -> None:
         self.model = model
         self.vector = vector
+        self._cache = cache
 
-    def likeness(self, rows: Connection, seen: VisibleScopes, keys: list[int]) -> dict[int, float]:
-        """Return how alike turns are to the question, from 0 to 1; those with vectors only."""
-        found = table.get_vectors(rows, seen, self.model, keys)
-        alike = compute_similarities(self.vector, list(found.values()))
-        return dict(zip(found, alike, strict=True))
+    def compare(self, rows: Connection, seen: VisibleScopes) -> SimilarTurns:
+        """Compare the question with every visible turn that has a vector."""
+        return self._cache.compare(rows, seen, self.model, self.vector)
+
+
+def text_to_embed(question: str, answer: str) -> str:
+    """Return what a turn's vector is of: the user's words and the beginning of the reply.
+
+    Where programs record what several people say, the reply has a speaker's name before it, and
+    is all that was said in this turn.
+    """
+    if not question.strip() or extract_speaker(answer):
+        return answer
+    return f"{question}\n{answer[:_MAX_REPLY_CHARS]}"

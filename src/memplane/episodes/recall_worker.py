@@ -29,6 +29,7 @@ from memplane.episodes.pending_turns import PendingTurns
 from memplane.episodes.provenance import TrustPolicy
 from memplane.episodes.response_builder import ResponseBudget
 from memplane.episodes.search import QueryContext, recall_episodes
+from memplane.episodes.vector_cache import VectorCache
 from memplane.episodes.worker_protocol import (
     FrameDecoder,
     WorkerConfig,
@@ -50,7 +51,11 @@ def main() -> None:
     _let_others_go_first()
     opening = msgspec.json.decode(sys.argv[1], type=WorkerConfig)
     seen = _WorkerState(
-        ReadOnlyIndex(Path(opening.indexes)), PendingTurns(), opening.shares, opening.trust
+        ReadOnlyIndex(Path(opening.indexes)),
+        PendingTurns(),
+        VectorCache(),
+        opening.shares,
+        opening.trust,
     )
     with socket.socket(fileno=0) as line, ReadOnlyDatabase(Path(opening.database)) as reading:
         reading.read(seen.view.current)
@@ -81,6 +86,7 @@ class _WorkerState:
 
     view: ReadOnlyIndex
     tails: PendingTurns
+    vectors: VectorCache
     shares: ResponseBudget
     trust: TrustPolicy
 
@@ -98,7 +104,7 @@ def _build_reply(reading: ReadOnlyDatabase, seen: _WorkerState, asked: WorkerReq
 
 
 def _recall(rows: Connection, seen: _WorkerState, asked: WorkerRequest) -> RecallResponse:
-    meant = EmbeddedQuery(asked.model, asked.vector) if asked.model else None
+    meant = EmbeddedQuery(asked.model, asked.vector, seen.vectors) if asked.model else None
     return recall_episodes(
         rows,
         seen.view.current(rows),

@@ -25,12 +25,16 @@ ScopeNumber = NewType("ScopeNumber", int)
 
 
 class ScopeStats(msgspec.Struct, frozen=True):
-    """What is known of a scope: its searchable episodes, the terms in them, noise."""
+    """What is known of a scope: its searchable episodes, the terms in them, noise.
+
+    `removals` grows whenever an episode is forgotten or moved to another scope.
+    """
 
     number: ScopeNumber
     episodes: int
     terms: int
     noise: int
+    removals: int = 0
 
 
 class VisibleScopes(msgspec.Struct, frozen=True):
@@ -112,7 +116,7 @@ def ensure_scope_number(rows: Connection, scope: MemoryScope) -> ScopeNumber:
 
 def get_visible_scopes(rows: Connection, scope: ReadScope) -> VisibleScopes:
     """Return the scopes that a read may see: those of its user and view, and the shared ones."""
-    columns = "SELECT s.number, s.episodes, s.terms, s.noise FROM scopes s "
+    columns = "SELECT s.number, s.episodes, s.terms, s.noise, s.removals FROM scopes s "
     sql = f"{columns}JOIN agents a ON a.number = s.agent WHERE a.agent = ?"
     parameters: tuple[Value, ...] = (scope.agent,)
     if isinstance(scope, MemoryScope):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -17,7 +17,7 @@ from memplane.episodes.api_types import RecallRequest, RecallResponse
 from memplane.episodes.artefacts import Artefact, ArtefactKind
 from memplane.episodes.episode import Episode
 from memplane.episodes.injection_store import find_turns_at
-from memplane.episodes.pending_turns import NO_PENDING_WORK, PendingTurns
+from memplane.episodes.pending_turns import NO_PENDING_WORK, PendingIndexWork, PendingTurns
 from memplane.episodes.provenance import (
     EVERYTHING_UNTRUSTED,
     OWN_WORDS,
@@ -37,6 +37,7 @@ from memplane.episodes.response_builder import (
     build_source_response,
 )
 from memplane.episodes.scope_store import VisibleScopes, get_visible_scopes
+from memplane.episodes.vector_cache import SimilarTurns
 from memplane.search.bm25 import (
     CorpusStatistics,
     ScoredDocument,
@@ -57,7 +58,7 @@ from memplane.search.turn_ranker import (
     Query,
     RankedTurn,
     explain_rank,
-    has_enough_coverage,
+    has_answer,
     rank_turns,
 )
 from memplane.search.turn_terms import (
@@ -109,7 +110,7 @@ def recall_episodes(
     """Answer a question from the rows and the index; without an index it takes longer."""
     known = get_visible_scopes(rows, ask.scope)
     terms = _terms(question)
-    if not known.episodes or not terms:
+    if not known.episodes or not (terms or now.meant):
         return RecallResponse()
     reach = _PROMPT_LIMITS if ask.limit is None else _SEARCH_LIMITS
     likely = max(reach.turns, ask.limit or 0)
@@ -117,9 +118,12 @@ def recall_episodes(
     if ask.here:
         here |= find_turns_at(rows, ask.scope, ask.here)
     choice = _make_source_choice(rows, known, trust, ask.source)
-    sought = _find_candidates(_SearchScope(rows, index, tails, known, likely, here, choice), terms)
+    similar = now.meant.compare(rows, known) if now.meant is not None else None
+    sought = _find_candidates(
+        _SearchScope(rows, index, tails, known, likely, here, choice, similar), terms
+    )
     asked = _build_query(question, sought, now.at)
-    ranking = _RankingInput(rows, known, sought, reach.with_neighbours, now.meant, here, choice)
+    ranking = _RankingInput(rows, known, sought, reach.with_neighbours, similar, here, choice)
     matched = _matches(ranking, asked, ask)
     matches = [one.match for one in matched]
     if ask.limit is not None or ask.source:
@@ -131,9 +135,7 @@ def recall_episodes(
     weighty = [one for one in weighty if not here.issuperset(one.artefact.sources)]
     if not matches and not weighty:
         return RecallResponse()
-    steps: set[str] = set()
-    newest_turns = table.list_newest(rows, known, _MAX_RECENT_TURNS)
-    recent = [one for one in newest_turns if not _is_another_step(one, steps)]
+    recent = _list_recent(rows, known, matches)
     newest = table.list_timeline(rows, known, _MAX_TIMELINE_LINES)
     lines = dict.fromkeys((*newest, *(line for one in matched for line in one.lines)))
     said = {question.text, *question.context}
@@ -164,8 +166,8 @@ class QueryContext(msgspec.Struct, frozen=True):
 class SemanticQuery(Protocol):
     """A question that can be compared with turns by meaning."""
 
-    def likeness(self, rows: Connection, seen: VisibleScopes, keys: list[int]) -> dict[int, float]:
-        """Return how alike turns are to it, from 0 to 1; those that can be compared only."""
+    def compare(self, rows: Connection, seen: VisibleScopes) -> SimilarTurns:
+        """Compare it with every visible turn that has a vector."""
         ...
 
 
@@ -197,18 +199,32 @@ def _build_query(question: Question, sought: _Candidates, now: int) -> Query:
 
 
 class _Candidates(msgspec.Struct, frozen=True):
-    """The words that were looked for, what they are worth here, and the turns that have them.
+    """The words that were looked for, what they are worth here, and the likely turns.
 
-    `held` is what was found of them in turns so far, by key.
+    `matching` have words of the question, the best first; `similar` are nearest to it in meaning.
+    `held` is what was found of the words in turns so far, by key.
     """
 
     terms: Mapping[str, int]
     weights: Sequence[TermWeight]
     statistics: CorpusStatistics
     matching: Sequence[ScoredDocument]
+    similar: Mapping[int, float]
     turns: Mapping[int, SearchTurn]
     finder: TermFinder
     held: dict[int, MatchedTermCounts]
+
+    def list_likely(self) -> list[SearchTurn]:
+        """Return the likely turns by words and by meaning in turn, the best first."""
+        by_words = [document.key for document in self.matching]
+        by_meaning = sorted(self.similar, key=self._order_by_meaning)
+        pairs = zip_longest(by_words, by_meaning)
+        keys = dict.fromkeys(key for pair in pairs for key in pair if key is not None)
+        return [self.turns[key] for key in keys]
+
+    def _order_by_meaning(self, key: int) -> tuple[float, int, str]:
+        turn = self.turns[key]
+        return (-self.similar[key], -turn.at, turn.id)
 
     def look_into(self, turns: Iterable[SearchTurn]) -> None:
         """Find the words in turns that were not looked into yet."""
@@ -283,39 +299,89 @@ class _SearchScope(msgspec.Struct, frozen=True):
     likely: int
     here: frozenset[str]
     choice: _SourceChoice
+    similar: SimilarTurns | None
+
+
+class _FoundByWords(msgspec.Struct, frozen=True):
+    """The turns that may have words of the question, and what each word says."""
+
+    turns: list[SearchTurn]
+    pending: PendingIndexWork
+    weights: Sequence[TermWeight]
+    statistics: CorpusStatistics
 
 
 def _find_candidates(where: _SearchScope, terms: Mapping[str, int]) -> _Candidates:
-    """Find the turns that have words of the question: the likely ones of all that there are."""
-    rows, index, known = where.rows, where.index, where.known
-    pending = NO_PENDING_WORK
-    if index is None or known.episodes <= EXACT_SCORING_MAX_EPISODES or _are_many(known):
-        found = table.list_searchable(rows, known)
-        statistics = _statistics(known, dict.fromkeys(terms, 0), found)
-        weights = select_informative(weigh_terms(terms, statistics), statistics)
-    else:
-        pending = where.tails.of(rows, known)
-        uncounted, changed = pending.uncounted, pending.changed
-        counted = index.frequencies(known.numbers, list(terms))
-        if pending.tails:
-            counted = {term: count + pending.count(term) for term, count in counted.items()}
-        statistics = _statistics(known, counted, uncounted)
-        weights = select_informative(weigh_terms(terms, statistics), statistics)
-        wanted = where.likely + min(len(where.here), where.likely)
-        keys = _find_keys(where, index, [one.term for one in weights], wanted)
-        new = {turn.key for turn in (*uncounted, *changed)}
-        indexed = [key for key in keys if key not in new and not pending.has(key)]
-        found = [*table.get_searchable(rows, known, indexed), *uncounted, *changed]
-    telling = {one.term: terms[one.term] for one in weights}
+    """Find the likely turns of all that there are, by words and by meaning."""
+    found = _find_by_words(where, terms)
+    nearest = _find_nearest(where)
+    missing = nearest.keys() - {turn.key for turn in found.turns}
+    similar = table.get_searchable(where.rows, where.known, sorted(missing))
+    telling = {one.term: terms[one.term] for one in found.weights}
     finder = TermFinder(telling)
-    held = finder.count_in_turns(found)
-    waiting, held_waiting = pending.find_turns(telling)
+    held = finder.count_in_turns([*found.turns, *similar])
+    waiting, held_waiting = found.pending.find_turns(telling)
     held.update(held_waiting)
-    turns = {turn.key: turn for turn in (*found, *waiting) if turn.id not in where.here}
+    all_turns = (*found.turns, *similar, *waiting)
+    turns = {turn.key: turn for turn in all_turns if turn.id not in where.here}
     documents = [(key, merge_counts(held[key]), turn.length) for key, turn in turns.items()]
-    scored = score_documents(weights, documents, statistics)
-    likely = _choose_likely(where, _best(scored, turns, statistics))
-    return _Candidates(telling, weights, statistics, likely, turns, finder, held)
+    scored = score_documents(found.weights, documents, found.statistics)
+    return _Candidates(
+        telling,
+        found.weights,
+        found.statistics,
+        _choose_likely(where, _best(scored, turns, found.statistics)),
+        {key: cosine for key, cosine in nearest.items() if key in turns},
+        turns,
+        finder,
+        held,
+    )
+
+
+def _find_by_words(where: _SearchScope, terms: Mapping[str, int]) -> _FoundByWords:
+    rows, index, known = where.rows, where.index, where.known
+    if index is None or known.episodes <= EXACT_SCORING_MAX_EPISODES or _are_many(known):
+        turns = list(table.list_searchable(rows, known))
+        statistics = _statistics(known, dict.fromkeys(terms, 0), turns)
+        weights = select_informative(weigh_terms(terms, statistics), statistics)
+        return _FoundByWords(turns, NO_PENDING_WORK, weights, statistics)
+    pending = where.tails.of(rows, known)
+    uncounted, changed = pending.uncounted, pending.changed
+    counted = index.frequencies(known.numbers, list(terms))
+    if pending.tails:
+        counted = {term: count + pending.count(term) for term, count in counted.items()}
+    statistics = _statistics(known, counted, uncounted)
+    weights = select_informative(weigh_terms(terms, statistics), statistics)
+    wanted = where.likely + min(len(where.here), where.likely)
+    keys = _find_keys(where, index, [one.term for one in weights], wanted)
+    new = {turn.key for turn in (*uncounted, *changed)}
+    indexed = [key for key in keys if key not in new and not pending.has(key)]
+    turns = [*table.get_searchable(rows, known, indexed), *uncounted, *changed]
+    return _FoundByWords(turns, pending, weights, statistics)
+
+
+def _find_nearest(where: _SearchScope) -> Mapping[int, float]:
+    """Return the turns that are nearest to the question in meaning, where they are compared."""
+    if where.similar is None:
+        return {}
+    wanted = where.likely + min(len(where.here), where.likely)
+    nearest = where.similar.find_best(wanted)
+    if not where.choice.is_needed:
+        return nearest
+    reach = wanted
+    first, others = _split_nearest(where, nearest)
+    while len(first) < wanted and len(nearest) >= reach and reach < _MAX_EXPLORED_CANDIDATES:
+        reach *= 4
+        nearest = where.similar.find_best(reach)
+        first, others = _split_nearest(where, nearest)
+    few = where.choice.limit_others(where.likely, len(first))
+    return {key: nearest[key] for key in (*first[:wanted], *others[:few])}
+
+
+def _split_nearest(
+    where: _SearchScope, nearest: Mapping[int, float]
+) -> tuple[list[int], list[int]]:
+    return where.choice.split(sorted(nearest, key=lambda key: (-nearest[key], key)))
 
 
 def _are_many(known: VisibleScopes) -> bool:
@@ -383,7 +449,7 @@ class _RankingInput(msgspec.Struct, frozen=True):
     known: VisibleScopes
     sought: _Candidates
     with_neighbours: int
-    meant: SemanticQuery | None
+    similar: SimilarTurns | None
     here: frozenset[str]
     choice: _SourceChoice
 
@@ -391,21 +457,21 @@ class _RankingInput(msgspec.Struct, frozen=True):
 def _matches(where: _RankingInput, asked: Query, ask: RecallRequest) -> list[_MatchWithTimeline]:
     """Rank the turns that have words of the question, and those around them."""
     rows, known, sought = where.rows, where.known, where.sought
-    if not sought.matching:
+    having = sought.list_likely()
+    if not having:
         return []
-    having = [sought.turns[one.key] for one in sought.matching]
     runs = table.get_neighbours(rows, known, having, where.with_neighbours)
-    if where.meant is not None:
+    if where.similar is not None:
         keys = [turn.key for run in runs for turn in run]
-        asked = replace(asked, likeness=where.meant.likeness(rows, known, keys))
+        asked = replace(asked, similarities=where.similar.get(keys))
     sought.look_into(turn for run in runs for turn in run)
     ranked = rank_turns(asked, runs, sought.statistics, sought.held)
     if where.here:
         # A turn here may stand around one from elsewhere, and has helped to rank that.
         ranked = [one for one in ranked if one.turn.id not in where.here]
-    if not ranked or not has_enough_coverage(asked, ranked, sought.statistics):
+    if not ranked or not has_answer(asked, ranked, sought.statistics):
         return []
-    best = normalize_score(sought.matching[0], total_weight(sought.weights))
+    best = _score_best(sought, asked)
     worth = sought.worth()
     found: list[_MatchWithTimeline] = []
     for place, (one, episode) in enumerate(_shown(where, ranked, ask.limit)):
@@ -426,6 +492,14 @@ def _matches(where: _RankingInput, asked: Query, ask: RecallRequest) -> list[_Ma
             )
         )
     return found
+
+
+def _score_best(sought: _Candidates, asked: Query) -> float:
+    """Return what the best match is worth for people, from 0 to 1."""
+    by_meaning = max(asked.similarities.values(), default=0.0)
+    if not sought.matching:
+        return by_meaning
+    return max(by_meaning, normalize_score(sought.matching[0], total_weight(sought.weights)))
 
 
 def _shown(
@@ -451,6 +525,15 @@ def _shown(
                 others += not is_wanted
         at += missing
     return shown
+
+
+def _list_recent(
+    rows: Connection, known: VisibleScopes, matches: Sequence[EpisodeMatch]
+) -> list[Episode]:
+    """Return the newest turns, without further steps of a tool loop that is among them."""
+    steps = {match.episode.question for match in matches if match.episode.calls}
+    newest = table.list_newest(rows, known, _MAX_RECENT_TURNS)
+    return [episode for episode in newest if not _is_another_step(episode, steps)]
 
 
 def _is_another_step(turn: Episode, steps: set[str]) -> bool:

@@ -14,7 +14,7 @@ from functools import cache, partial
 from heapq import merge
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -260,6 +260,7 @@ def _take_out(rows: Connection, scope: ScopeNumber, place: _CountedEpisode) -> N
         _drop_artefacts(rows, scope, (place.at, place.id))
     elif place.state == EpisodeState.NOISE:
         _count_noise(rows, scope, -1)
+    rows.run("UPDATE scopes SET removals = removals + 1 WHERE number = ?", (scope,))
     _mark_unindexed(rows, scope, place.key)
     if place.state != EpisodeState.SILENT:
         mark_underived(rows, scope, (place.at, place.id))
@@ -744,11 +745,12 @@ def mark_all_unindexed(rows: Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UnembeddedEpisode:
-    """An episode that has no vector of a model, and what the vector is to be of."""
+    """An episode that has no vector of a model."""
 
     key: int
     scope: ScopeNumber
-    text: str
+    question: str
+    answer: str
 
 
 def list_unembedded(
@@ -761,7 +763,7 @@ def list_unembedded(
         "WHERE e.key > ? AND e.state = 0 AND v.key IS NULL ORDER BY e.key LIMIT ?"
     )
     return [
-        UnembeddedEpisode(key, scope, f"{question}\n{answer}")
+        UnembeddedEpisode(key, scope, question, answer)
         for key, scope, question, answer in rows.rows(sql, (model, behind, limit))
     ]
 
@@ -781,28 +783,37 @@ def insert_vectors(
     rows: Connection, model: str, made: Iterable[tuple[UnembeddedEpisode, bytes]]
 ) -> None:
     """Keep vectors of episodes that are still there; a rebuild may have numbered them anew."""
-    sql = (
-        "INSERT INTO vectors SELECT key, scope, ?, ? FROM episodes WHERE key = ? AND scope = ? "
-        "AND question || char(10) || answer = ? "
-        "ON CONFLICT (key) DO UPDATE SET scope = excluded.scope, model = excluded.model, "
-        "vector = excluded.vector"
+    new = list(made)
+    rows.run_many(
+        "DELETE FROM vectors WHERE key = ? AND scope = ?", [(one.key, one.scope) for one, _ in new]
     )
-    rows.run_many(sql, [(model, vector, one.key, one.scope, one.text) for one, vector in made])
+    sql = (
+        "INSERT INTO vectors (key, scope, model, vector) SELECT key, scope, ?, ? FROM episodes "
+        "WHERE key = ? AND scope = ? AND question = ? AND answer = ?"
+    )
+    rows.run_many(
+        sql,
+        [(model, vector, one.key, one.scope, one.question, one.answer) for one, vector in new],
+    )
 
 
-def get_vectors(
-    rows: Connection, seen: VisibleScopes, model: str, keys: Sequence[int]
-) -> dict[int, bytes]:
-    """Return the vectors of those visible episodes that have one of a model."""
-    scopes = make_scope_condition(seen)
-    found: dict[int, bytes] = {}
-    for some in in_parts(keys):
-        sql = (
-            f"SELECT key, vector FROM vectors WHERE +scope {scopes.sql} AND model = ? "  # noqa: S608
-            f"AND key IN ({make_placeholders(some)})"
-        )
-        found.update(rows.rows(sql, (*scopes.parameters, model, *some)))
-    return found
+class AddedVector(NamedTuple):
+    """A vector of an episode; of two, the one that was added later has the larger number."""
+
+    added: int
+    key: int
+    vector: bytes
+
+
+def list_vectors(
+    rows: Connection, scope: ScopeNumber, model: str, after: int
+) -> list[AddedVector]:
+    """Return a scope's vectors of a model that were added after one, in their order."""
+    sql = (
+        "SELECT added, key, vector FROM vectors "
+        "WHERE scope = ? AND added > ? AND model = ? ORDER BY added"
+    )
+    return [AddedVector(*row) for row in rows.rows(sql, (scope, after, model))]
 
 
 # How far the ledgers were read, and other notes.

@@ -1,7 +1,9 @@
 """Conversations and questions whose answers are known, out of decoded JSON (pure).
 
-A conversation has the shape of the LoCoMo benchmark: dated sessions of turns, and questions that
-name the turns where their answers stand.
+A conversation has one of two shapes. That of the LoCoMo benchmark has dated sessions in which two
+people talk, and questions that name the turns with their answers. The other is a chat with an
+assistant: `turns` with `id`, `session`, `ts`, `user` and `assistant`, and `questions` with `kind`,
+`question` and `evidence`, which is empty where nothing in the chat answers.
 """
 
 from __future__ import annotations
@@ -32,17 +34,18 @@ _MONTHS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class DatasetTurn:
-    """What one speaker said at once; `id` is that of the entry it becomes."""
+    """What was said at once, and what it replies to; `id` is that of the entry it becomes."""
 
     id: str
     session: int
     at: datetime
     said: str
+    asked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetQuestion:
-    """A question, and the entries where its answer stands; the category may be empty."""
+    """A question, and the entries that answer it, if any; the category may be empty."""
 
     text: str
     category: str
@@ -64,11 +67,14 @@ def parse_conversations(value: object) -> tuple[DatasetConversation, ...]:
     Raises:
         InvalidRequest: There is none in it, or one has another shape.
     """
-    given = map(_members, _listed(value))
-    found = [one for one in given if "conversation" in one]
-    if not found:
+    members = [_members(one) for one in _listed(value)]
+    conversations = [one for one in members if "conversation" in one or "turns" in one]
+    if not conversations:
         raise InvalidRequest("there is no conversation in it")
-    return tuple(_conversation(one, number) for number, one in enumerate(found, 1))
+    return tuple(
+        _conversation(one, number) if "conversation" in one else _chat(one, number)
+        for number, one in enumerate(conversations, 1)
+    )
 
 
 def select_measurable(
@@ -84,7 +90,8 @@ def select_measurable(
         if one.name in known:
             raise InvalidRequest(f"two conversations have the sample_id {one.name!r}")
         known[one.name] = one
-    if not any(one.questions for one in known.values()):
+    questions = (question for one in known.values() for question in one.questions)
+    if not any(question.evidence for question in questions):
         raise InvalidRequest(
             "no question of the categories 1 to 4 names a turn of its conversation as evidence"
         )
@@ -116,11 +123,15 @@ def parse_question(value: object) -> DatasetQuestion:
 
 
 def build_entries(conversation: DatasetConversation, agent: str) -> Iterator[dict[str, Any]]:
-    """Yield each turn as another recorder sends it: the turn before is asked, this one answers."""
+    """Yield each turn as another recorder sends it.
+
+    Where two people talk, the turn before is the question, and this one the reply.
+    """
     before: DatasetTurn | None = None
     for turn in conversation.turns:
         follows = before is not None and before.session == turn.session
-        yield _entry(turn, before.said if before is not None and follows else "", agent)
+        asked = turn.asked or (before.said if before is not None and follows else "")
+        yield _entry(turn, asked, agent)
         before = turn
 
 
@@ -129,7 +140,7 @@ def _entry(turn: DatasetTurn, asked: str, agent: str) -> dict[str, Any]:
     return {
         "id": turn.id,
         "version": 1,
-        "ts": turn.at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "ts": turn.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "claw_id": agent,
         "path": "/v1/chat/completions",
         "requested_model": "none",
@@ -141,6 +152,38 @@ def _entry(turn: DatasetTurn, asked: str, agent: str) -> dict[str, Any]:
         "response": {"format": "json", "json": {"choices": [answer]}},
         "usage": {},
     }
+
+
+def _chat(members: Mapping[str, Any], number: int) -> DatasetConversation:
+    name = _text(members.get("id"))
+    if not name:
+        raise InvalidRequest(f"chat {number} has no id")
+    turns = tuple(_chat_turn(name, _members(one)) for one in _items(members.get("turns")))
+    known = {turn.id for turn in turns}
+    if not turns or len(known) < len(turns):
+        raise InvalidRequest(f"chat {name}: it has no turn, or two turns have the same id")
+    questions = tuple(
+        DatasetQuestion(
+            _text(one.get("question")),
+            _text(one.get("kind")),
+            frozenset(_evidence(name, one.get("evidence"))) & known,
+        )
+        for one in map(_members, _items(members.get("questions")))
+        if _text(one.get("question"))
+    )
+    return DatasetConversation(name, turns, questions)
+
+
+def _chat_turn(name: str, members: Mapping[str, Any]) -> DatasetTurn:
+    turn, session = _text(members.get("id")), members.get("session")
+    try:
+        at = datetime.fromisoformat(_text(members.get("ts")))
+    except ValueError as error:
+        raise InvalidRequest(f"chat {name}: turn {turn!r} has no time in ts") from error
+    if not turn or not isinstance(session, int) or at.tzinfo is None:
+        raise InvalidRequest(f"chat {name}: a turn has an id, a session and a time with a zone")
+    user, assistant = _text(members.get("user")), _text(members.get("assistant"))
+    return DatasetTurn(_entry_id(name, turn), session, at, said=assistant, asked=user)
 
 
 def _conversation(members: Mapping[str, Any], number: int) -> DatasetConversation:

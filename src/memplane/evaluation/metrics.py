@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Final
 
 from memplane.episodes.api_types import MemoryBlock
@@ -20,6 +20,7 @@ MAX_FALSE_RETURN_RISE: Final = 0.02
 _DEFAULT_DEPTH: Final = 10
 _MAX_SESSION_TURNS: Final = 3
 _FLOAT_TOLERANCE: Final = 1e-9
+_Z_95: Final = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,11 @@ class QuestionResult:
 
 @dataclass(frozen=True, slots=True)
 class RecallMetrics:
-    """The means over some questions; sessions are only known of conversations."""
+    """The means over some questions; sessions are only known of conversations.
+
+    A hit is a question of which anything wanted is among the first. The margin is that of the 95 %
+    confidence interval of recall@10.
+    """
 
     questions: int
     recall_at_5: float
@@ -55,6 +60,10 @@ class RecallMetrics:
     recall_at_20: float
     ndcg_at_10: float
     session_recall_at_10: float | None = None
+    session_hit_at_10: float | None = None
+    hit_at_1: float = 0.0
+    hit_at_3: float = 0.0
+    recall_at_10_margin: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +88,8 @@ class DiskUsage:
 class RecallReport:
     """All figures of one run.
 
-    `false_returns` is the share of questions about another conversation that returned anything.
+    `false_returns` is the share of questions about another conversation that returned anything,
+    `unanswerable_returns` that of questions which nothing in their own conversation answers.
     """
 
     overall: RecallMetrics
@@ -88,6 +98,7 @@ class RecallReport:
     conversations: dict[str, RecallMetrics] = field(default_factory=dict[str, RecallMetrics])
     false_returns: float | None = None
     disk: DiskUsage | None = None
+    unanswerable_returns: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +163,18 @@ def compute_metrics(answers: Sequence[QuestionResult]) -> RecallMetrics:
     """Return the means over the answers, of which there is at least one."""
     ranked = [([found.id for found in one.found], one.wanted) for one in answers]
     sessions = [share for one in answers if (share := compute_session_recall(one)) is not None]
+    at_10 = [compute_recall(ids, wanted, 10) for ids, wanted in ranked]
     return RecallMetrics(
         questions=len(answers),
         recall_at_5=fmean(compute_recall(ids, wanted, 5) for ids, wanted in ranked),
-        recall_at_10=fmean(compute_recall(ids, wanted, 10) for ids, wanted in ranked),
+        recall_at_10=fmean(at_10),
         recall_at_20=fmean(compute_recall(ids, wanted, 20) for ids, wanted in ranked),
         ndcg_at_10=fmean(compute_ndcg(ids, wanted) for ids, wanted in ranked),
         session_recall_at_10=fmean(sessions) if sessions else None,
+        session_hit_at_10=fmean(share > 0 for share in sessions) if sessions else None,
+        hit_at_1=fmean(compute_recall(ids, wanted, 1) > 0 for ids, wanted in ranked),
+        hit_at_3=fmean(compute_recall(ids, wanted, 3) > 0 for ids, wanted in ranked),
+        recall_at_10_margin=_Z_95 * stdev(at_10) / math.sqrt(len(at_10)) if at_10[1:] else 0.0,
     )
 
 
@@ -168,7 +184,13 @@ def build_report(
     false_returns: float | None = None,
     disk: DiskUsage | None = None,
 ) -> RecallReport:
-    """Return the figures over all answers, of which there is at least one, and by their kinds."""
+    """Return the figures over all answers and by their kinds.
+
+    At least one of the questions has an answer; those that have none only count for
+    `unanswerable_returns`.
+    """
+    unanswerable = [one for one in answers if not one.wanted]
+    answers = [one for one in answers if one.wanted]
     categories: dict[str, list[QuestionResult]] = defaultdict(list)
     conversations: dict[str, list[QuestionResult]] = defaultdict(list)
     for one in answers:
@@ -184,6 +206,9 @@ def build_report(
         conversations={name: compute_metrics(own) for name, own in conversations.items() if name},
         false_returns=false_returns,
         disk=disk,
+        unanswerable_returns=(
+            fmean(bool(one.found) for one in unanswerable) if unanswerable else None
+        ),
     )
 
 

@@ -132,6 +132,7 @@ async def _false_returns(client: Client, named: Mapping[str, DatasetConversation
         RecallRequest(agent=other, text=question.text, limit=_FALSE_RETURN_LIMIT)
         for agent, other in zip(agents, [*agents[1:], agents[0]], strict=True)
         for question in named[agent].questions
+        if question.evidence
     ]
     returned = [bool((await client.call(recall, ask)).memories) for ask in asked]
     return sum(returned) / len(returned)

@@ -1,9 +1,10 @@
 """Which turns answer a question, out of what each says, and what was said around it (pure).
 
-A turn alone often has none of the question's words: they stand in the question before it, or in
+A turn alone often has none of the question's words: they are in the question before it, or in
 what was said next. So each is scored with its neighbours, weighed by how far away they are, and
-with how much else was said about the question at that time. Whoever found the turns, and in
-whatever order, the outcome is the same to the last bit.
+with how much else was said about the question at that time. What a user said counts for more
+than what an assistant replied. Where texts are compared by meaning, that counts for more than
+words. Whoever found the turns, and in whatever order, the outcome is the same to the last bit.
 """
 
 from __future__ import annotations
@@ -44,8 +45,13 @@ _WINDOW_WEIGHTS: Final = (2, 4, 7, 10, 6, 2)
 _UTTERANCES_BEFORE: Final = 3
 _UTTERANCES_AFTER: Final = 2
 _TENTHS: Final = 10
-_PREVIOUS_WEIGHT: Final = _WINDOW_WEIGHTS[_UTTERANCES_BEFORE - 1]
-_OWN_WEIGHT: Final = _WINDOW_WEIGHTS[_UTTERANCES_BEFORE]
+# How much an utterance counts by who said it, in tenths too.
+_PERSON_SHARE: Final = 10
+_ASSISTANT_SHARE: Final = 4
+_HUNDREDTHS: Final = _TENTHS * _PERSON_SHARE
+_PREVIOUS_WEIGHT: Final = _WINDOW_WEIGHTS[_UTTERANCES_BEFORE - 1] * _PERSON_SHARE
+_OWN_WEIGHT: Final = _WINDOW_WEIGHTS[_UTTERANCES_BEFORE] * _PERSON_SHARE
+_REPLY_WEIGHT: Final = _WINDOW_WEIGHTS[_UTTERANCES_BEFORE + 1] * _ASSISTANT_SHARE
 # A turn alone is two utterances.
 _WINDOW_LENGTH_FACTOR: Final = sum(_WINDOW_WEIGHTS) / (2 * _TENTHS)
 _SESSION_GAP_US: Final = 30 * 60 * 1_000_000
@@ -56,6 +62,15 @@ _LENGTH_SCALE: Final = math.log1p(40)
 _MIN_COVERAGE: Final = 0.15
 _MIN_COVERAGE_OF_UNKNOWN_NAMES: Final = 0.5
 _MAX_JUDGED_TURNS: Final = 3
+_MAX_JUDGED_BY_MEANING: Final = 10
+# How similar in meaning one of the first turns must be. The best of more turns is nearer by
+# chance, so it grows with each doubling of their number; enough words make up for some of it.
+_MIN_SIMILARITY: Final = 0.25
+_MAX_MIN_SIMILARITY: Final = 0.4
+_SIMILARITY_PER_DOUBLING: Final = 0.04
+_FEW_DOCUMENTS: Final = 64
+_SIMILARITY_OF_WORDS: Final = 0.07
+_MIN_SIMILARITY_OF_UNKNOWN_NAMES: Final = 0.55
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +84,7 @@ class Query:
         names: The terms of those that look like names.
         periods: The times that it names.
         wants_time: Whether it asks for a time.
-        likeness: How alike turns are to it in meaning, by key, where that is known.
+        similarities: How similar turns are to it in meaning, by key, where they were compared.
     """
 
     terms: Mapping[str, int]
@@ -78,7 +93,7 @@ class Query:
     names: frozenset[str] = frozenset()
     periods: Sequence[Period] = ()
     wants_time: bool = False
-    likeness: Mapping[int, float] = field(default_factory=dict[int, float])
+    similarities: Mapping[int, float] = field(default_factory=dict[int, float])
 
 
 class Signals(NamedTuple):
@@ -86,16 +101,19 @@ class Signals(NamedTuple):
 
     Args:
         words: How many of the question's words it has, with what was said around it.
+        coverage: The share of the question's weight that it has with what was said around it.
         session: How much was said about the question at that time.
         speaker: Whether the question names who said it.
         length: How much it tells.
         asks: Whether it asks something itself.
         dated: Whether it tells a time, when a time is asked for.
         period: Whether it was said at a time that the question names, or soon after.
-        meaning: How alike it is to the question, where a model compares them.
+        meaning: How similar it is to the question, where a model compares them.
+        theme: How similar the best of what was said at that time is.
     """
 
     words: float
+    coverage: float
     session: float
     speaker: float
     length: float
@@ -103,17 +121,32 @@ class Signals(NamedTuple):
     dated: float
     period: float
     meaning: float
+    theme: float
 
 
-_WEIGHTS: Final = Signals(
+_WORD_WEIGHTS: Final = Signals(
     words=0.7,
+    coverage=0.0,
     session=0.2,
     speaker=0.3,
     length=0.3,
     asks=-0.1,
     dated=0.25,
     period=0.4,
-    meaning=0.35,
+    meaning=0.0,
+    theme=0.0,
+)
+_MEANING_WEIGHTS: Final = Signals(
+    words=0.48,
+    coverage=0.2,
+    session=0.0,
+    speaker=0.25,
+    length=0.2,
+    asks=-0.07,
+    dated=0.22,
+    period=0.55,
+    meaning=1.15,
+    theme=0.4,
 )
 
 
@@ -147,10 +180,10 @@ class SignalShare(msgspec.Struct, frozen=True):
     place: int
 
 
-_Utterance: TypeAlias = tuple[Mapping[str, int], int]
-"""The question's terms in something that was said, and how long it was."""
+_Utterance: TypeAlias = tuple[Mapping[str, int], int, int]
+"""The question's terms in something that was said, how long it was, and what its words count."""
 
-_SILENCE: Final[Sequence[_Utterance]] = ((dict[str, int](), 0),) * max(
+_SILENCE: Final[Sequence[_Utterance]] = ((dict[str, int](), 0, _PERSON_SHARE),) * max(
     _UTTERANCES_BEFORE, _UTTERANCES_AFTER
 )
 
@@ -180,7 +213,7 @@ def rank_turns(
     query: Query,
     runs: Sequence[Sequence[SearchTurn]],
     statistics: CorpusStatistics,
-    counts: Mapping[int, MatchedTermCounts] | None = None,
+    matches: Mapping[int, MatchedTermCounts] | None = None,
 ) -> list[RankedTurn]:
     """Return the turns that have words of the question, the best first.
 
@@ -189,153 +222,207 @@ def rank_turns(
         runs: The turns to rank. The turns of a run follow each other without a gap in the
             agent's order; between runs there are others.
         statistics: Of all of the agent's turns, each with what was asked and told.
-        counts: What turns have of the terms, by key; without it, it is looked for.
+        matches: What turns have of the terms, by key; without it, it is looked for.
     """
     turns = [turn for run in runs for turn in run]
-    if counts is None:
-        counts = TermFinder(query.terms).count_in_turns(turns)
-    window_scores = _score_runs(runs, counts, _WeighedQuery.of(query, statistics))
-    sessions = _sessions(turns, window_scores)
-    best = max(map(itemgetter(0), window_scores), default=0.0) or 1.0
-    best_session = max(sessions, default=0.0) or 1.0
-    alike = max(query.likeness.values(), default=0.0) or 1.0
+    if matches is None:
+        matches = TermFinder(query.terms).count_in_turns(turns)
+    windows = _score_runs(runs, matches, _WeighedQuery.of(query, statistics))
+    similarities = query.similarities
+    weights = _MEANING_WEIGHTS if similarities else _WORD_WEIGHTS
+    groups = _group_sessions(turns)
+    scores = [window[0] for window in windows]
+    sessions = _sum_best(groups, scores)
+    themes = _sum_best(groups, [similarities.get(turn.key, 0.0) for turn in turns])
+    best = max(scores, default=0.0) or 1.0
+    most = max(sessions, default=0.0) or 1.0
+    # Beside meaning, words count for as much as the best turn has of the question: where hardly
+    # any is there, they are there by chance.
+    trust = max((window[1] for window in windows), default=0.0) if similarities else 1.0
     ranked: list[tuple[float, int, str, RankedTurn]] = []
-    for turn, (words, coverage, agent_length, has_words), session in zip(
-        turns, window_scores, sessions, strict=True
+    for turn, (words, coverage, length, has_words), session, theme in zip(
+        turns, windows, sessions, themes, strict=True
     ):
-        if has_words:
+        if has_words or turn.key in similarities:
             key, at, id_, _, speaker, signs, _, _ = turn
             signals = _signals(
                 (
-                    words / best,
-                    session / best_session,
+                    trust * words / best,
+                    coverage,
+                    session / most,
                     1.0 if speaker and names_speaker(speaker, query.words) else 0.0,
-                    min(1.0, math.log1p(agent_length) / _LENGTH_SCALE),
+                    min(1.0, math.log1p(length) / _LENGTH_SCALE),
                     1.0 if signs & QUESTION_SIGN else 0.0,
                     1.0 if query.wants_time and signs & TIME_SIGN else 0.0,
                     nearness(at, query.periods) if query.periods else 0.0,
-                    query.likeness.get(key, 0.0) / alike if query.likeness else 0.0,
+                    similarities.get(key, 0.0),
+                    theme / _MAX_SESSION_TURNS,
                 )
             )
-            score = sum(map(mul, _WEIGHTS, signals))
+            score = sum(map(mul, weights, signals))
             ranked.append((-score, -at, id_, _ranked((turn, score, coverage, signals))))
     ranked.sort(key=itemgetter(0, 1, 2))
     return [ranked_turn for *_, ranked_turn in ranked]
 
 
-def has_enough_coverage(
-    query: Query, ranked: Sequence[RankedTurn], statistics: CorpusStatistics
-) -> bool:
-    """Tell whether the best turns have enough of the question to be worth showing at all.
+def has_answer(query: Query, ranked: Sequence[RankedTurn], statistics: CorpusStatistics) -> bool:
+    """Tell whether one of the best turns is near enough to the question to be shown at all."""
+    if not query.similarities:
+        return _has_enough_words(query, ranked[:_MAX_JUDGED_TURNS], statistics)
+    similarity = _min_similarity(query, statistics)
+    coverage = _min_coverage(query, statistics)
+    with_words = _min_similarity_among(statistics) - _SIMILARITY_OF_WORDS
+    return any(
+        turn.signals.meaning >= similarity
+        or (turn.coverage >= coverage and turn.signals.meaning >= with_words)
+        for turn in ranked[:_MAX_JUDGED_BY_MEANING]
+    )
 
-    A question about names that were never heard must have half of it there.
-    """
+
+def _has_enough_words(
+    query: Query, judged: Sequence[RankedTurn], statistics: CorpusStatistics
+) -> bool:
+    if statistics.documents < MIN_IDF_DOCUMENTS:
+        return True
+    coverage = _min_coverage(query, statistics)
+    return any(turn.coverage >= coverage for turn in judged)
+
+
+def _is_about_unknown(query: Query, statistics: CorpusStatistics) -> bool:
+    """Say whether a question has names, and none of them was ever heard."""
     known = (statistics.frequencies.get(name, 0) for name in query.names)
-    min_coverage = (
-        _MIN_COVERAGE_OF_UNKNOWN_NAMES if query.names and not any(known) else _MIN_COVERAGE
-    )
-    is_small_corpus = statistics.documents < MIN_IDF_DOCUMENTS
-    return is_small_corpus or any(
-        ranked_turn.coverage >= min_coverage for ranked_turn in ranked[:_MAX_JUDGED_TURNS]
-    )
+    return bool(query.names) and not any(known)
+
+
+def _min_coverage(query: Query, statistics: CorpusStatistics) -> float:
+    if _is_about_unknown(query, statistics):
+        return _MIN_COVERAGE_OF_UNKNOWN_NAMES
+    return _MIN_COVERAGE
+
+
+def _min_similarity(query: Query, statistics: CorpusStatistics) -> float:
+    if _is_about_unknown(query, statistics):
+        return _MIN_SIMILARITY_OF_UNKNOWN_NAMES
+    return _min_similarity_among(statistics)
+
+
+def _min_similarity_among(statistics: CorpusStatistics) -> float:
+    doublings = math.log2(max(statistics.documents, _FEW_DOCUMENTS) / _FEW_DOCUMENTS)
+    return min(_MIN_SIMILARITY + _SIMILARITY_PER_DOUBLING * doublings, _MAX_MIN_SIMILARITY)
 
 
 def explain_rank(turn: RankedTurn, ranked: Sequence[RankedTurn]) -> dict[str, SignalShare]:
     """Explain a turn's place: for each signal what it gave, and its place by that alone."""
+    has_meaning = any(other.signals.meaning for other in ranked)
+    weights = _MEANING_WEIGHTS if has_meaning else _WORD_WEIGHTS
     return {
         name: SignalShare(round(value * weight, 4), 1 + sum(all_[at] > value for all_ in signals))
         for signals in ([other.signals for other in ranked],)
         for at, (name, value, weight) in enumerate(
-            zip(Signals._fields, turn.signals, _WEIGHTS, strict=True)
+            zip(Signals._fields, turn.signals, weights, strict=True)
         )
-        if value
+        if value and weight
     }
 
 
 def _score_runs(
     runs: Iterable[Sequence[SearchTurn]],
-    counts: Mapping[int, MatchedTermCounts],
+    matches: Mapping[int, MatchedTermCounts],
     sought: _WeighedQuery,
 ) -> list[_WindowScore]:
     """Score each turn with what was said around it."""
-    window_scores: list[_WindowScore] = []
+    scores: list[_WindowScore] = []
     for run in runs:
         if len(run) == 1:  # as most are, and it takes half the time
-            window_scores.append(_score_single_turn(run[0], counts[run[0].key], sought))
+            scores.append(_score_single_turn(run[0], matches[run[0].key], sought))
             continue
         utterances: list[_Utterance] = []
-        positions: list[int] = []
+        places: list[int] = []
         before: SearchTurn | None = None
         for turn in run:
-            user_counts, agent_counts = counts[turn.key]
-            length = parse_total(turn.agent_terms)
+            user_counts, agent_counts = matches[turn.key]
+            agent_length = parse_total(turn.agent_terms)
             if before is not None and turn.at - before.at >= _SESSION_GAP_US:
                 utterances += _SILENCE
                 before = None
-            # Where programs pass on a talk, the question is what was told last.
-            if before is None or turn.user_terms != before.agent_terms:
-                utterances.append((user_counts, turn.length - length))
-            positions.append(len(utterances))
-            utterances.append((agent_counts, length))
+            repeats = before is not None and turn.user_terms == before.agent_terms
+            if repeats or _has_speaker(turn, agent_length):
+                # Where programs pass on a talk, the question is what was told last.
+                if not repeats:
+                    utterances.append((user_counts, turn.length - agent_length, _PERSON_SHARE))
+                places.append(len(utterances))
+                utterances.append((agent_counts, agent_length, _PERSON_SHARE))
+            else:
+                places.append(len(utterances))
+                utterances.append((user_counts, turn.length - agent_length, _PERSON_SHARE))
+                utterances.append((agent_counts, agent_length, _ASSISTANT_SHARE))
             before = turn
-        window_scores += [_score_window(utterances, position, sought) for position in positions]
-    return window_scores
+        scores += [
+            _score_window(utterances, place, sought, has_words=any(matches[turn.key]))
+            for place, turn in zip(places, run, strict=True)
+        ]
+    return scores
+
+
+def _has_speaker(turn: SearchTurn, agent_length: int) -> bool:
+    """Say whether a person said what was told: there is a name before it, or nothing was query."""
+    return bool(turn.speaker) or turn.length == agent_length
 
 
 def _score_single_turn(
-    turn: SearchTurn, held: MatchedTermCounts, sought: _WeighedQuery
+    turn: SearchTurn, matches: MatchedTermCounts, sought: _WeighedQuery
 ) -> _WindowScore:
-    """Return what `_heard_at` does where nothing else was said around a turn."""
-    user_counts, agent_counts = held
-    length = parse_total(turn.agent_terms)
-    if user_counts:
-        counts = {term: _PREVIOUS_WEIGHT * count for term, count in user_counts.items()}
-        for term, count in agent_counts.items():
-            counts[term] = counts.get(term, 0) + _OWN_WEIGHT * count
-    else:
-        counts = {term: _OWN_WEIGHT * count for term, count in agent_counts.items()}
-    tenths = _PREVIOUS_WEIGHT * (turn.length - length) + _OWN_WEIGHT * length
-    return _score_counts(counts, tenths, sought, length, has_words=bool(counts))
+    """Return what `_score_window` does where nothing else was said around a turn."""
+    user_counts, agent_counts = matches
+    agent_length = parse_total(turn.agent_terms)
+    user_length = turn.length - agent_length
+    by_person = _has_speaker(turn, agent_length)
+    user_weight = _PREVIOUS_WEIGHT if by_person else _OWN_WEIGHT
+    agent_weight = _OWN_WEIGHT if by_person else _REPLY_WEIGHT
+    counts = {term: user_weight * count for term, count in user_counts.items()}
+    for term, count in agent_counts.items():
+        counts[term] = counts.get(term, 0) + agent_weight * count
+    weighed_length = user_weight * user_length + agent_weight * agent_length
+    own_length = agent_length if by_person else user_length
+    return _score_counts(counts, weighed_length, sought, own_length, has_words=bool(counts))
 
 
 def _score_window(
-    utterances: Sequence[_Utterance], position: int, sought: _WeighedQuery
+    utterances: Sequence[_Utterance], place: int, sought: _WeighedQuery, *, has_words: bool
 ) -> _WindowScore:
     """Return the BM25 of an utterance and those around it, as if they were one text."""
     counts: dict[str, int] = {}
-    tenths = 0
-    first = position - _UTTERANCES_BEFORE if position > _UTTERANCES_BEFORE else 0
-    window = utterances[first : position + _UTTERANCES_AFTER + 1]
-    for share, (held, length) in zip(
-        _WINDOW_WEIGHTS[first - position + _UTTERANCES_BEFORE :], window, strict=False
+    weighed_length = 0
+    first = place - _UTTERANCES_BEFORE if place > _UTTERANCES_BEFORE else 0
+    around = utterances[first : place + _UTTERANCES_AFTER + 1]
+    for distance_weight, (term_counts, length, share) in zip(
+        _WINDOW_WEIGHTS[first - place + _UTTERANCES_BEFORE :], around, strict=False
     ):
-        tenths += share * length
-        if held:
-            for term, count in held.items():
-                counts[term] = counts.get(term, 0) + share * count
-    own_counts, length = utterances[position]
-    # There is always something before it: what was asked, or told last.
-    has_words = bool(own_counts or utterances[position - 1][0])
-    return _score_counts(counts, tenths, sought, length, has_words=has_words)
+        weight = distance_weight * share
+        weighed_length += weight * length
+        if term_counts:
+            for term, count in term_counts.items():
+                counts[term] = counts.get(term, 0) + weight * count
+    return _score_counts(counts, weighed_length, sought, utterances[place][1], has_words=has_words)
 
 
 def _score_counts(
     counts: Mapping[str, int],
-    tenths: int,
+    weighed_length: int,
     sought: _WeighedQuery,
     own_length: int,
     *,
     has_words: bool,
 ) -> _WindowScore:
-    """Score what was heard: how often each term, and how long all of it is, in tenths."""
+    """Score how often each term was said, and how long all of it is, both in hundredths."""
     if not counts:
-        return 0.0, 0.0, own_length, False
-    slowness = length_normalization(tenths / _TENTHS, sought.average)
+        return 0.0, 0.0, own_length, has_words
+    slowness = length_normalization(weighed_length / _HUNDREDTHS, sought.average)
     weights = sought.weights
     score = covered = 0.0
     # In the order of the terms, so that the sum is the same to the last bit.
     for term in sorted(counts) if len(counts) > 1 else counts:
-        weight, count = weights[term], counts[term] / _TENTHS
+        weight, count = weights[term], counts[term] / _HUNDREDTHS
         # What `saturated` returns: to call it would take as long as the rest.
         score += weight * (count * MAX_TERM_SATURATION / (count + slowness))
         covered += weight
@@ -347,24 +434,26 @@ def _score_counts(
     )
 
 
-def _sessions(turns: Sequence[SearchTurn], window_scores: Sequence[_WindowScore]) -> list[float]:
-    """Return for each turn how much was said about the question around that time.
-
-    It is the sum of the best few scores among turns that are not half an hour apart.
-    """
+def _group_sessions(turns: Sequence[SearchTurn]) -> list[list[int]]:
+    """Return the places of turns that are not half an hour apart, together."""
     order = sorted(range(len(turns)), key=[turn.at for turn in turns].__getitem__)
-    together: list[list[int]] = []
+    groups: list[list[int]] = []
     before = -math.inf
-    for position in order:
-        at = turns[position].at
+    for place in order:
+        at = turns[place].at
         if at - before >= _SESSION_GAP_US:
-            together.append([])
-        together[-1].append(position)
+            groups.append([])
+        groups[-1].append(place)
         before = at
-    session_scores = [0.0] * len(turns)
-    for positions in together:
-        best = sorted([window_scores[position][0] for position in positions], reverse=True)
+    return groups
+
+
+def _sum_best(groups: Iterable[Sequence[int]], scores: Sequence[float]) -> list[float]:
+    """Return for each turn the sum of the best few scores of its session."""
+    sums = [0.0] * len(scores)
+    for places in groups:
+        best = sorted([scores[place] for place in places], reverse=True)
         total = sum(best[:_MAX_SESSION_TURNS])
-        for position in positions:
-            session_scores[position] = total
-    return session_scores
+        for place in places:
+            sums[place] = total
+    return sums

@@ -275,13 +275,14 @@ class UsersSettings:
 
 @dataclass(frozen=True, slots=True)
 class VectorSettings:
-    """Vectors for what texts mean, which recall may look at beside their words."""
+    """Embeddings, by which recall finds what a text means beside its words."""
 
     source: str = _option(
-        "",
+        "builtin",
         parse_vector_source,
-        "Where they come from: `static`, the table in `memplane[semantic]`; `folder`, a model in "
-        "a folder; `endpoint`, an OpenAI-compatible address. Empty is none.",
+        "Where they come from: `builtin`, the model that comes with memplane and runs with "
+        "`memplane[semantic]`; `folder`, a model in a folder, with `memplane[models]`; "
+        "`endpoint`, an OpenAI-compatible address; `none`.",
     )
     folder: Path | None = _option(
         None,

@@ -94,10 +94,12 @@ def parse_sync_policy(text: str) -> str:
 
 
 def parse_vector_source(text: str) -> str:
-    """Read where vectors come from; empty is nowhere."""
+    """Read where embeddings come from; empty is nowhere, as `none` is."""
     word = text.strip().lower()
-    if word not in {"", "static", "folder", "endpoint"}:
-        raise ValueError("expected static, folder, endpoint or nothing")
+    if word == "none":
+        return ""
+    if word not in {"", "builtin", "folder", "endpoint"}:
+        raise ValueError("expected builtin, folder, endpoint or none")
     return word
 
 

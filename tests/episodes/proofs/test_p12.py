@@ -169,7 +169,7 @@ _OF_EVERYBODY = (
     "DELETE FROM injections WHERE at < ?",
     "DELETE FROM said WHERE at < ?",
     # the start of a statement that goes on with a condition, see `get_visible_scopes`
-    "SELECT s.number, s.episodes, s.terms, s.noise FROM scopes s ",
+    "SELECT s.number, s.episodes, s.terms, s.noise, s.removals FROM scopes s ",
     "SELECT agent, number FROM agents WHERE agent IN",
     "INSERT INTO agents",
     # an episode that was moved, by its key
@@ -180,7 +180,8 @@ _AGENT_TABLES = "agents|markers|tombstones|injected_from"
 _NAMES_SCOPE = re.compile(
     r"(?<!SET )\bscope (?:= \?|{scopes(?:.sql)?}|= middle.scope)"
     r"|\bs\.end_user = \?|\bagent = \? AND end_user = \?"
-    r"|{_WHERE_(?:SCOPE|PLACE)}|scopes SET [^?]*\?[^?]*\? WHERE number = \?|scopes SET noise"
+    r"|{_WHERE_(?:SCOPE|PLACE)}|scopes SET [^?]*\?[^?]*\? WHERE number = \?"
+    r"|scopes SET (?:noise|removals)"
     r"|VALUES \(\?|VALUES {', '|\(agent, end_user, view\b"
 )
 """A condition on a scope, or a row that is written with one."""

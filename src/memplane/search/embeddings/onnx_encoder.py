@@ -28,18 +28,20 @@ class _NodeInfo(Protocol):
     type: str
 
 
-class _OnnxSession(Protocol):
+class OnnxSession(Protocol):
     """What we use of the library, which has no types."""
 
     def get_inputs(self) -> Sequence[_NodeInfo]: ...
     def get_outputs(self) -> Sequence[_NodeInfo]: ...
-    def run(self, names: Sequence[str], inputs: Mapping[str, NDArray[Any]]) -> list[Any]: ...
+    def run(
+        self, names: Sequence[str] | None, inputs: Mapping[str, NDArray[Any]]
+    ) -> list[Any]: ...
 
 
 class OnnxEncoder:
     """An encoder; the vector of a text is the mean of its tokens', or what the model says."""
 
-    def __init__(self, session: _OnnxSession, tokenizer: Tokenizer, output: str) -> None:
+    def __init__(self, session: OnnxSession, tokenizer: Tokenizer, output: str) -> None:
         self._session = session
         self._tokenizer = tokenizer
         self._output = output
@@ -97,7 +99,7 @@ def load_encoder(model: Path, tokenizer: Path) -> OnnxEncoder:
     reader.no_padding()
     if cast("Any", reader).truncation is None:
         cast("Any", reader).enable_truncation(_MAX_TOKENS)
-    session = _session(model)
+    session = open_session(model)
     input_names = {model_input.name for model_input in session.get_inputs()}
     if "input_ids" not in input_names or not input_names <= _INPUTS:
         raise EmbeddingUnavailable(f"{model} wants {', '.join(sorted(input_names))}")
@@ -108,12 +110,17 @@ def load_encoder(model: Path, tokenizer: Path) -> OnnxEncoder:
     )
 
 
-def _session(path: Path) -> _OnnxSession:
+def open_session(path: Path) -> OnnxSession:
+    """Open a model that uses one thread.
+
+    Raises:
+        EmbeddingUnavailable: The library is not installed, or the file is no model.
+    """
     try:
         import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
     except ImportError as error:
         raise EmbeddingUnavailable(
-            f"{path} needs a library that is not installed: pip install onnxruntime"
+            "onnxruntime is not installed: pip install 'memplane[semantic]'"
         ) from error
     library = cast("Any", onnxruntime)
     options = library.SessionOptions()
@@ -123,7 +130,7 @@ def _session(path: Path) -> _OnnxSession:
         session = library.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # each of the library's errors is a class of its own
         raise EmbeddingUnavailable(f"{path} cannot be loaded: {error}") from error
-    return cast("_OnnxSession", session)
+    return cast("OnnxSession", session)
 
 
 def _output(names: Sequence[str], path: Path) -> str:

@@ -66,7 +66,7 @@ def load_table(model: Path, tokenizer: Path) -> TokenTable:
     try:
         import numpy as np
     except ImportError as error:
-        raise missing_libraries_error() from error
+        raise missing_libraries_error("models") from error
     tensors = _tensors(model)
     reader = load_tokenizer(tokenizer)
     reader.no_padding()
@@ -92,7 +92,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise missing_libraries_error() from error
+        raise missing_libraries_error("models") from error
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises nothing more particular
@@ -116,7 +116,7 @@ def _tensors(path: Path) -> dict[str, NDArray[Any]]:
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError as error:
-        raise missing_libraries_error() from error
+        raise missing_libraries_error("models") from error
     try:
         opener = cast("AbstractContextManager[_Tensors]", safe_open(str(path), framework="np"))
         with opener as file:

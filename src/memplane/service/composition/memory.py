@@ -209,17 +209,17 @@ def _cores() -> int:
 
 
 def _embedder(settings: Settings) -> Embedder | None:
-    """Choose what gives texts vectors; most installations have none.
+    """Choose what embeds texts. Without the libraries of an extra, recall works by words.
 
     Raises:
         SettingsError: Something is missing for it.
     """
     chosen = settings.vectors
     match chosen.source:
-        case "static":
-            from memplane.search.embeddings.static_embedder import StaticEmbedder  # noqa: PLC0415
+        case "builtin":
+            from memplane.search.embeddings.minilm import MiniLmEmbedder, is_available  # noqa: PLC0415
 
-            return StaticEmbedder()
+            return MiniLmEmbedder() if is_available() else None
         case "folder":
             from memplane.search.embeddings.folder_embedder import FolderEmbedder  # noqa: PLC0415
 
