@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memplane.episodes.user_deletion import UserForgetReceipt
-from memplane.observations.requests import ActAsked, MemoryQuery, PromptQuery
+from memplane.observations.requests import AcceptAsked, ActAsked, MemoryQuery, PromptQuery
 from memplane.service.client import local_client
 from memplane.service.operations.memory import rebuild
 from memplane.service.operations.observations import list_memories
@@ -44,7 +44,7 @@ async def erase(door: Proxied, user: str) -> UserForgetReceipt:
     return await local_client(door.services).call(forget_user, asked)
 
 
-@pytest.mark.parametrize("member", ["user", "safety_identifier", "header"])
+@pytest.mark.parametrize("member", ["user", "header"])
 async def test_the_walk_through_the_proxy(member: str, tmp_path: Path) -> None:
     def named(user: str) -> dict[str, Any]:
         header = {"headers": {"x-memplane-user": user}}
@@ -92,6 +92,19 @@ async def test_what_is_learned_from_a_users_turn_is_that_users(tmp_path: Path) -
         assert (await client.call(rebuild)).same
 
 
+async def test_what_was_refused_of_a_users_turn_is_accepted_for_that_user(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as door:
+        refused = "[MEMORY:misc:courier] The courier of Kestrel Lane never rings"
+        await say(door, TELLS, refused, user="u-1")
+        memories = await door.services.memories()
+        async with asyncio.timeout(30):
+            while not (rejects := await memories.rejects("ada")):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.05)
+        assert [one.user for one in rejects] == ["u-1"]
+        asked = AcceptAsked(category="behavior")
+        assert (await memories.accept("ada", rejects[0].id, asked, by="me")).user == "u-1"
+
+
 async def test_two_conversations_that_begin_alike_keep_what_each_was_told(tmp_path: Path) -> None:
     """The place of a prompt is over what was said, which is the same for both."""
     async with proxied(tmp_path) as door:
@@ -102,7 +115,7 @@ async def test_two_conversations_that_begin_alike_keep_what_each_was_told(tmp_pa
         assert "Kestrel Lane" in await say(door, ASKS, user="u-1")
 
 
-@pytest.mark.parametrize("user", ["", "a\nb", "x" * 300, 7])
+@pytest.mark.parametrize("user", ["a\nb", 7])
 async def test_a_user_that_cannot_be_one_fails_no_turn_and_is_counted(
     user: object, tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ def assert_the_user_sees_it(running: Running) -> None:
         code, printed = command(running, *RECALL, *whose)
         assert code == 0
         assert "Kestrel Lane" in printed
+        assert ("user u-1" in printed) is (whose == ("--all-users",))
     assert "Kestrel Lane" in person.page("/lab?agent=shop&user=u-1&q=delivery+address")
     assert "user u-1" in person.page("/turns?agent=shop")
     assert "12 Kestrel" in person.page("/turns?agent=shop&user=u-1")

@@ -94,7 +94,9 @@ def _print_block(block: MemoryBlock) -> None:
     from memplane.cli.output import colour_text, escape_text, format_origin
 
     score = f"{block.score:.2f}" if block.score is not None else ""
-    parts = (block.kind, score, block.ts, block.id[:18], format_origin(block))
+    user = f"user {escape_text(block.user)}" if block.user else ""
+    view = f"view {escape_text(block.view)}" if block.view else ""
+    parts = (block.kind, score, block.ts, block.id[:18], user, view, format_origin(block))
     head = "  ".join(part for part in parts if part)
     print(colour_text(head, "dim"))
     for line in escape_text(block.text).split("\n"):

@@ -130,6 +130,8 @@ class MemoryBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     `origin` is what kind of source the words are of: `user`, `agent`, `tool`, `web`, `file` or
     `import`; `sources` names each that they repeat. What is not `trusted` is `untrusted`: data
     that somebody else wrote.
+
+    `user` and `view` say whose it is, where all users or an explanation were asked for.
     """
 
     text: str
@@ -142,6 +144,8 @@ class MemoryBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     origin: str = ""
     trust: str = ""
     sources: tuple[str, ...] = ()
+    user: str = ""
+    view: str = ""
     why: BlockExplanation | None = None
     made_of: tuple[str, ...] = ()
 

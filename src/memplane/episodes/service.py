@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from memplane.auth.memory_scope import SHARED, MemoryScope, make_scope
-from memplane.database.interface import Database
+from memplane.database.interface import Connection, Database
 from memplane.episodes import (
     forget_verification,
     injection_store,
@@ -32,6 +32,7 @@ from memplane.episodes.api_types import (
     ForgetCounts,
     ForgetReceipt,
     ForgetRequest,
+    MemoryBlock,
     MemoryStatus,
     OriginTurn,
     RebuildResult,
@@ -198,10 +199,21 @@ class EpisodeService:
             RecordsError: The database cannot be read.
         """
         AgentFolder(self.places.ledger, ask.agent)
-        if self._users.ignores(ask.agent) and not ask.all_users:
-            ask = replace(ask, user=None, view=None)
+        ask = self.resolve_users(ask)
         scope = ask.scope  # refused before anything is looked up
         await self._burying.look(scope.agent)
+        response = await self._recall(ask)
+        if not (ask.all_users or ask.explain):
+            return response
+        return await self._records.read(partial(name_owners, agent=ask.agent, response=response))
+
+    def resolve_users(self, ask: RecallRequest) -> RecallRequest:
+        """Return a question without its user where the users of its agent are ignored."""
+        if self._users.ignores(ask.agent) and not ask.all_users:
+            return replace(ask, user=None, view=None)
+        return ask
+
+    async def _recall(self, ask: RecallRequest) -> RecallResponse:
         question, at = question_from_request(ask), epoch_us(self._clock())
         meant = await self._meant(question.text)
         recall = partial(
@@ -622,6 +634,18 @@ class EpisodeService:
         """Do all the work that is left: follow, derive, index."""
         async with self._upkeep.working:
             await self._upkeep.work()
+
+
+def name_owners(rows: Connection, agent: str, response: RecallResponse) -> RecallResponse:
+    """Say of each block whose it is."""
+    ids = [entry_id for block in response.memories for entry_id in block.entry_ids[:1]]
+    scopes = get_entry_scopes(rows, agent, ids)
+
+    def name_owner(block: MemoryBlock) -> MemoryBlock:
+        scope = next((scopes[one] for one in block.entry_ids[:1] if one in scopes), None)
+        return block if scope is None else replace(block, user=scope.user, view=scope.view)
+
+    return RecallResponse(memories=tuple(map(name_owner, response.memories)))
 
 
 def _validate_ids(ids: Iterable[str]) -> list[str]:

@@ -185,6 +185,8 @@ def reject_view(event: ObservationEvent) -> RejectView:
     return RejectView(
         id=event.id,
         agent=event.agent,
+        user=event.user,
+        view=event.view,
         at=event.ts,
         reason=event.reason,
         category=refused.category,
@@ -210,6 +212,8 @@ def conflict_view(
     return ConflictView(
         id=found.key,
         agent=found.agent,
+        user=found.user,
+        view=found.view,
         kind=cast("ConflictKind", found.kind),
         a=memory_view(a, now, profile),
         b=memory_view(b, now, profile) if b is not None else None,

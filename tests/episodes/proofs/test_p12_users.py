@@ -161,7 +161,7 @@ async def lived(home: Path, *, agents: int, users: int, times: int) -> Crowd:
 
 
 async def test_no_answer_has_another_users_bytes(tmp_path: Path) -> None:
-    crowd = await lived(tmp_path / "home", agents=2, users=3, times=160)
+    crowd = await lived(tmp_path / "home", agents=2, users=3, times=112)
     assert crowd.leaks == []
     assert crowd.own > 10
 

@@ -93,7 +93,8 @@ async def recall(context: Context, body: RecallRequest) -> RecallResponse:
     """Return what an agent remembers about a question."""
     memory = await context.services.lazy_memory.memory()
     curator = await context.services.lazy_memory.curator()
-    return await curator.recalled(body, await memory.recall(body))
+    ask = memory.resolve_users(body)
+    return await curator.recalled(ask, await memory.recall(ask))
 
 
 @operation(
