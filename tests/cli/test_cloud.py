@@ -378,6 +378,20 @@ def test_without_a_terminal_and_a_flag_nothing_changes(
     assert not (machine.home / ".env").exists()
 
 
+def test_half_an_identity_is_loud_and_keeps_state_here(machine: Machine) -> None:
+    assert machine.set_up().returncode == 0
+    half = machine.dotenv.replace("MEMPLANE_AGENT_ID=", "MEMPLANE_AGENT_ID=\nOTHER=")
+    (machine.home / ".env").write_text(half)
+    status = machine("status")
+    assert status.returncode == 0, status.stderr
+    assert "MEMPLANE_AGENT_ID not set" in status.stdout
+    doctor = machine("doctor")
+    assert doctor.returncode == 1
+    assert "MEMPLANE_AGENT_ID not set" in doctor.stdout
+    strict = machine("cloud", "migrate", MEMPLANE_STRICT_CLOUD="true")
+    assert strict.returncode == 2
+
+
 # Questions on a terminal
 
 
@@ -402,7 +416,7 @@ def test_on_a_terminal_the_upload_is_asked_about_with_what_is_missing(
     machine.write(b="y" * 2_000)
     with terminal(monkeypatch, "y"):
         more = machine("cloud", "migrate")
-    assert "about 2 KB of local memory and data, persona included (1 files)" in more.stderr
+    assert "about 2 KB of local memory and data, persona included (1 file)" in more.stderr
     assert "copied 1 objects (2000 bytes)" in more.stdout
     with terminal(monkeypatch):
         assert "upload" not in machine("cloud", "migrate").stderr, "there is nothing to ask about"

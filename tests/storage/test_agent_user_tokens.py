@@ -6,6 +6,8 @@ import asyncio
 import json
 import logging
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -149,6 +151,30 @@ def test_the_stand_in_refuses_what_is_not_as_documented(
     assert refused.value.hop == hop
 
 
+@pytest.mark.parametrize(
+    ("authority", "is_asked"),
+    [("https://login.microsoftonline.com", True), ("https://127.0.0.1:1", False)],
+)
+def test_only_a_stand_in_goes_without_instance_discovery(
+    authority: str, *, is_asked: bool, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from msgspec.structs import replace
+
+    made: list[dict[str, object]] = []
+
+    def make(*_: object, **options: object) -> object:
+        made.append(options)
+        raise ValueError("nothing is asked")
+
+    monkeypatch.setattr("msal.ConfidentialClientApplication", make)
+    nobody = replace(
+        user_of(Entra(), Certificate(Path("/"), Path("/"), Path("/"))), authority=authority
+    )
+    with pytest.raises(BackendUnavailable):
+        MsalExchange(nobody, lambda: read_certificate(PEM), clock=clock).blueprint_token()
+    assert made[0]["instance_discovery"] is is_asked
+
+
 # How often is asked
 
 
@@ -287,6 +313,22 @@ def test_nothing_secret_is_in_a_log_at_debug_level(
     assert len(entra.secrets) > 5
     for secret in (*entra.secrets, PEM.reveal()):
         assert secret not in caplog.text
+
+
+def test_the_libraries_are_imported_when_a_token_is_asked_for(home: Path) -> None:
+    program = (
+        "import sys, memplane\n"
+        "memplane.get_backend(memplane.load_settings({}, {\n"
+        f"    'MEMPLANE_HOME': {str(home)!r}, 'MEMPLANE_BLOB_ENDPOINT': 'https://a',\n"
+        "    'MEMPLANE_BLOB_CONTAINER': 'b', 'MEMPLANE_TENANT_ID': 't',\n"
+        "    'MEMPLANE_BLUEPRINT_APP_ID': 'b', 'MEMPLANE_AGENT_ID': 'a',\n"
+        "    'MEMPLANE_AGENT_USER_ID': 'u'}))\n"
+        "print(sorted({'msal', 'cryptography', 'keyring', 'requests'} & set(sys.modules)))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "[]\n"
 
 
 # The key

@@ -181,6 +181,20 @@ async def test_a_token_refused_twice_is_said(
     assert len(stub.asked) == 2
 
 
+async def test_tokens_that_come_in_hops_are_refreshed_twice_and_no_more(
+    stub: Stub, store: AzureStore, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "max_refreshes", 2)
+    refused = refusal(401, "InvalidAuthenticationInfo")
+    stub.answers = [refused, refused, found()]
+    assert await store.read("a.md") is not None
+    assert tokens.handed_out == ["token1", "token2", "token3"]
+    stub.answers = [refused]
+    with pytest.raises(TokenExpiredError):
+        await store.read("a.md")
+    assert len(tokens.handed_out) == 6
+
+
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize(
     ("answer", "error", "says"),

@@ -26,8 +26,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "rotate",
         help="replace this machine's certificate",
         description="Replace this machine's certificate. The old one stays until the new one is "
-        "proven; other machines keep theirs. Exit code: 0 replaced, 1 the old one is in use as "
-        "before.",
+        "proven; other machines keep theirs. Exit code: 0 replaced; any other, the old one is in "
+        "use as before.",
     )
     _add_identity_arguments(rotate)
     rotate.add_argument("--device-code", action="store_true", help=_DEVICE_CODE_HELP)

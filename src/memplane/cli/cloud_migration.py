@@ -61,9 +61,10 @@ async def confirm_upload(arguments: argparse.Namespace, settings: Settings) -> b
     files, size = await asyncio.to_thread(_measure, await _places(arguments, settings))
     if not files:
         return True
+    counted = "1 file" if files == 1 else f"{files} files"
     return await ask(
         f"This will upload about {-(-size // 1000)} KB of local memory and data, persona "
-        f"included ({files} files). Continue? [y/N]"
+        f"included ({counted}). Continue? [y/N]"
     )
 
 

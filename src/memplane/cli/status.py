@@ -48,12 +48,12 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 def _describe_identity(settings: Settings) -> str:
     """Say as whom the container is opened, and where the key for that is."""
     from memplane.errors import MemplaneError
-    from memplane.service.composition.identity import find_identity, open_keys
+    from memplane.service.composition.identity import open_keys
     from memplane.service.composition.storage import BlobStorage, choose_storage
 
     storage = choose_storage(settings).storage
-    identity = find_identity(settings)
-    if identity is None or not isinstance(storage, BlobStorage) or storage.identity is None:
+    identity = storage.identity if isinstance(storage, BlobStorage) else None
+    if identity is None:
         return ""
     try:
         where = open_keys(identity).where

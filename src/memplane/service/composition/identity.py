@@ -37,8 +37,8 @@ def find_identity(settings: Settings) -> AgentUser | None:
     missing = [name for name, value in needed.items() if not value]
     if missing:
         raise BackendMisconfigured(
-            f"the agent's identity is half configured: {', '.join(missing)} not set. "
-            "`memplane cloud setup` sets them all"
+            f"the agent's identity is half configured: {', '.join(missing)} not set "
+            "(`memplane cloud setup` sets them all)"
         )
     return AgentUser(
         tenant_id=azure.tenant_id,

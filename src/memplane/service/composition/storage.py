@@ -91,13 +91,22 @@ def choose_storage(settings: Settings) -> Choice:
 
 
 def _cloud(settings: Settings, reason: str) -> Choice:
-    name = fingerprint(settings.blob)
     blob = settings.blob
     by_token = not (blob.sas_url or blob.connection_string or blob.token)
-    identity = find_identity(settings) if by_token else None
+    try:
+        identity = find_identity(settings) if by_token else None
+    except BackendMisconfigured as error:
+        if settings.strict_cloud:
+            raise
+        return Choice(
+            LocalStorage(settings.data_dir),
+            "the agent's identity is half configured",
+            f"{error}, so state stays on this machine",
+        )
     if identity is not None:
         reason += "; as the Agent User of MEMPLANE_AGENT_ID"
-    return Choice(BlobStorage(blob, settings.cache_dir / "blob" / name, identity), reason)
+    cache = settings.cache_dir / "blob" / fingerprint(blob)
+    return Choice(BlobStorage(blob, cache, identity), reason)
 
 
 def configured_container(settings: Settings) -> BlobStorage:
@@ -109,8 +118,8 @@ def configured_container(settings: Settings) -> BlobStorage:
     choice = choose_storage(settings)
     if not isinstance(choice.storage, BlobStorage):
         raise BackendMisconfigured(
-            f"no container to work with: {choice.reason}. Set MEMPLANE_BLOB_ENDPOINT and "
-            "MEMPLANE_BLOB_CONTAINER, MEMPLANE_BLOB_SAS_URL, or "
+            f"no container to work with: {choice.reason}. Run `memplane cloud setup`, or set "
+            "MEMPLANE_BLOB_ENDPOINT and MEMPLANE_BLOB_CONTAINER, MEMPLANE_BLOB_SAS_URL, or "
             "MEMPLANE_BLOB_CONNECTION_STRING and MEMPLANE_BLOB_CONTAINER"
         )
     return choice.storage
