@@ -175,7 +175,7 @@ async def deprovision(arguments: argparse.Namespace, settings: Settings) -> int:
         if steps and not arguments.dry_run:
             await _confirm_removal(arguments, site.request.container)
             await site.provisioner.carry_out(site.state, steps, tell)
-            _keep_local(settings, site)
+            _report_removal(settings, site, steps)
         done = bool(steps) and not arguments.dry_run
         if arguments.json:
             _print_outcome(arguments, site.request, site.state.account, steps, is_done=done)
@@ -222,23 +222,20 @@ async def _confirm_removal(arguments: argparse.Namespace, container: str) -> Non
         raise InvalidRequest("nothing was deleted: that is another name")
 
 
-def _keep_local(settings: Settings, site: CloudSite) -> None:
-    """Let a home that used the container keep its memory local from now on."""
+def _report_removal(settings: Settings, site: CloudSite, steps: list[Step]) -> None:
+    """Say what is left, and let a home that used the container keep its memory local."""
     from memplane.cli.cloud_console import tell
     from memplane.home import Home
     from memplane.service.composition.cloud import KEEP_LOCAL, write_variables
+    from memplane.storage.provisioning.plan import SOFT_DELETE_DAYS, StepKind
 
-    tell(f"deleted; Azure keeps it for {_soft_delete_days()} days")
+    if not any(step.kind is StepKind.DELETE_ACCOUNT for step in steps):
+        tell(f"deleted; the account keeps the container for {SOFT_DELETE_DAYS} days")
+    tell("the consent and the certificates stay; without the role they open nothing")
     if settings.blob.container != site.request.container:
         return
     path = write_variables(Home(settings.home), KEEP_LOCAL)
     tell(f"memory of this home is local from now on: {path} says so")
-
-
-def _soft_delete_days() -> int:
-    from memplane.storage.provisioning.plan import SOFT_DELETE_DAYS
-
-    return SOFT_DELETE_DAYS
 
 
 async def rotate(arguments: argparse.Namespace, settings: Settings) -> int:

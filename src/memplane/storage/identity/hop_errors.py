@@ -39,7 +39,7 @@ def to_hop_error(hop: Hop, reply: Mapping[str, object]) -> HopError:
     if found:
         code = found[0]
     remedy = _REMEDIES.get(code) or _REMEDIES.get(str(reply.get("error")))
-    first_line = said.splitlines()[0][:_MAX_DESCRIPTION_CHARACTERS] if said else ""
+    first_line = said.splitlines()[0][:_MAX_DESCRIPTION_CHARACTERS].strip() if said else ""
     return HopError(hop, code or "no_token", "; ".join(filter(None, (remedy, first_line))))
 
 

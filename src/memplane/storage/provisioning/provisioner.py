@@ -75,8 +75,8 @@ class Provisioner:
         Raises:
             ProvisioningError: A step was refused; those before it stay done.
         """
-        for step in steps:
-            tell(step.about)
+        for number, step in enumerate(steps, 1):
+            tell(f"[{number}/{len(steps)}] {step.about}")
             state = await self._do(step.kind, state)
         return state
 
