@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
+from memplane.episodes.entry_parser import decode_entry
+from memplane.episodes.episode import build_episode
 from memplane.episodes.ledger_follower import OWN_LEDGER, RECEIVED_LEDGER, MemorySources
 from memplane.ledger.reader import open_entries_by_id
 
@@ -24,10 +26,23 @@ class ExportReceipt(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
 
 
+class ExportedTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn of an export: its entry, and the sources that its reply repeats."""
+
+    kind: str = "turn"
+    ledger: str
+    id: str
+    sources: tuple[str, ...]
+    entry: msgspec.Raw
+
+
 def iterate_turn_lines(
     places: MemorySources, agent: str, ids: Collection[str], forgotten: Collection[str]
 ) -> Iterator[str]:
-    """Yield the turns of a user that were not forgotten, as their ledger has them."""
+    """Yield the turns of a user that were not forgotten, as their ledger has them.
+
+    With each come the sources that it repeats.
+    """
     wanted = {*ids} - {*forgotten}
     if not wanted:
         return
@@ -35,8 +50,14 @@ def iterate_turn_lines(
         with open_entries_by_id(places.folder(ledger, agent), *wanted) as page:
             for found, line in page.with_ids():
                 if found in wanted:
-                    entry = line.decode("utf-8", "replace")
-                    yield f'{{"kind":"turn","ledger":"{ledger}","id":"{found}","entry":{entry}}}\n'
+                    members = decode_entry(line) or {}
+                    turn = ExportedTurn(
+                        ledger=ledger,
+                        id=found,
+                        sources=build_episode(members).provenance.sources,
+                        entry=msgspec.Raw(line.decode("utf-8", "replace").encode()),
+                    )
+                    yield msgspec.json.encode(turn).decode() + "\n"
 
 
 def add_receipt(

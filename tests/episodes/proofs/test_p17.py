@@ -40,6 +40,7 @@ from memplane.service.client import local_client
 from memplane.service.composition.home import open_services
 from memplane.service.operations.memory import rebuild, roll_back
 from memplane.service.operations.observations import undo_batch
+from memplane.service.operations.users import UserQuery, export_user
 from memplane.service.services import Services
 from memplane.settings import Settings
 from memplane.settings.table import MemorySettings
@@ -370,6 +371,16 @@ async def test_with_purge_no_file_has_a_word_of_the_source(tmp_path: Path) -> No
         if path.is_file() and b"blackbird" in path.read_bytes()
     ]
     assert held == []
+
+
+async def test_an_export_names_the_sources_of_each_turn(tmp_path: Path) -> None:
+    bad = poisoned(1)
+    bad["request_original"]["user"] = "u-1"
+    async with open_services(settings(tmp_path)) as plane:
+        await retained(plane, bad)
+        stream = await local_client(plane).call(export_user, "analyst", UserQuery(user="u-1"))
+        lines = [json.loads(line) async for line in stream.pieces]
+    assert [one["sources"] for one in lines if one["kind"] == "turn"] == [["web:evil1.example"]]
 
 
 async def test_a_trusted_source_is_recalled_like_the_users_own_words(tmp_path: Path) -> None:
