@@ -10,6 +10,7 @@ from functools import partial
 
 from bench import (
     appends,
+    hooks,
     ledger,
     manifest,
     matching,
@@ -26,6 +27,7 @@ from bench import (
 
 BENCHES = {
     "start": start.run,
+    "hooks": hooks.run,
     "ledger": ledger.run,
     "redaction": redaction.run,
     "memory": memory.run,

@@ -179,7 +179,7 @@ def test_what_a_shell_changed_is_queued_after_the_turn_and_once(session: Session
     assert session.take_jobs() == []
     (session.folder / "user_new.md").unlink()
     session.tell("PreCompact", trigger="auto")
-    job, checkpoint = session.take_jobs()
+    job, checkpoint = sorted(session.take_jobs(), key=lambda job: job.kind)
     assert job.details["keys"] == ""  # a deletion needs a look at everything
     assert (checkpoint.kind, checkpoint.details["session"]) == ("session-digest", SESSION)
 
@@ -204,6 +204,18 @@ def test_the_context_has_its_parts_in_order_and_within_the_limit(session: Sessio
     assert "2026-02-27" not in given
     session.write("session_digest_2026-03-01.md", "Digest of today.\n")
     assert "Digest of today." in session.start(session="another-1")
+
+
+def test_claude_code_is_told_what_to_watch_and_codex_nothing_that_it_does_not_know(
+    session: Session,
+) -> None:
+    session.write("MEMORY.md", "- [A](user_a.md) — x\n")
+    answer = session.tell("SessionStart", source="startup")
+    assert answer.keys() == {"hookEventName", "additionalContext"}
+    environ = {"CLAUDE_PROJECT_DIR": str(session.project)}
+    session.context = replace(session.context, environ=environ)
+    answer = session.tell("SessionStart", source="startup")
+    assert answer["watchPaths"] == [str(session.folder / "MEMORY.md"), str(session.folder)]
 
 
 def test_the_same_start_says_the_same(session: Session) -> None:

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "run": "run an agent with what was learned, and learn from it",
     "claude": "give Claude Code memory, or start it with memory",
     "persona": "keep a folder of documents the same on every machine",
+    "agent": "give Codex memory, or say how other agents get it",
     "digest": "say what happened in a session or on a day, without a model",
     "rebuild": "derive all memory again from the ledgers, and compare",
     "backfill": "replay recorded turns into a memory service",

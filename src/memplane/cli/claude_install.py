@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         ClaudePlaces,
         InstallPlan,
         InstallRecords,
+        ManagedFile,
         Scope,
     )
     from memplane.service.claude_status import ClaudeStatus, ScopeStatus
@@ -58,47 +59,48 @@ def run_install(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _install(arguments: argparse.Namespace, settings: Settings) -> int:
-    from memplane.service.claude_install import apply_install, list_managed_files, plan_install
+    from memplane.service.claude_install import list_managed_files
 
-    places, program = _find_places(settings), find_program(settings, arguments.agent or "")
-    managed = list_managed_files(
-        arguments.scope, places, program, guide=not arguments.no_claude_md
+    program = find_program(settings, arguments.agent or "")
+    files = list_managed_files(
+        arguments.scope, _find_places(settings), program, guide=not arguments.no_claude_md
     )
-    records = _open_records(settings)
-    plan = plan_install(managed, records)
-    if not plan.changes:
-        _print_notes(plan)
-        print("memplane is installed in Claude Code: nothing to change")
-        return 0
-    if not _confirm(plan, arguments, "Install"):
-        return 1
-    apply_install(plan, records)
-    print(
-        f"Installed: {len(plan.changes)} files. It takes effect in the next session. "
-        "`memplane claude status` tries it; `memplane claude uninstall` removes it."
-    )
-    return 0
+    code = carry_out(arguments, files, open_records(settings), "Claude Code")
+    if code == 0:
+        print("`memplane claude status` tries it; `memplane claude uninstall` removes it.")
+    return code
 
 
 def _uninstall(arguments: argparse.Namespace, settings: Settings) -> int:
-    from memplane.service.claude_install import (
-        apply_uninstall,
-        list_installed_files,
-        plan_uninstall,
-    )
+    from memplane.service.claude_install import list_installed_files
 
-    places, program = _find_places(settings), find_program(settings, "")
     scopes = (arguments.scope,) if arguments.scope else SCOPES
-    records = _open_records(settings)
-    plan = plan_uninstall(list_installed_files(scopes, places, program), records)
+    files = list_installed_files(scopes, _find_places(settings), find_program(settings, ""))
+    return carry_out(arguments, files, open_records(settings), "Claude Code")
+
+
+def carry_out(
+    arguments: argparse.Namespace, files: list[ManagedFile], records: InstallRecords, client: str
+) -> int:
+    """Plan, show the changes, ask, and make them; returns the exit code."""
+    from memplane.service import claude_install
+
+    is_install = arguments.action == "install"
+    plan_changes = claude_install.plan_install if is_install else claude_install.plan_uninstall
+    plan = plan_changes(files, records)
     if not plan.changes:
         _print_notes(plan)
-        print("memplane is not installed in Claude Code: nothing to remove")
+        state = "is installed" if is_install else "is not installed"
+        print(f"memplane {state} in {client}: nothing to {'change' if is_install else 'remove'}")
         return 0
-    if not _confirm(plan, arguments, "Remove"):
+    if not _confirm(plan, arguments, "Install" if is_install else "Remove"):
         return 1
-    apply_uninstall(plan, records)
-    print("Removed. What memplane knows stays in its home and in the container.")
+    if is_install:
+        claude_install.apply_install(plan, records)
+        print(f"Installed: {len(plan.changes)} files. It takes effect in the next session.")
+    else:
+        claude_install.apply_uninstall(plan, records)
+        print("Removed. What memplane knows stays in its home and in the container.")
     return 0
 
 
@@ -232,7 +234,8 @@ def _find_places(settings: Settings) -> ClaudePlaces:
     )
 
 
-def _open_records(settings: Settings) -> InstallRecords:
+def open_records(settings: Settings) -> InstallRecords:
+    """Open what was installed from this home."""
     from memplane.home import Home
     from memplane.service.claude_install import InstallRecords
 

@@ -167,7 +167,10 @@ def _start_session(payload: HookPayload, context: HookContext) -> str:
     context.sessions.note_snapshot(folder, digests)
     context.sessions.prune(context.clock())
     text = compose_context(parts, notes=[*_about(payload, folder, parts), *notes])
-    return _output("SessionStart", text, watch=(str(folder / _INDEX), str(folder)))
+    # Codex, which has the same hooks, refuses an answer with a field that it does not know.
+    is_watched = "CLAUDE_PROJECT_DIR" in context.environ
+    watch = (str(folder / _INDEX), str(folder)) if is_watched else ()
+    return _output("SessionStart", text, watch=watch)
 
 
 def _about(payload: HookPayload, folder: Path, parts: list[ContextPart]) -> list[str]:

@@ -140,7 +140,7 @@ def list_managed_files(
 
 
 def _hook_file(path: Path, program: Program) -> ManagedFile:
-    return _json_file(
+    return make_json_file(
         path,
         lambda settings: hook_settings.add_hooks(settings, program),
         hook_settings.remove_hooks,
@@ -148,7 +148,7 @@ def _hook_file(path: Path, program: Program) -> ManagedFile:
 
 
 def _server_file(path: Path, program: Program) -> ManagedFile:
-    return _json_file(
+    return make_json_file(
         path,
         lambda settings: hook_settings.add_server(settings, program),
         hook_settings.remove_server,
@@ -156,18 +156,19 @@ def _server_file(path: Path, program: Program) -> ManagedFile:
 
 
 def _plugin_settings(places: ClaudePlaces) -> ManagedFile:
-    return _json_file(
+    return make_json_file(
         places.config / "settings.json",
         lambda settings: hook_settings.add_plugin(settings, str(places.plugin)),
         hook_settings.remove_plugin,
     )
 
 
-def _json_file(
+def make_json_file(
     path: Path,
     edit: Callable[[dict[str, Any]], dict[str, Any]],
     restore: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> ManagedFile:
+    """Return a file of JSON, by what an installation and its removal make of its object."""
     return ManagedFile(
         path,
         lambda text: edit_json(text, edit, str(path)),

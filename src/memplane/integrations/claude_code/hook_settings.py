@@ -204,11 +204,14 @@ def read_json_object(text: str, name: str) -> JsonObject:
 def _words(entry: object) -> list[str]:
     """Return what an entry runs: its program, and then the arguments."""
     known = _object(entry)
-    return [str(known.get("command")), *(str(word) for word in _list(known.get("args")))]
+    command, arguments = str(known.get("command")), _list(known.get("args"))
+    if not arguments:
+        return command.split()  # for a shell, as other agents have it
+    return [command, *(str(word) for word in arguments)]
 
 
 def _runs_memplane(words: Sequence[str]) -> bool:
-    return "memplane" in words[0].rpartition("/")[2] or "memplane" in words[1:4]
+    return any("memplane" in word for word in (words[0].rpartition("/")[2], *words[1:4]))
 
 
 def _without_ours(group: object) -> object | None:
