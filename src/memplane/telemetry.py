@@ -148,11 +148,11 @@ class TurnEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def _shorten(event: MemoryEvent | TurnEvent) -> None:
     """Cut what is too long; half a surrogate pair could not be written."""
-    for name, most in _MAX_FIELD_CHARS.items():
+    for name, max_chars in _MAX_FIELD_CHARS.items():
         text = getattr(event, name, "")
-        if len(text) > most or not text.isascii():
-            kept = text[:most].encode("utf-8", "replace").decode()
-            msgspec.structs.force_setattr(event, name, kept)
+        if len(text) > max_chars or not text.isascii():
+            shortened = text[:max_chars].encode("utf-8", "replace").decode()
+            msgspec.structs.force_setattr(event, name, shortened)
 
 
 def encode_event(event: MemoryEvent | TurnEvent) -> bytes:
@@ -203,7 +203,7 @@ class Telemetry:
         self._file = None if file is None else _EventFile(file, max_bytes)
         self._stream = stream
         self._lock = Lock()
-        self._counted = {one: _OperationCounters() for one in MemoryOperation}
+        self._counters = {operation: _OperationCounters() for operation in MemoryOperation}
         self._turns: Counter[tuple[str, str]] = Counter()
         self._queue = 0
         self._unwritten = 0
@@ -217,7 +217,7 @@ class Telemetry:
         """Count an event and write it; `seconds` is what it took, where that is known exactly."""
         took = event.latency_ms / 1000 if seconds is None else seconds
         with self._lock:
-            self._counted[event.memory_op].add(event, took)
+            self._counters[event.memory_op].add(event, took)
             if event.memory_queue is not None:
                 self._queue = event.memory_queue
             self._tell(event)
@@ -262,7 +262,9 @@ class Telemetry:
     def figures(self) -> TelemetryStats:
         """Return what was counted up to now."""
         with self._lock:
-            operations = {one: counted.figures() for one, counted in self._counted.items()}
+            operations = {
+                operation: counters.figures() for operation, counters in self._counters.items()
+            }
             return TelemetryStats(operations, dict(self._turns), self._queue, self._unwritten)
 
     def close(self) -> None:

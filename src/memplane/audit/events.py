@@ -186,8 +186,8 @@ def _text(value: object) -> str:
     return value.strip()[:_MAX_TEXT_CHARS].encode("utf-8", "replace").decode()
 
 
-def _read_integer(given: object) -> int | None:
-    value = _scalar("status_code", given)
+def _read_integer(raw: object) -> int | None:
+    value = _scalar("status_code", raw)
     return int(value) if isinstance(value, int | float) else None
 
 

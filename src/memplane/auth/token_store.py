@@ -104,7 +104,10 @@ class TokenStore:
     def governs(self, agent: str, now: datetime) -> bool:
         """Say whether that agent takes its turns with a token: one is good for that now."""
         grants = (grant for _, grant in self._issued if grant.agent == agent)
-        return any(one.allows(Scope.PROXY) and not _is_expired(one, now) for one in grants)
+        return any(
+            candidate.allows(Scope.PROXY) and not _is_expired(candidate, now)
+            for candidate in grants
+        )
 
     def issue(self, request: TokenRequest) -> tuple[TokenRecord, Secret]:
         """Make a token; it is durable now, and nobody can be told it again.

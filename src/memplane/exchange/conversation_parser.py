@@ -101,8 +101,8 @@ def extract_tool_names(reply: ParsedReply, trace: object) -> tuple[str, ...]:
     """
     names = [
         _string(_members(call).get("name"))
-        for one in _items(trace)
-        for call in _items(_members(one).get("tool_calls"))
+        for trace_entry in _items(trace)
+        for call in _items(_members(trace_entry).get("tool_calls"))
     ]
     return _reply("", [*names, *reply.calls]).calls if names else reply.calls
 

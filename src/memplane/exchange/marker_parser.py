@@ -314,9 +314,9 @@ def _last_line(answer: _AnswerLines, number: int, memory_text: str) -> int:
     return last
 
 
-def _clean_memory_text(said: str) -> str:
+def _clean_memory_text(raw: str) -> str:
     """Take the emphasis and the punctuation between a marker and its text away."""
-    text = unicodedata.normalize("NFC", " ".join(said.split())).lstrip(" :" + _EMPHASIS)
+    text = unicodedata.normalize("NFC", " ".join(raw.split())).lstrip(" :" + _EMPHASIS)
     if text.startswith(_DASHES):
         text = text[1:].lstrip(" " + _EMPHASIS)
     if text.endswith("`") and text.count("`") % 2:

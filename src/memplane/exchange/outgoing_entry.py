@@ -51,7 +51,7 @@ def _decode_leniently(line: bytes) -> dict[str, msgspec.Raw]:
     except (ValueError, RecursionError):
         return {}
     body = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    return {name: msgspec.Raw(json.dumps(one).encode()) for name, one in body.items()}
+    return {name: msgspec.Raw(json.dumps(member).encode()) for name, member in body.items()}
 
 
 def _strip_prompt(prompt: bytes) -> bytes:

@@ -33,7 +33,7 @@ class TurnTrace(msgspec.Struct, frozen=True, kw_only=True):
 
     at: datetime
     seconds: float
-    told: TurnEvent
+    event: TurnEvent
     provider: str = ""
     recall: MemoryEvent | None = None
     recall_seconds: float = 0.0
@@ -82,10 +82,10 @@ class OtlpTraceSink:
             set_span_in_context,
         )
 
-        told = turn.told
+        event = turn.event
         parent = self._propagator.extract(turn.carrier)
         span = self._tracer.start_span(
-            f"{_OPERATION} {told.model}".strip(),
+            f"{_OPERATION} {event.model}".strip(),
             context=parent,
             kind=SpanKind.SERVER,
             start_time=_nanoseconds(turn.at),
@@ -99,8 +99,8 @@ class OtlpTraceSink:
                 attributes=_recall_attributes(turn.recall),
             )
             recall.end(_nanoseconds(turn.at, turn.recall_seconds))
-        if told.error or told.outcome in _FAILED_OUTCOMES:
-            span.set_status(Status(StatusCode.ERROR, told.error or told.outcome))
+        if event.error or event.outcome in _FAILED_OUTCOMES:
+            span.set_status(Status(StatusCode.ERROR, event.error or event.outcome))
         span.end(_nanoseconds(turn.at, turn.seconds))
 
     def close(self) -> None:
@@ -139,20 +139,20 @@ def make_otlp_sink(exporter: SpanExporter) -> OtlpTraceSink:
 
 def _turn_attributes(turn: TurnTrace) -> dict[str, str | int | float]:
     """Name what is known, by the conventions for generative models where there are some."""
-    told = turn.told
+    event = turn.event
     named: dict[str, str | int | float | None] = {
         "gen_ai.operation.name": _OPERATION,
         "gen_ai.provider.name": turn.provider,
-        "gen_ai.request.model": told.model,
-        "gen_ai.usage.input_tokens": told.tokens_in,
-        "gen_ai.usage.output_tokens": told.tokens_out,
-        "http.response.status_code": told.status_code,
-        "error.type": told.outcome if told.outcome in _FAILED_OUTCOMES else "",
-        "memplane.agent": told.claw_id,
-        "memplane.outcome": told.outcome,
-        "memplane.auxiliary": told.auxiliary,
-        "memplane.first_byte_ms": told.first_byte_ms,
-        "memplane.cost_usd": told.cost_usd,
+        "gen_ai.request.model": event.model,
+        "gen_ai.usage.input_tokens": event.tokens_in,
+        "gen_ai.usage.output_tokens": event.tokens_out,
+        "http.response.status_code": event.status_code,
+        "error.type": event.outcome if event.outcome in _FAILED_OUTCOMES else "",
+        "memplane.agent": event.claw_id,
+        "memplane.outcome": event.outcome,
+        "memplane.auxiliary": event.auxiliary,
+        "memplane.first_byte_ms": event.first_byte_ms,
+        "memplane.cost_usd": event.cost_usd,
     }
     return {name: value for name, value in named.items() if value}
 

@@ -137,33 +137,35 @@ def purge_open_ledger(log: AgentWriter, ids: Collection[str], *, modes: FileMode
         OSError: It failed, and some may be left. The same purge again goes on.
     """
     folder, wanted_ids = log.folder, frozenset(ids)
-    segments = {one.number: one for one in folder.segments()}
-    started = {one.place: one for one in _erasures(folder)}
+    segments = {item.number: item for item in folder.segments()}
+    started = {item.place: item for item in _erasures(folder)}
     targets = [
-        one for segment in segments.values() for one in _with_ids(folder, segment, wanted_ids)
+        item for segment in segments.values() for item in _with_ids(folder, segment, wanted_ids)
     ]
-    chain_index = _index_chain(folder, {*started, *(one.place for one in targets)})
+    chain_index = _index_chain(folder, {*started, *(item.place for item in targets)})
 
-    by_id = [one for one in _with_records(targets, chain_index) if not _is_done(one, started)]
-    other_positions = started.keys() - {one.place for one in targets}
+    by_id = [item for item in _with_records(targets, chain_index) if not _is_done(item, started)]
+    other_positions = started.keys() - {item.place for item in targets}
     unfinished = list(
-        _find_unfinished(folder, [started[one] for one in other_positions], chain_index, segments)
+        _find_unfinished(
+            folder, [started[item] for item in other_positions], chain_index, segments
+        )
     )
     all_targets = sorted(
-        [*by_id, *unfinished], key=lambda one: (one.place.segment, one.place.offset)
+        [*by_id, *unfinished], key=lambda item: (item.place.segment, item.place.offset)
     )
 
     _record_erasures(log, all_targets, chain_index)
     fragments = _erase_fragments(
         folder,
-        ids=wanted_ids | {one.id for one in unfinished},
-        positions={*started, *(one.place for one in all_targets)},
+        ids=wanted_ids | {item.id for item in unfinished},
+        positions={*started, *(item.place for item in all_targets)},
     )
     _erase_lines(folder, all_targets)
     _erase_salts(folder, all_targets)
     if all_targets:
         write_anchors(folder.root, {folder.agent: log.end}, modes=modes)
-    known = {one.id for one in targets} | {one.id for one in started.values()}
+    known = {item.id for item in targets} | {item.id for item in started.values()}
     return PurgeReport(len(by_id), len(unfinished), fragments, tuple(sorted(wanted_ids - known)))
 
 
@@ -306,29 +308,33 @@ def _plain_ts(ts: str) -> str:
 
 
 def _record_erasures(
-    log: AgentWriter, doomed: Sequence[_ErasureTarget], chained: _ChainIndex
+    log: AgentWriter, targets: Sequence[_ErasureTarget], chain_index: _ChainIndex
 ) -> None:
     """Say in the chain what will be erased, and which hashes sealed segments will have then."""
     notes: list[Erasure] = []
-    for number, group in groupby(doomed, key=lambda one: one.place.segment):
-        here = list(group)
-        sha256 = _hash_without(log.folder, here) if number in chained.sealed else ""
-        notes += [one.erasure(one.record, sha256) for one in here if one.record is not None]
+    for number, group in groupby(targets, key=lambda target: target.place.segment):
+        in_segment = list(group)
+        sha256 = _hash_without(log.folder, in_segment) if number in chain_index.sealed else ""
+        notes += [
+            target.erasure(target.record, sha256)
+            for target in in_segment
+            if target.record is not None
+        ]
     if notes:
         log.note_erased(notes)
 
 
-def _hash_without(folder: AgentFolder, doomed: Sequence[_ErasureTarget]) -> str:
+def _hash_without(folder: AgentFolder, targets: Sequence[_ErasureTarget]) -> str:
     """Compute the hash that a segment will have once lines of it are erased."""
     digest = hashlib.sha256()
-    with open_regular_file(doomed[0].path) as file:
-        for one in doomed:
-            while piece := file.read(min(_CHUNK_BYTES, one.place.offset - file.tell())):
-                digest.update(piece)
-            digest.update(one.erased_line(folder.agent))
-            file.seek(one.place.offset + one.size)
-        while piece := file.read(_CHUNK_BYTES):
-            digest.update(piece)
+    with open_regular_file(targets[0].path) as file:
+        for target in targets:
+            while chunk := file.read(min(_CHUNK_BYTES, target.place.offset - file.tell())):
+                digest.update(chunk)
+            digest.update(target.erased_line(folder.agent))
+            file.seek(target.place.offset + target.size)
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
     return digest.hexdigest()
 
 

@@ -164,7 +164,7 @@ class TurnSpan:
             TurnTrace(
                 at=self._began.at,
                 seconds=self.seconds,
-                told=told,
+                event=told,
                 provider=provider,
                 recall=self._recall,
                 recall_seconds=self._recall_seconds,

@@ -365,10 +365,10 @@ class _QueryTerm(msgspec.Struct, frozen=True, order=True):
 
 def _limit_postings(rarest: list[_QueryTerm]) -> list[_QueryTerm]:
     """Take terms as long as not too many documents have them; a few in any case."""
-    read = list(accumulate(one.written for one in rarest))
+    read = list(accumulate(query_term.written for query_term in rarest))
     return [
-        one
-        for place, one in enumerate(rarest)
+        query_term
+        for place, query_term in enumerate(rarest)
         if place < _MIN_SEARCHED_TERMS or read[place] <= _MAX_READ_POSTINGS
     ]
 

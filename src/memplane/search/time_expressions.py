@@ -429,15 +429,22 @@ def _latest(make: Callable[[int], _Span | None], now: datetime, turn: str) -> _S
     spans = [span for year in years if (span := make(year))]
     match turn:
         case "last":
-            return next((one for one in reversed(spans) if one.end <= now), None)
+            return next((candidate for candidate in reversed(spans) if candidate.end <= now), None)
         case "this":
             return next(
-                (one for one in spans if one.end > now or one.begin.year == now.year), None
+                (
+                    candidate
+                    for candidate in spans
+                    if candidate.end > now or candidate.begin.year == now.year
+                ),
+                None,
             )
         case "next":
-            return next((one for one in spans if one.begin > now), None)
+            return next((candidate for candidate in spans if candidate.begin > now), None)
         case _:
-            return next((one for one in reversed(spans) if one.begin < now), None)
+            return next(
+                (candidate for candidate in reversed(spans) if candidate.begin < now), None
+            )
 
 
 def _is_beside(words: Sequence[str], at: int) -> bool:

@@ -449,7 +449,7 @@ async def test_a_recall_without_a_deadline_is_found(
     async def post(
         self: ServiceClient, address: ServiceAddress, body: bytes, *, keep: int = 0
     ) -> ServiceResult:
-        return await self._followed(address, body, keep)
+        return await self._post_following_redirects(address, body, keep)
 
     monkeypatch.setattr(ServiceClient, "post", post)
     async with ill(tmp_path, sick.hang) as (agent, service):

@@ -92,17 +92,17 @@ class EndpointEmbedder:
         return f"endpoint:{self._model}"
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        found = [b""] * len(texts)
+        result = [b""] * len(texts)
         # Services refuse a batch for one empty text in it.
         indexes = [index for index, text in enumerate(texts) if text and not text.isspace()]
         inputs = {index: truncate_for_embedding(texts[index]) for index in indexes}
         for batch in _batches(inputs):
             vectors = await self._vectors([inputs[index] for index in batch])
             for index, vector in zip(batch, vectors, strict=True):
-                found[index] = vector
-        if len({len(vector) for vector in found if vector}) > 1:
+                result[index] = vector
+        if len({len(vector) for vector in result if vector}) > 1:
             raise EmbeddingUnavailable(f"{self._address} gave vectors of different dimensions")
-        return found
+        return result
 
     async def close(self) -> None:
         self._is_closed = True

@@ -104,9 +104,9 @@ class AgentBackfillReport:
         self.stopped = self.stopped or other.stopped
         self.taken += other.taken
 
-    def leave_out(self, why: SkipReason) -> None:
+    def count_skipped(self, reason: SkipReason) -> None:
         """Count an entry that is not replayed."""
-        match why:
+        match reason:
             case SkipReason.FORGOTTEN:
                 self.forgotten += 1
             case SkipReason.FAILED:
@@ -114,11 +114,11 @@ class AgentBackfillReport:
             case SkipReason.NOT_A_TURN:
                 self.no_turns += 1
 
-    def refuse(self, one: UndeliveredEntry) -> None:
+    def refuse(self, entry: UndeliveredEntry) -> None:
         """Count an entry that the service does not take."""
         self.refused += 1
         if len(self.undelivered) < _MAX_REPORTED_ENTRIES:
-            self.undelivered.append(one)
+            self.undelivered.append(entry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,13 +209,13 @@ def _count(backfill: Backfill, progress: BackfillProgress, report: AgentBackfill
     forgotten.refresh()
     walk = LedgerWalk(backfill.place.folder(report.agent), progress.cursor, selection.after)
     report.taken = progress.taken
-    report.replayed = sum(one not in forgotten for one in progress.refused)
+    report.replayed = sum(entry_id not in forgotten for entry_id in progress.refused)
     for entry in walk:
         if backfill.is_enough(report.agent, report.taken):
             break
-        why = selection.left_out(entry, forgotten)
-        if why is not None:
-            report.leave_out(why)
+        reason = selection.left_out(entry, forgotten)
+        if reason is not None:
+            report.count_skipped(reason)
         else:
             report.taken += 1
             report.replayed += 1
@@ -261,39 +261,39 @@ class _AgentReplay:
     async def run(self) -> None:
         """Replay what was refused before, then what follows; from the beginning if need be."""
         try:
-            await self._refused_before()
-            await self._following()
+            await self._retry_refused()
+            await self._replay_new()
         except InvalidCursor:
             # Another ledger lies there now. What it shares with the old one is known by its ids.
             self._checkpoint.start_over()
             self._report.resumed = False
-            await self._following()
+            await self._replay_new()
 
-    async def _refused_before(self) -> None:
+    async def _retry_refused(self) -> None:
         for entry_id, refused in list(self._checkpoint.progress.refused.items()):
-            ready = await asyncio.to_thread(self._found_again, entry_id, refused)
+            ready = await asyncio.to_thread(self._reread, entry_id, refused)
             outcome = await self._offer(ready)
             if self._report.stopped:
                 return
             if outcome is None or outcome.ok:
                 self._checkpoint.settle(entry_id)
 
-    def _found_again(self, entry_id: str, refused: RefusedEntry) -> _PreparedReplay:
+    def _reread(self, entry_id: str, refused: RefusedEntry) -> _PreparedReplay:
         walk = LedgerWalk(self._folder, refused.before, self._backfill.selection.after)
         entry = next(iter(walk), None)
         walk.close()
         if entry is None or entry.id != entry_id:
             raise InvalidCursor("the entry is not where it was")
-        return self._ready(entry)
+        return self._prepare(entry)
 
-    async def _following(self) -> None:
+    async def _replay_new(self) -> None:
         start = self._checkpoint.progress.cursor
         walk = LedgerWalk(self._folder, start, self._backfill.selection.after)
         while not self._is_over() and (batch := await asyncio.to_thread(self._batch, iter(walk))):
             for ready in batch:
                 if self._is_over():
                     break
-                await self._take(ready)
+                await self._process(ready)
         walk.close()
         self._report.unreadable = walk.unreadable
 
@@ -307,22 +307,22 @@ class _AgentReplay:
         batch: list[_PreparedReplay] = []
         size = 0
         for entry in entries:
-            batch.append(self._ready(entry))
+            batch.append(self._prepare(entry))
             size += len(entry.line)
             if len(batch) == _MAX_BATCH_ENTRIES or size >= _MAX_BATCH_BYTES:
                 break
         return batch
 
-    def _ready(self, entry: ReplayEntry) -> _PreparedReplay:
-        why = self._backfill.selection.left_out(entry, self._forgotten)
-        if why is not None:
-            return _PreparedReplay(entry, None, why)
-        whole = self._forgotten.is_empty
-        redacted = self._backfill.redact(entry.line if whole else strip_memory(entry.line))
+    def _prepare(self, entry: ReplayEntry) -> _PreparedReplay:
+        reason = self._backfill.selection.left_out(entry, self._forgotten)
+        if reason is not None:
+            return _PreparedReplay(entry, None, reason)
+        is_unfiltered = self._forgotten.is_empty
+        redacted = self._backfill.redact(entry.line if is_unfiltered else strip_memory(entry.line))
         body = encode_retain(self._target.context, redacted, removed=entry.removed)
-        return _PreparedReplay(entry, body, whole=whole)
+        return _PreparedReplay(entry, body, whole=is_unfiltered)
 
-    async def _take(self, ready: _PreparedReplay) -> None:
+    async def _process(self, ready: _PreparedReplay) -> None:
         """Deal with the next entry, and go on behind it unless the service is not there."""
         entry, progress = ready.entry, self._checkpoint.progress
         if entry.id in progress.refused:
@@ -347,25 +347,30 @@ class _AgentReplay:
         """Send an entry and count what came of it; None when it is left out."""
         report, entry = self._report, ready.entry
         if ready.body is None:
-            report.leave_out(ready.why or SkipReason.FORGOTTEN)
+            report.count_skipped(ready.why or SkipReason.FORGOTTEN)
             return None
-        outcome = await self._insisted(ready, ready.body)
-        if outcome is None and (again := await asyncio.to_thread(self._ready, entry)).body:
+        outcome = await self._post_until_answered(ready, ready.body)
+        if (
+            outcome is None
+            and (prepared_again := await asyncio.to_thread(self._prepare, entry)).body
+        ):
             # Something else was forgotten meanwhile, and its prompt may cite it.
-            outcome = await self._insisted(again, again.body)
+            outcome = await self._post_until_answered(prepared_again, prepared_again.body)
         if outcome is None:
-            report.leave_out(SkipReason.FORGOTTEN)
+            report.count_skipped(SkipReason.FORGOTTEN)
         elif outcome.ok:
             report.replayed += 1
         elif isinstance(outcome, ServiceResponse) and not outcome.is_retryable:
-            said = explain_failure("retain", outcome, self._address.token)
-            report.refuse(UndeliveredEntry(entry.id, outcome.status, said))
+            message = explain_failure("retain", outcome, self._address.token)
+            report.refuse(UndeliveredEntry(entry.id, outcome.status, message))
         else:
             report.stopped = explain_failure("retain", outcome, self._address.token)
         self._backfill.watch(report)
         return outcome
 
-    async def _insisted(self, ready: _PreparedReplay, body: bytes) -> ServiceResult | None:
+    async def _post_until_answered(
+        self, ready: _PreparedReplay, body: bytes
+    ) -> ServiceResult | None:
         """Send a body; None when it must not be sent as it is any more."""
 
         def is_wanted() -> bool:
@@ -379,7 +384,7 @@ class _AgentReplay:
             body,
             pacing=self._backfill.pacing,
             clock=self._backfill.clock,
-            wanted=is_wanted,
+            is_wanted=is_wanted,
         )
 
     async def _sync_sometimes(self) -> None:

@@ -51,7 +51,7 @@ class BackfillJob:
     @property
     def header(self) -> bytes:
         """Its description, the first line of its file."""
-        return _encoded(
+        return _encode(
             version=_FORMAT_VERSION,
             service=self.service,
             agent=self.agent,
@@ -110,14 +110,14 @@ def read_progress(state: Path, job: BackfillJob) -> BackfillProgress:
 
 
 def _apply_line(progress: BackfillProgress, line: bytes) -> None:
-    one = msgspec.convert(json.loads(line), _CheckpointLine)
-    cursor = decode_cursor(one.cursor)
-    if one.settled:
-        progress.refused.pop(one.settled, None)
-    elif one.refused:
-        progress.refused[one.refused] = RefusedEntry(cursor, one.status)
+    record = msgspec.convert(json.loads(line), _CheckpointLine)
+    cursor = decode_cursor(record.cursor)
+    if record.settled:
+        progress.refused.pop(record.settled, None)
+    elif record.refused:
+        progress.refused[record.refused] = RefusedEntry(cursor, record.status)
     else:
-        progress.cursor, progress.taken = cursor, one.taken
+        progress.cursor, progress.taken = cursor, record.taken
 
 
 class Checkpoint:
@@ -137,7 +137,7 @@ class Checkpoint:
     def advance(self, cursor: Cursor, *, taken: int) -> None:
         """Note that everything up to an entry is dealt with."""
         self.progress.cursor, self.progress.taken = cursor, taken
-        self._add(_encoded(cursor=encode_cursor(cursor), taken=taken))
+        self._add(_encode(cursor=encode_cursor(cursor), taken=taken))
 
     def refuse(self, entry_id: str, refused: RefusedEntry) -> None:
         """Note that an entry was refused, before going on behind it."""
@@ -147,7 +147,7 @@ class Checkpoint:
     def settle(self, entry_id: str) -> None:
         """Note that a refused entry was taken after all, or forgotten meanwhile."""
         self.progress.refused.pop(entry_id, None)
-        self._add(_encoded(cursor=encode_cursor(BEGINNING), settled=entry_id))
+        self._add(_encode(cursor=encode_cursor(BEGINNING), settled=entry_id))
 
     def start_over(self) -> None:
         """Go back to the beginning."""
@@ -156,7 +156,7 @@ class Checkpoint:
 
     def sync(self) -> None:
         """Make what was noted durable."""
-        with _translated(self._job):
+        with _translate_errors(self._job):
             sync_data(self._file)
 
     def close(self) -> None:
@@ -168,7 +168,7 @@ class Checkpoint:
     def _add(self, line: bytes) -> None:
         if self._size > _COMPACT_AT_BYTES:
             self._write_anew()
-        with _translated(self._job):
+        with _translate_errors(self._job):
             write_all(self._file, line + b"\n")
         self._size += len(line) + 1
 
@@ -177,11 +177,11 @@ class Checkpoint:
         progress = self.progress
         lines = [
             self._job.header,
-            *(_refused_line(name, one) for name, one in progress.refused.items()),
-            _encoded(cursor=encode_cursor(progress.cursor), taken=progress.taken),
+            *(_refused_line(name, entry) for name, entry in progress.refused.items()),
+            _encode(cursor=encode_cursor(progress.cursor), taken=progress.taken),
         ]
         name = f"{self._job.name}.jsonl"
-        with _translated(self._job):
+        with _translate_errors(self._job):
             replace_file(self._folder, name, b"\n".join((*lines, b"")))
             self.close()
             flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -196,7 +196,7 @@ def open_checkpoint(state: Path, job: BackfillJob, *, resume: bool) -> Generator
     Raises:
         LedgerError: It runs already, or its file cannot be used.
     """
-    with _translated(job):
+    with _translate_errors(job):
         folder = open_folder(state, (_CHECKPOINT_FOLDER_NAME,), create=True)
     try:
         with _hold_lock(folder, job):
@@ -213,7 +213,7 @@ def open_checkpoint(state: Path, job: BackfillJob, *, resume: bool) -> Generator
 @contextmanager
 def _hold_lock(folder: int, job: BackfillJob) -> Generator[None]:
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with _translated(job):
+    with _translate_errors(job):
         descriptor = os.open(f"{job.name}.lock", flags, 0o600, dir_fd=folder)
     try:
         try:
@@ -226,7 +226,7 @@ def _hold_lock(folder: int, job: BackfillJob) -> Generator[None]:
 
 
 @contextmanager
-def _translated(job: BackfillJob) -> Generator[None]:
+def _translate_errors(job: BackfillJob) -> Generator[None]:
     try:
         yield
     except OSError as error:
@@ -236,8 +236,8 @@ def _translated(job: BackfillJob) -> Generator[None]:
 
 
 def _refused_line(entry_id: str, refused: RefusedEntry) -> bytes:
-    return _encoded(cursor=encode_cursor(refused.before), refused=entry_id, status=refused.status)
+    return _encode(cursor=encode_cursor(refused.before), refused=entry_id, status=refused.status)
 
 
-def _encoded(**members: object) -> bytes:
+def _encode(**members: object) -> bytes:
     return json.dumps(members, separators=(",", ":")).encode()

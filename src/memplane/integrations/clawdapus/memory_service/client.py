@@ -97,13 +97,15 @@ class ServiceClient:
         """
         try:
             async with asyncio.timeout(address.seconds):
-                return await self._followed(address, body, keep)
+                return await self._post_following_redirects(address, body, keep)
         except TimeoutError:
             return NoServiceResponse(f"no answer within {address.seconds:g} s", late=True)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return NoServiceResponse(_describe_client_error(error))
 
-    async def _followed(self, address: ServiceAddress, body: bytes, keep: int) -> ServiceResult:
+    async def _post_following_redirects(
+        self, address: ServiceAddress, body: bytes, keep: int
+    ) -> ServiceResult:
         url = address.url
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if address.token:
@@ -119,8 +121,8 @@ class ServiceClient:
                     return await _read_response(reply, keep)
             if not is_same_host(url, target):
                 # Neither the token nor what an agent said is another host's business.
-                said = f"it redirects to another host, {urlsplit(target).hostname}".encode()
-                return ServiceResponse(reply.status, said)
+                message = f"it redirects to another host, {urlsplit(target).hostname}".encode()
+                return ServiceResponse(reply.status, message)
             url = target
         return ServiceResponse(HTTPStatus.TEMPORARY_REDIRECT, b"it redirects without an end")
 
@@ -165,24 +167,24 @@ def _port(parts: SplitResult) -> int | None:
 
 
 async def _read_response(reply: aiohttp.ClientResponse, keep: int) -> ServiceResponse:
-    told = ServiceResponse(reply.status, retry_after=reply.headers.get("Retry-After", ""))
-    if not told.ok:
+    response = ServiceResponse(reply.status, retry_after=reply.headers.get("Retry-After", ""))
+    if not response.ok:
         with suppress(aiohttp.ClientError):
-            return replace(told, body=await _read(reply, _MAX_ERROR_BYTES))
-        return told
+            return replace(response, body=await _read(reply, _MAX_ERROR_BYTES))
+        return response
     if keep:
-        return replace(told, body=await _read(reply, keep))
+        return replace(response, body=await _read(reply, keep))
     # A good answer is good whatever its body is; it is only read to keep the connection.
     with suppress(aiohttp.ClientError, TimeoutError):
         async with asyncio.timeout(_DRAIN_TIMEOUT_S):
             await _read(reply, _MAX_DRAINED_BYTES)
-    return told
+    return response
 
 
-async def _read(reply: aiohttp.ClientResponse, most: int) -> bytes:
+async def _read(reply: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     body = b""
-    while len(body) < most and (piece := await reply.content.read(most - len(body))):
-        body += piece
+    while len(body) < max_bytes and (chunk := await reply.content.read(max_bytes - len(body))):
+        body += chunk
     return body
 
 
@@ -197,8 +199,8 @@ def _explain(operation: str, outcome: ServiceResult) -> str:
         case NoServiceResponse(why):
             return f"send {operation} request: {why}"
         case ServiceResponse(status, body):
-            said = " ".join(body.decode("utf-8", "replace").split()) or _phrase(status)
-            return f"{operation} returned status {status}: {said}"
+            message = " ".join(body.decode("utf-8", "replace").split()) or _phrase(status)
+            return f"{operation} returned status {status}: {message}"
 
 
 def _phrase(status: int) -> str:
@@ -221,8 +223,8 @@ def parse_retry_after(text: str, now: datetime) -> float:
 
 
 def _seconds_until(text: str, now: datetime) -> float:
-    moment = parsedate_to_datetime(text)
-    return (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds()
+    at = parsedate_to_datetime(text)
+    return (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds()
 
 
 async def post_with_retries(
@@ -232,7 +234,7 @@ async def post_with_retries(
     *,
     pacing: RetryClock,
     clock: Clock,
-    wanted: Callable[[], bool],
+    is_wanted: Callable[[], bool],
 ) -> ServiceResult | None:
     """Post up to six times, until an outcome is final; None when it is not wanted any more."""
     attempts = RetryAttempts(
@@ -242,11 +244,11 @@ async def post_with_retries(
         max_wait_s=_MAX_RETRY_PAUSE_S,
         left=_MAX_RETRIES,
     )
-    while wanted():
+    while is_wanted():
         outcome = await client.post(address, body)
         if outcome.ok or not outcome.is_retryable:
             return outcome
-        told = outcome.retry_after if isinstance(outcome, ServiceResponse) else ""
-        if not await attempts.wait_for_next(at_least=parse_retry_after(told, clock())):
+        retry_after = outcome.retry_after if isinstance(outcome, ServiceResponse) else ""
+        if not await attempts.wait_for_next(at_least=parse_retry_after(retry_after, clock())):
             return outcome
     return None

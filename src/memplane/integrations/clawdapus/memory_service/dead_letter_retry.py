@@ -35,31 +35,31 @@ async def retry_dead_letters(needs: DeliveryContext) -> DeadLetterRetryResult:
         LedgerError: A file cannot be read or written.
     """
     delivered = dropped = 0
-    left: list[DeadLetter] = []
+    remaining: list[DeadLetter] = []
     for letter in await asyncio.to_thread(read_dead_letters, needs.folder):
-        came = await _retry_dead_letter(needs, letter)
-        if isinstance(came, DeadLetter):
-            left.append(came)
-            await asyncio.to_thread(write_dead_letter, needs.folder, came)
+        outcome = await _retry_dead_letter(needs, letter)
+        if isinstance(outcome, DeadLetter):
+            remaining.append(outcome)
+            await asyncio.to_thread(write_dead_letter, needs.folder, outcome)
         else:
-            delivered, dropped = delivered + came, dropped + (not came)
+            delivered, dropped = delivered + outcome, dropped + (not outcome)
             await asyncio.to_thread(remove_dead_letter, needs.folder, letter)
-    return DeadLetterRetryResult(delivered, dropped, tuple(left))
+    return DeadLetterRetryResult(delivered, dropped, tuple(remaining))
 
 
 async def _retry_dead_letter(needs: DeliveryContext, letter: DeadLetter) -> DeadLetter | bool:
     """Try a letter: whether it was delivered or is nobody's any more, or why it is left."""
-    found = await asyncio.to_thread(needs.agent_of, letter.agent)
-    manifest = found.context.memory if found else None
-    if found is None or manifest is None or manifest.service != letter.service:
+    target = await asyncio.to_thread(needs.agent_of, letter.agent)
+    manifest = target.context.memory if target else None
+    if target is None or manifest is None or manifest.service != letter.service:
         return replace(letter, reason=f"{letter.agent} does not use this service any more")
     if manifest.retain is None:
         return replace(letter, reason="this service does not retain any more")
     ledger = LedgerDeliveryReader(needs, letter.agent)
-    again = await asyncio.to_thread(ledger.reread_item, found.context, letter)
-    if again is None:
+    item = await asyncio.to_thread(ledger.reread_item, target.context, letter)
+    if item is None:
         return False
-    outcome = await send_item(needs, letter.agent, manifest, again, attempt=2)
+    outcome = await send_item(needs, letter.agent, manifest, item, attempt=2)
     if outcome.ok:
         return True
-    return make_dead_letter(letter.route, again, outcome, manifest=manifest, now=needs.clock())
+    return make_dead_letter(letter.route, item, outcome, manifest=manifest, now=needs.clock())

@@ -102,20 +102,20 @@ class LedgerDeliveryReader:
     def _read_on(self, context: AgentContext, cursor: Cursor) -> DeliveryItem | Cursor:
         while True:
             with open_page(self._folder, cursor=cursor, limit=1) as page:
-                letter = self._letter(context, page, cursor)
-            if letter is not None:
-                return letter
+                item = self._build_item(context, page, cursor)
+            if item is not None:
+                return item
             if not page.entries:
                 return page.next
             cursor = page.next
 
     def count_after(self, cursor: Cursor) -> int:
         """Count the entries that follow a cursor, whether they will be delivered or not."""
-        count, more = 0, True
-        while more:
+        count, has_more = 0, True
+        while has_more:
             with open_page(self._folder, cursor=cursor, limit=MAX_PAGE_ENTRIES) as page:
                 count += len(page.entries)
-            cursor, more = page.next, page.has_more
+            cursor, has_more = page.next, page.has_more
         return count
 
     def end(self) -> Cursor:
@@ -128,27 +128,31 @@ class LedgerDeliveryReader:
         try:
             before = decode_cursor(dead.before)
             with open_page(self._folder, cursor=before, limit=1) as page:
-                letter = self._letter(context, page, before)
+                item = self._build_item(context, page, before)
         except InvalidCursor:
-            before, letter = BEGINNING, None
-        if letter is not None and letter.id == dead.entry_id:
-            return letter
+            before, item = BEGINNING, None
+        if item is not None and item.id == dead.entry_id:
+            return item
         # The ledger was moved or mended since: it may lie anywhere in it.
         with open_entries_by_id(self._folder, dead.entry_id) as page:
-            return self._letter(context, page, before)
+            return self._build_item(context, page, before)
 
     def is_forgotten(self, entry_id: str) -> bool:
         """Say whether an entry was forgotten, now."""
         self._forgotten.refresh()
         return entry_id in self._forgotten
 
-    def _letter(
+    def _build_item(
         self, context: AgentContext, page: EntryPage, before: Cursor
     ) -> DeliveryItem | None:
         """Make a letter of a page's one entry, if anybody may remember it."""
-        for found, (entry_id, line) in zip(page.entries, page.with_ids(), strict=False):
-            left_out = self._notes.omits_response(entry_id)
-            if left_out or found.head.status == _FAILED_TURN_STATUS or self.is_forgotten(entry_id):
+        for location, (entry_id, line) in zip(page.entries, page.with_ids(), strict=False):
+            is_omitted = self._notes.omits_response(entry_id)
+            if (
+                is_omitted
+                or location.head.status == _FAILED_TURN_STATUS
+                or self.is_forgotten(entry_id)
+            ):
                 return None
             sent = line if self._forgotten.is_empty else strip_memory(line)
             redacted, earlier = self._needs.redact(sent), self._notes.removed_count(entry_id)
@@ -156,7 +160,7 @@ class LedgerDeliveryReader:
                 id=entry_id,
                 body=encode_retain(context, redacted, removed=earlier),
                 removed=earlier + sum(redacted.counts.values()),
-                cursor=found.cursor,
+                cursor=location.cursor,
                 before=before,
             )
         return None
@@ -171,7 +175,7 @@ async def send_item(
     needs: DeliveryContext,
     agent: str,
     manifest: MemoryManifest,
-    letter: DeliveryItem,
+    item: DeliveryItem,
     *,
     attempt: int,
     depth: int | None = None,
@@ -179,23 +183,23 @@ async def send_item(
     """Send a letter once, and tell how that went."""
     if manifest.retain is None:
         raise ValueError("the service does not retain")
-    least = FIRST_ATTEMPT_TIMEOUT_S if attempt == 1 else RETRY_TIMEOUT_S
-    seconds = max(least, (manifest.retain.timeout_ms or 0) / 1000)
+    min_timeout_s = FIRST_ATTEMPT_TIMEOUT_S if attempt == 1 else RETRY_TIMEOUT_S
+    seconds = max(min_timeout_s, (manifest.retain.timeout_ms or 0) / 1000)
     address = ServiceAddress(manifest.url_of(manifest.retain), manifest.token, seconds)
     started = needs.pacing.elapsed()
-    outcome = await needs.client.post(address, letter.body)
-    took = needs.pacing.elapsed() - started
+    outcome = await needs.client.post(address, item.body)
+    elapsed_s = needs.pacing.elapsed() - started
     needs.emit(
         MemoryEvent(
             ts=needs.clock(),
             claw_id=agent,
-            latency_ms=round(took * 1000),
+            latency_ms=round(elapsed_s * 1000),
             status_code=status_code_of(outcome),
             error=error_text_of(_RETAIN, outcome, manifest.token),
             memory_service=manifest.service,
             memory_op=MemoryOperation.RETAIN,
             memory_status=memory_status_of(outcome),
-            memory_removed=letter.removed,
+            memory_removed=item.removed,
             memory_attempt=attempt,
             memory_queue=depth,
         )
@@ -205,7 +209,7 @@ async def send_item(
 
 def make_dead_letter(
     route: DeliveryRoute,
-    letter: DeliveryItem,
+    item: DeliveryItem,
     outcome: ServiceResult,
     *,
     manifest: MemoryManifest,
@@ -215,9 +219,9 @@ def make_dead_letter(
     return DeadLetter(
         service=route.service,
         agent=route.agent,
-        entry_id=letter.id,
+        entry_id=item.id,
         ts=format_timestamp(now),
         status=status_code_of(outcome),
         reason=error_text_of(_RETAIN, outcome, manifest.token)[:_MAX_REASON_CHARS],
-        before=encode_cursor(letter.before),
+        before=encode_cursor(item.before),
     )

@@ -47,8 +47,8 @@ class DeliveryRoute(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """The name of its files."""
-        said = f"{self.service}\n{self.agent}".encode("utf-8", "surrogatepass")
-        return f"{self.agent}-{hashlib.sha256(said).hexdigest()[:16]}"
+        data = f"{self.service}\n{self.agent}".encode("utf-8", "surrogatepass")
+        return f"{self.agent}-{hashlib.sha256(data).hexdigest()[:16]}"
 
 
 class DeliveryProgress(msgspec.Struct, frozen=True):
@@ -125,8 +125,10 @@ def write_progress(folder: Path, route: DeliveryRoute, progress: DeliveryProgres
         since=format_timestamp(progress.since) if progress.since else "",
         attempts=progress.attempts,
     )
-    with _translate_os_errors(folder, "kept"), _open_folder(folder, ()) as here:
-        replace_file(here, f"{route.name}.json", json.dumps(msgspec.to_builtins(wire)).encode())
+    with _translate_os_errors(folder, "kept"), _open_folder(folder, ()) as folder_fd:
+        replace_file(
+            folder_fd, f"{route.name}.json", json.dumps(msgspec.to_builtins(wire)).encode()
+        )
 
 
 def read_dead_letters(folder: Path) -> list[DeadLetter]:
@@ -135,14 +137,14 @@ def read_dead_letters(folder: Path) -> list[DeadLetter]:
     Raises:
         LedgerError: A file is there and cannot be read.
     """
-    found: list[DeadLetter] = []
+    letters: list[DeadLetter] = []
     with _translate_os_errors(folder, "read"):
         for path in sorted((folder / _DEAD_FOLDER).glob("*.jsonl")):
             try:
-                found += _parse_dead_letters(_read(folder, (_DEAD_FOLDER,), path.name))
+                letters += _parse_dead_letters(_read(folder, (_DEAD_FOLDER,), path.name))
             except FileNotFoundError:
                 continue  # the last of them was delivered meanwhile
-    return found
+    return letters
 
 
 def write_dead_letter(folder: Path, letter: DeadLetter) -> None:
@@ -153,11 +155,13 @@ def write_dead_letter(folder: Path, letter: DeadLetter) -> None:
     """
     with (
         _translate_os_errors(folder, "kept"),
-        _open_folder(folder, (_DEAD_FOLDER,)) as here,
-        hold_lock(here, _LOCK_FILE),
+        _open_folder(folder, (_DEAD_FOLDER,)) as folder_fd,
+        hold_lock(folder_fd, _LOCK_FILE),
     ):
         # A crash may have cut the last line off; it must not swallow this one.
-        append_to_file(here, f"{letter.route.name}.jsonl", b"\n" + _encode_dead_letter(letter))
+        append_to_file(
+            folder_fd, f"{letter.route.name}.jsonl", b"\n" + _encode_dead_letter(letter)
+        )
 
 
 def remove_dead_letter(folder: Path, letter: DeadLetter) -> None:
@@ -169,18 +173,20 @@ def remove_dead_letter(folder: Path, letter: DeadLetter) -> None:
     name = f"{letter.route.name}.jsonl"
     with (
         _translate_os_errors(folder, "kept"),
-        _open_folder(folder, (_DEAD_FOLDER,)) as here,
-        hold_lock(here, _LOCK_FILE),
+        _open_folder(folder, (_DEAD_FOLDER,)) as folder_fd,
+        hold_lock(folder_fd, _LOCK_FILE),
     ):
         try:
-            letters = _parse_dead_letters(read_file(here, name)[0])
+            letters = _parse_dead_letters(read_file(folder_fd, name)[0])
         except FileNotFoundError:
             return
-        left = [_encode_dead_letter(one) for one in letters if one.entry_id != letter.entry_id]
-        if left:
-            replace_file(here, name, b"".join(left))
+        remaining = [
+            _encode_dead_letter(other) for other in letters if other.entry_id != letter.entry_id
+        ]
+        if remaining:
+            replace_file(folder_fd, name, b"".join(remaining))
         else:
-            os.unlink(name, dir_fd=here)
+            os.unlink(name, dir_fd=folder_fd)
 
 
 def _encode_dead_letter(letter: DeadLetter) -> bytes:
@@ -188,41 +194,41 @@ def _encode_dead_letter(letter: DeadLetter) -> bytes:
 
 
 def _parse_dead_letters(data: bytes) -> Iterable[DeadLetter]:
-    found: dict[str, DeadLetter] = {}
+    by_entry: dict[str, DeadLetter] = {}
     for line in data.split(b"\n"):
         if not line:
             continue
         try:
-            one = msgspec.convert(json.loads(line), DeadLetter)
+            letter = msgspec.convert(json.loads(line), DeadLetter)
         except (ValueError, RecursionError):
             _log.warning("a dead letter cannot be read")
             continue
-        found[one.entry_id] = one
-    return found.values()
+        by_entry[letter.entry_id] = letter
+    return by_entry.values()
 
 
 def _read(folder: Path, parts: tuple[str, ...], name: str) -> bytes:
-    here = open_folder(folder, parts, create=False)
+    folder_fd = open_folder(folder, parts, create=False)
     try:
-        return read_file(here, name)[0]
+        return read_file(folder_fd, name)[0]
     finally:
-        os.close(here)
+        os.close(folder_fd)
 
 
 @contextmanager
 def _open_folder(folder: Path, parts: tuple[str, ...]) -> Generator[int]:
-    here = open_folder(folder, parts, create=True)
+    folder_fd = open_folder(folder, parts, create=True)
     try:
-        yield here
+        yield folder_fd
     finally:
-        os.close(here)
+        os.close(folder_fd)
 
 
 @contextmanager
-def _translate_os_errors(folder: Path, what: str) -> Generator[None]:
+def _translate_os_errors(folder: Path, action: str) -> Generator[None]:
     try:
         yield
     except OSError as error:
         raise LedgerError(
-            f"what was delivered cannot be {what} in {folder}: {error.strerror}"
+            f"what was delivered cannot be {action} in {folder}: {error.strerror}"
         ) from error

@@ -61,18 +61,18 @@ class DeliveryWorkers:
     @property
     def waiting(self) -> int:
         """How many entries are still to be delivered, as far as is known."""
-        return sum(one.waiting for one in self._agents.values())
+        return sum(worker.waiting for worker in self._agents.values())
 
     async def start(self, agents: Iterable[str]) -> None:
         """Go on with every agent that has a service; a new one begins with what is to come."""
         for agent in agents:
             try:
-                found = await asyncio.to_thread(self._needs.agent_of, agent)
+                target = await asyncio.to_thread(self._needs.agent_of, agent)
             except MemplaneError as error:
                 _log.warning("nothing is delivered for %s: %s", agent, error)
                 continue
-            if found is not None and self.expect(found.context):
-                await self._agent(agent).go_on(delivery_route(found.context))
+            if target is not None and self.expect(target.context):
+                await self._agent(agent).go_on(delivery_route(target.context))
 
     def expect(self, context: AgentContext) -> bool:
         """Have it kept where an agent's delivery begins, before a turn of it is recorded.
@@ -87,9 +87,9 @@ class DeliveryWorkers:
     def recorded(self, agent: str) -> None:
         """Say that a turn of an agent was recorded; it is delivered soon."""
         if not self._draining:
-            one = self._agent(agent)
-            one.waiting += 1
-            one.wake()
+            worker = self._agent(agent)
+            worker.waiting += 1
+            worker.wake()
 
     async def drain(self, seconds: float) -> int:
         """Deliver what can be at once, for so long at most, and end; returns how many wait.
@@ -97,12 +97,12 @@ class DeliveryWorkers:
         What waits stays in the ledger, and the next start goes on with it.
         """
         self._draining = True
-        for one in self._agents.values():
-            one.hurry()
-        tasks = [task for one in self._agents.values() for task in one.tasks]
+        for worker in self._agents.values():
+            worker.hurry()
+        tasks = [task for worker in self._agents.values() for task in worker.tasks]
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=seconds)
-            for task in late:
+            _, unfinished = await asyncio.wait(tasks, timeout=seconds)
+            for task in unfinished:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         return self.waiting
@@ -136,7 +136,7 @@ class _AgentDeliveryWorker:
     def expect(self, route: DeliveryRoute) -> None:
         """Have it kept where a delivery begins."""
         if route not in self._expected:
-            self._expected[route] = asyncio.create_task(self._kept(route))
+            self._expected[route] = asyncio.create_task(self._save_progress(route))
 
     async def go_on(self, route: DeliveryRoute) -> None:
         """Deliver what an earlier process left."""
@@ -159,7 +159,7 @@ class _AgentDeliveryWorker:
         if self._resting and self._running is not None:
             self._running.cancel()
 
-    async def _kept(self, route: DeliveryRoute) -> None:
+    async def _save_progress(self, route: DeliveryRoute) -> None:
         try:
             await asyncio.to_thread(self._progress, route)
         except (MemplaneError, OSError) as error:
@@ -193,55 +193,55 @@ class _AgentDeliveryWorker:
                 # It is kept, and tried again.
                 _log.warning("nothing is delivered for %s now: %s", self._agent, error)
                 if not self._hurried:
-                    self._again = await self._rested(pauses)
+                    self._again = await self._wait_for_retry(pauses)
 
     async def _deliver_all(self) -> None:
         """Deliver until nothing is left, nobody wants it, or it has to wait for the next start."""
-        while (found := await self._target()) is not None:
-            context, manifest = found
-            letter = await asyncio.to_thread(self._next, context)
-            if letter is None:
+        while (target := await self._target()) is not None:
+            context, manifest = target
+            item = await asyncio.to_thread(self._next, context)
+            if item is None:
                 self.waiting = 0
                 return
-            if not await self._settled(manifest, delivery_route(context), letter):
+            if not await self._settled(manifest, delivery_route(context), item):
                 return
 
     async def _target(self) -> tuple[AgentContext, MemoryManifest] | None:
         """Say where to deliver to now; None, and told so, when there is no such place."""
-        found = await asyncio.to_thread(self._needs.agent_of, self._agent)
-        manifest = found.context.memory if found else None
-        if found is not None and manifest is not None and manifest.retain is not None:
-            return found.context, manifest
-        if found is not None and self.waiting:
-            if found.broken:
-                self._tell("", OperationStatus.FAILED, error=found.broken)
+        target = await asyncio.to_thread(self._needs.agent_of, self._agent)
+        manifest = target.context.memory if target else None
+        if target is not None and manifest is not None and manifest.retain is not None:
+            return target.context, manifest
+        if target is not None and self.waiting:
+            if target.broken:
+                self._report("", OperationStatus.FAILED, error=target.broken)
             elif manifest is not None:
-                self._tell(manifest.service, OperationStatus.SKIPPED)
+                self._report(manifest.service, OperationStatus.SKIPPED)
         self.waiting = 0
         return None
 
     def _next(self, context: AgentContext) -> DeliveryItem | None:
         route = delivery_route(context)
         start = self._progress(route).cursor
-        found = self._ledger.read_next_item(context, start)
-        if isinstance(found, DeliveryItem):
-            return found
-        if found != start:
+        item = self._ledger.read_next_item(context, start)
+        if isinstance(item, DeliveryItem):
+            return item
+        if item != start:
             # Only entries that nobody remembers.
-            write_progress(self._needs.folder, route, DeliveryProgress(found))
+            write_progress(self._needs.folder, route, DeliveryProgress(item))
         return None
 
     async def _settled(
-        self, manifest: MemoryManifest, route: DeliveryRoute, letter: DeliveryItem
+        self, manifest: MemoryManifest, route: DeliveryRoute, item: DeliveryItem
     ) -> bool:
         """Deliver a letter, or give it up; False when it has to wait for the next start."""
         needs = self._needs
         progress = await asyncio.to_thread(self._progress, route)
         attempts = self._attempts(self._patience(progress))
-        while not await asyncio.to_thread(self._ledger.is_forgotten, letter.id):
+        while not await asyncio.to_thread(self._ledger.is_forgotten, item.id):
             tried = progress.attempts + 1
             outcome = await send_item(
-                needs, self._agent, manifest, letter, attempt=tried, depth=self._depth()
+                needs, self._agent, manifest, item, attempt=tried, depth=self._depth()
             )
             if outcome.ok:
                 break
@@ -250,25 +250,21 @@ class _AgentDeliveryWorker:
                 await asyncio.to_thread(write_progress, needs.folder, route, progress)
                 if self._hurried:
                     return False
-                if await self._rested(attempts, _read_retry_after(outcome, needs.clock())):
+                if await self._wait_for_retry(attempts, _read_retry_after(outcome, needs.clock())):
                     fresh = await self._target()
                     if fresh is None or fresh[1].service != route.service:
                         return fresh is not None
                     # What was forgotten meanwhile may be cited in it: it is read anew.
-                    again = await asyncio.to_thread(self._next, fresh[0])
-                    if again is None or again.id != letter.id:
+                    next_item = await asyncio.to_thread(self._next, fresh[0])
+                    if next_item is None or next_item.id != item.id:
                         return True
-                    letter, manifest = again, fresh[1]
+                    item, manifest = next_item, fresh[1]
                     continue
-            given_up = make_dead_letter(
-                route, letter, outcome, manifest=manifest, now=needs.clock()
-            )
+            given_up = make_dead_letter(route, item, outcome, manifest=manifest, now=needs.clock())
             await asyncio.to_thread(write_dead_letter, needs.folder, given_up)
             break
         # Only now: whatever happened before, the entry would have been sent again.
-        await asyncio.to_thread(
-            write_progress, needs.folder, route, DeliveryProgress(letter.cursor)
-        )
+        await asyncio.to_thread(write_progress, needs.folder, route, DeliveryProgress(item.cursor))
         self.waiting = max(self.waiting - 1, 0)
         return True
 
@@ -286,14 +282,14 @@ class _AgentDeliveryWorker:
             narrow, until=until, wait=_FIRST_RETRY_PAUSE_S, max_wait_s=_MAX_RETRY_PAUSE_S
         )
 
-    async def _rested(self, attempts: RetryAttempts, at_least: float = 0.0) -> bool:
+    async def _wait_for_retry(self, attempts: RetryAttempts, at_least: float = 0.0) -> bool:
         self._resting = True
         try:
             return await attempts.wait_for_next(at_least=at_least)
         finally:
             self._resting = False
 
-    def _tell(self, service: str, status: OperationStatus, *, error: str = "") -> None:
+    def _report(self, service: str, status: OperationStatus, *, error: str = "") -> None:
         self._needs.emit(
             MemoryEvent(
                 ts=self._needs.clock(),

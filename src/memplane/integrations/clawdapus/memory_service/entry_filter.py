@@ -89,22 +89,22 @@ class LedgerWalk:
         self._entries.close()
 
     def _read(self, cursor: Cursor) -> Generator[ReplayEntry, None, None]:
-        before, more, notes = cursor, True, NoteReader(self._folder)
-        while more:
+        before, has_more, notes = cursor, True, NoteReader(self._folder)
+        while has_more:
             with open_page(
                 self._folder, cursor=cursor, after=self._after, limit=_PAGE_ENTRIES
             ) as page:
-                for found, (entry_id, line) in zip(page.entries, page.with_ids(), strict=True):
-                    here = Cursor(found.segment, found.offset, entry_id)
+                for location, (entry_id, line) in zip(page.entries, page.with_ids(), strict=True):
+                    position = Cursor(location.segment, location.offset, entry_id)
                     yield ReplayEntry(
                         id=entry_id,
-                        status=found.head.status,
+                        status=location.head.status,
                         line=line,
-                        cursor=here,
+                        cursor=position,
                         before=before,
                         left_out=notes.omits_response(entry_id),
                         removed=notes.removed_count(entry_id),
                     )
-                    before = here
+                    before = position
             self.unreadable += page.skipped
-            cursor, more = page.next, page.has_more
+            cursor, has_more = page.next, page.has_more

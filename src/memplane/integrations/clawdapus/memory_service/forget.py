@@ -99,13 +99,13 @@ class ForgetDrainReport:
     left: tuple[tuple[QueuedForget, str], ...] = ()
 
 
-def normalise_ids(given: Iterable[str]) -> tuple[str, ...]:
+def normalise_ids(entry_ids: Iterable[str]) -> tuple[str, ...]:
     """Trim ids and drop those that are named twice (pure).
 
     Raises:
         InvalidRequest: There are none.
     """
-    ids = tuple(dict.fromkeys(one.strip() for one in given if one.strip()))
+    ids = tuple(dict.fromkeys(entry_id.strip() for entry_id in entry_ids if entry_id.strip()))
     if not ids:
         raise InvalidRequest("at least one --entry-id is required")
     return ids
@@ -126,21 +126,29 @@ def plan_forget(
         UnknownMemory: Nobody knows an entry.
     """
     owners = {
-        one: [agent for agent in recorded if one in recorded[agent] or one in forgotten[agent]]
-        for one in wish.entry_ids
+        entry_id: [
+            agent
+            for agent in recorded
+            if entry_id in recorded[agent] or entry_id in forgotten[agent]
+        ]
+        for entry_id in wish.entry_ids
     }
-    unknown = [one for one, agents in owners.items() if not agents]
+    unknown = [entry_id for entry_id, agents in owners.items() if not agents]
     if unknown and not wish.allow_unknown:
         raise UnknownMemory(f"history does not contain entry id(s) {', '.join(unknown)}")
-    found: dict[str, AgentForgetPlan] = {}
-    for agent, done in forgotten.items():
-        own = [one for one in wish.entry_ids if agent in owners[one] or one in unknown]
-        if own:
-            found[agent] = AgentForgetPlan(
-                tuple(one for one in own if one not in done),
-                tuple(one for one in own if one in done),
+    plans: dict[str, AgentForgetPlan] = {}
+    for agent, forgotten_ids in forgotten.items():
+        own_ids = [
+            entry_id
+            for entry_id in wish.entry_ids
+            if agent in owners[entry_id] or entry_id in unknown
+        ]
+        if own_ids:
+            plans[agent] = AgentForgetPlan(
+                tuple(entry_id for entry_id in own_ids if entry_id not in forgotten_ids),
+                tuple(entry_id for entry_id in own_ids if entry_id in forgotten_ids),
             )
-    return found
+    return plans
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,26 +171,30 @@ class ForgetRunner:
             UnknownMemory: Nobody knows an entry.
             LedgerError: A file cannot be read, or not be brought up to date.
         """
-        return await asyncio.to_thread(self._decide, [one.agent for one in targets], wish)
+        return await asyncio.to_thread(self._decide, [target.agent for target in targets], wish)
 
     def _decide(self, agents: Sequence[str], wish: PodForgetRequest) -> dict[str, AgentForgetPlan]:
         recorded = {agent: self._recorded(agent, wish.entry_ids) for agent in agents}
         forgotten = {agent: self._forgotten(agent, wish.service) for agent in agents}
         return plan_forget(wish, recorded=recorded, forgotten=forgotten)
 
-    def _recorded(self, agent: str, wanted: Collection[str]) -> set[str]:
-        missing = set(wanted)
+    def _recorded(self, agent: str, entry_ids: Collection[str]) -> set[str]:
+        missing = set(entry_ids)
         for entry_id, _ in read_entries(self.place.folder(agent)):
             missing.discard(entry_id)
             if not missing:
                 break
-        return set(wanted) - missing
+        return set(entry_ids) - missing
 
     def _forgotten(self, agent: str, service: str) -> set[str]:
         """Return what was forgotten for a service; another one may still have to be told."""
         replicate_tombstones(self.place.tombstones, agent)
-        there = read_tombstones_since(self.place.tombstones[0], agent).tombstones
-        return {one.entry_id for one in there if one.memory_service.strip() == service}
+        tombstones = read_tombstones_since(self.place.tombstones[0], agent).tombstones
+        return {
+            tombstone.entry_id
+            for tombstone in tombstones
+            if tombstone.memory_service.strip() == service
+        }
 
     async def forget(
         self, target: ServiceTarget, share: AgentForgetPlan, wish: PodForgetRequest
@@ -192,20 +204,20 @@ class ForgetRunner:
         Raises:
             LedgerError: The tombstone is not durable; the service was not asked.
         """
-        done = AgentForgetResult(target.agent, share.pending, share.skipped)
+        result = AgentForgetResult(target.agent, share.pending, share.skipped)
         if not share.pending:
-            return done
+            return result
         ts = self.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
         item = QueuedForget(wish.service, target.agent, share.pending, wish.reason, ts)
         if target.address is None:
-            await asyncio.to_thread(self._bury, item)
+            await asyncio.to_thread(self._write_tombstones, item)
             self.emit(self._event(item))
-            return done
-        path = await asyncio.to_thread(self._enqueue_and_bury, item)
-        outcome = await self._tell(target.context, target.address, item, path)
+            return result
+        path = await asyncio.to_thread(self._enqueue_and_tombstone, item)
+        outcome = await self._report(target.context, target.address, item, path)
         if outcome.ok:
-            return replace(done, told=True)
-        return replace(done, complaint=explain_failure("forget", outcome, target.address.token))
+            return replace(result, told=True)
+        return replace(result, complaint=explain_failure("forget", outcome, target.address.token))
 
     async def drain(self, target_of: Callable[[QueuedForget], ServiceTarget]) -> ForgetDrainReport:
         """Send the forgets that wait; those of a service that does not answer keep waiting.
@@ -214,17 +226,17 @@ class ForgetRunner:
             LedgerError: A tombstone or the queue cannot be written.
         """
         sent = 0
-        left: list[tuple[QueuedForget, str]] = []
+        remaining: list[tuple[QueuedForget, str]] = []
         silent: dict[str, str] = {}
         for path, item in await asyncio.to_thread(list_queued_forgets, self.place.state):
             complaint = silent.get(item.service)
             if complaint is None:
                 complaint = await self._send(path, item, target_of, silent)
             if complaint:
-                left.append((item, complaint))
+                remaining.append((item, complaint))
             else:
                 sent += 1
-        return ForgetDrainReport(sent, tuple(left))
+        return ForgetDrainReport(sent, tuple(remaining))
 
     async def _send(
         self,
@@ -234,7 +246,7 @@ class ForgetRunner:
         silent: dict[str, str],
     ) -> str:
         """Send one forget and return why it was not taken; a silent service is noted."""
-        await asyncio.to_thread(self._bury, item)
+        await asyncio.to_thread(self._write_tombstones, item)
         try:
             target = await asyncio.to_thread(target_of, item)
         except PodError as error:
@@ -243,7 +255,7 @@ class ForgetRunner:
             await asyncio.to_thread(remove_forget, path)
             self.emit(self._event(item))
             return ""
-        outcome = await self._tell(
+        outcome = await self._report(
             target.context, target.address, item, path, attempt=_RETRY_ATTEMPT_NUMBER
         )
         if outcome.ok:
@@ -253,7 +265,7 @@ class ForgetRunner:
             silent[item.service] = complaint
         return complaint
 
-    async def _tell(
+    async def _report(
         self,
         context: AgentContext,
         address: ServiceAddress,
@@ -289,24 +301,24 @@ class ForgetRunner:
             memory_status=OperationStatus.SKIPPED,
         )
 
-    def _enqueue_and_bury(self, item: QueuedForget) -> Path:
+    def _enqueue_and_tombstone(self, item: QueuedForget) -> Path:
         path = enqueue_forget(self.place.state, item)
-        self._bury(item)
+        self._write_tombstones(item)
         return path
 
-    def _bury(self, item: QueuedForget) -> None:
+    def _write_tombstones(self, item: QueuedForget) -> None:
         """Write the tombstones of a forget where they are not yet."""
         for root in self.place.tombstones:
-            there = {
-                (one.memory_service, one.entry_id)
-                for one in read_tombstones_since(root, item.agent).tombstones
+            existing = {
+                (tombstone.memory_service, tombstone.entry_id)
+                for tombstone in read_tombstones_since(root, item.agent).tombstones
             }
             append_tombstones(
                 root,
                 item.agent,
                 [
-                    Tombstone(item.ts, item.agent, item.service, one, item.reason)
-                    for one in item.entry_ids
-                    if (item.service, one) not in there
+                    Tombstone(item.ts, item.agent, item.service, tombstone, item.reason)
+                    for tombstone in item.entry_ids
+                    if (item.service, tombstone) not in existing
                 ],
             )

@@ -56,17 +56,17 @@ def enqueue_forget(state: Path, forget: QueuedForget) -> Path:
 
 def list_queued_forgets(state: Path) -> list[tuple[Path, QueuedForget]]:
     """Read the forgets that wait, oldest first; a file that is none is named in the log."""
-    found: list[tuple[Path, QueuedForget]] = []
+    queued: list[tuple[Path, QueuedForget]] = []
     for path in sorted((state / _QUEUE_FOLDER_NAME).glob("*.json")):
         try:
             with open_regular_file(path) as file:
                 body: object = json.loads(file.read())
-            found.append((path, msgspec.convert(body, QueuedForget)))
+            queued.append((path, msgspec.convert(body, QueuedForget)))
         except FileNotFoundError:
             continue  # somebody else has sent it
         except (OSError, ValueError, RecursionError) as error:
             _log.warning("%s cannot be read: %s", path, error)
-    return found
+    return queued
 
 
 def remove_forget(path: Path) -> None:

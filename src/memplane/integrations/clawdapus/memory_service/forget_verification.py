@@ -62,21 +62,21 @@ class EntryText:
 
         A long beginning of the question or of the answer tells; short ones only together.
         """
-        parts = [one[:_QUOTE_CHARS] for one in (self.question, self.answer) if one]
-        there = [one for one in parts if one in text]
-        tells = any(len(one) >= _MIN_DISTINCTIVE_CHARS for one in there) or there == parts
-        return there if tells else []
+        parts = [part[:_QUOTE_CHARS] for part in (self.question, self.answer) if part]
+        quotes = [part for part in parts if part in text]
+        tells = any(len(part) >= _MIN_DISTINCTIVE_CHARS for part in quotes) or quotes == parts
+        return quotes if tells else []
 
-    def says(self, words: list[str]) -> bool:
+    def contains(self, quotes: list[str]) -> bool:
         """Say whether all these words were said here too (pure)."""
-        return all(one in self.question or one in self.answer for one in words)
+        return all(quote in self.question or quote in self.answer for quote in quotes)
 
 
 @dataclass(slots=True)
 class _LedgerScan:
     """What one look through a ledger found of the entries."""
 
-    said: dict[str, EntryText] = field(default_factory=dict[str, EntryText])
+    texts: dict[str, EntryText] = field(default_factory=dict[str, EntryText])
     replayed: set[str] = field(default_factory=set[str])
 
 
@@ -96,15 +96,15 @@ class ForgetVerifier:
         """
         read = await asyncio.to_thread(self._read, target.agent, entry_ids)
         checks = await asyncio.to_thread(self._stored, target.agent, entry_ids, read)
-        for one in entry_ids:
-            checks.append(await self._recall(target, one, read.said.get(one)))
+        for entry_id in entry_ids:
+            checks.append(await self._recall(target, entry_id, read.texts.get(entry_id)))
         return checks
 
     def _read(self, agent: str, entry_ids: Collection[str]) -> _LedgerScan:
         read = _LedgerScan()
         for entry, survives in self._entries(agent):
             if entry.id in entry_ids:
-                read.said[entry.id] = self._said(entry.line)
+                read.texts[entry.id] = self._read_text(entry.line)
                 if survives:
                     read.replayed.add(entry.id)
         return read
@@ -121,44 +121,52 @@ class ForgetVerifier:
         self, agent: str, entry_ids: Collection[str], read: _LedgerScan
     ) -> list[PlaceCheck]:
         waiting = {
-            one for _, item in list_queued_forgets(self.place.state) for one in item.entry_ids
+            entry_id
+            for _, item in list_queued_forgets(self.place.state)
+            for entry_id in item.entry_ids
         }
         checks: list[PlaceCheck] = []
         for root in self.place.tombstones:
-            there = read_tombstones(root, agent)
+            tombstones = read_tombstones(root, agent)
             words = {True: "it has its tombstone", False: "it has no tombstone"}
             checks += [
-                PlaceCheck(agent, one, str(root), one in there, words[one in there])
-                for one in entry_ids
+                PlaceCheck(
+                    agent,
+                    entry_id,
+                    str(root),
+                    entry_id in tombstones,
+                    words[entry_id in tombstones],
+                )
+                for entry_id in entry_ids
             ]
-        for one in entry_ids:
-            replayed = one in read.replayed
+        for entry_id in entry_ids:
+            replayed = entry_id in read.replayed
             about = "a backfill would send it" if replayed else "no backfill sends it"
-            checks.append(PlaceCheck(agent, one, "ledger", not replayed, about))
-            about = "the service was not told yet" if one in waiting else "nothing waits"
-            checks.append(PlaceCheck(agent, one, "queue", one not in waiting, about))
+            checks.append(PlaceCheck(agent, entry_id, "ledger", not replayed, about))
+            about = "the service was not told yet" if entry_id in waiting else "nothing waits"
+            checks.append(PlaceCheck(agent, entry_id, "queue", entry_id not in waiting, about))
         return checks
 
     async def _recall(
-        self, target: ServiceTarget, entry_id: str, said: EntryText | None
+        self, target: ServiceTarget, entry_id: str, entry_text: EntryText | None
     ) -> PlaceCheck:
         address = target.address
         if address is None:
             return PlaceCheck(target.agent, entry_id, "recall", ok=True, found="it is not offered")
-        if said is None:
+        if entry_text is None:
             about = "the entry is not in the ledger, so there is nothing to ask with"
             return PlaceCheck(target.agent, entry_id, "recall", ok=True, found=about)
-        asked = 0
-        for question in dict.fromkeys(filter(None, (said.question, said.answer))):
+        request_count = 0
+        for question in dict.fromkeys(filter(None, (entry_text.question, entry_text.answer))):
             blocks = await self._blocks(target, address, question)
             if isinstance(blocks, str):
                 return PlaceCheck(target.agent, entry_id, "recall", ok=False, found=blocks)
-            asked += 1
-            if await asyncio.to_thread(self._returns, target.agent, entry_id, said, blocks):
+            request_count += 1
+            if await asyncio.to_thread(self._returns, target.agent, entry_id, entry_text, blocks):
                 return PlaceCheck(
                     target.agent, entry_id, "recall", ok=False, found="the service returns it"
                 )
-        about = f"asked {asked} times with its own words, it does not come"
+        about = f"asked {request_count} times with its own words, it does not come"
         return PlaceCheck(target.agent, entry_id, "recall", ok=True, found=about)
 
     async def _blocks(
@@ -173,20 +181,20 @@ class ForgetVerifier:
         return "recall returned no memories that can be read" if blocks is None else blocks
 
     def _returns(
-        self, agent: str, entry_id: str, said: EntryText, blocks: list[NamedBlock]
+        self, agent: str, entry_id: str, entry_text: EntryText, blocks: list[NamedBlock]
     ) -> bool:
         """Say whether blocks come from an entry: they name it, or only it has their words."""
-        if any(entry_id in one.entry_ids for one in blocks):
+        if any(entry_id in block.entry_ids for block in blocks):
             return True
-        texts = (_normalise_text(one.text) for one in blocks if not one.entry_ids)
-        quoted = [words for text in texts if (words := said.find_quotes(text))]
+        texts = (_normalise_text(block.text) for block in blocks if not block.entry_ids)
+        quoted = [words for text in texts if (words := entry_text.find_quotes(text))]
         for entry, survives in self._entries(agent) if quoted else ():
             if survives and entry.id != entry_id:
-                other = self._said(entry.line)
-                quoted = [words for words in quoted if not other.says(words)]
+                other = self._read_text(entry.line)
+                quoted = [words for words in quoted if not other.contains(words)]
         return bool(quoted)
 
-    def _said(self, line: bytes) -> EntryText:
+    def _read_text(self, line: bytes) -> EntryText:
         """Read what was said in an entry, without its secrets, as the service has it."""
         try:
             body: object = json.loads(line.decode("utf-8", "replace"))

@@ -71,7 +71,7 @@ def build_history_url(url: str, agent: str) -> str | None:
 
 
 async def fetch_page(
-    session: aiohttp.ClientSession, url: str, place: PageStart, *, token: Secret, take: LineHandler
+    session: aiohttp.ClientSession, url: str, start: PageStart, *, token: Secret, take: LineHandler
 ) -> PageOutcome:
     """Ask for the page at a place, and hand its lines on as they come.
 
@@ -80,29 +80,29 @@ async def fetch_page(
     headers = {"Authorization": f"Bearer {token.reveal()}"}
     try:
         async with session.get(
-            url, params=_query(place), headers=headers, allow_redirects=False
+            url, params=_query(start), headers=headers, allow_redirects=False
         ) as reply:
             if reply.status != _STATUS_OK:
-                return await _classify_refusal(reply, place)
+                return await _classify_refusal(reply, start)
             await _read_lines(reply, take)
             return _read_page_headers(reply)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         return TemporaryFailure(f"{url} does not answer: {str(error) or type(error).__name__}")
 
 
-def _query(place: PageStart) -> dict[str, str]:
-    query = {"limit": str(place.limit)}
-    if place.cursor:
-        query["cursor"] = place.cursor
-    elif place.after is not None:
-        query["after"] = format_timestamp(place.after)
+def _query(start: PageStart) -> dict[str, str]:
+    query = {"limit": str(start.limit)}
+    if start.cursor:
+        query["cursor"] = start.cursor
+    elif start.after is not None:
+        query["after"] = format_timestamp(start.after)
     return query
 
 
 async def _read_lines(reply: aiohttp.ClientResponse, take: LineHandler) -> None:
     splitter = LineSplitter()
-    async for piece in reply.content.iter_any():
-        for line in splitter.lines(piece):
+    async for chunk in reply.content.iter_any():
+        for line in splitter.lines(chunk):
             await take(line)
     rest = splitter.take_rest()
     if rest is not None and not rest.strip():
@@ -122,18 +122,18 @@ def _read_page_headers(reply: aiohttp.ClientResponse) -> PageReceived:
     )
 
 
-async def _classify_refusal(reply: aiohttp.ClientResponse, place: PageStart) -> PageOutcome:
-    said = (await reply.content.read(_MAX_MESSAGE_BYTES)).decode("utf-8", "replace").strip()
-    if reply.status == _STATUS_BAD_REQUEST and place.cursor and "cursor" in said:
+async def _classify_refusal(reply: aiohttp.ClientResponse, start: PageStart) -> PageOutcome:
+    message = (await reply.content.read(_MAX_MESSAGE_BYTES)).decode("utf-8", "replace").strip()
+    if reply.status == _STATUS_BAD_REQUEST and start.cursor and "cursor" in message:
         return UnknownCursor()
-    what = f"{reply.url.with_query(None)} answered {reply.status} {said}".strip()
+    problem = f"{reply.url.with_query(None)} answered {reply.status} {message}".strip()
     if reply.status in _RETRYABLE_STATUSES or reply.status >= _MIN_SERVER_ERROR_STATUS:
         return TemporaryFailure(
-            what, at_least=_parse_retry_after(reply.headers.get("Retry-After", ""))
+            problem, at_least=_parse_retry_after(reply.headers.get("Retry-After", ""))
         )
     if reply.status < _STATUS_BAD_REQUEST:
-        return PermanentFailure(f"{what}: it leads elsewhere, and the token is not sent there")
-    return PermanentFailure(what)
+        return PermanentFailure(f"{problem}: it leads elsewhere, and the token is not sent there")
+    return PermanentFailure(problem)
 
 
 def _parse_retry_after(text: str) -> float:

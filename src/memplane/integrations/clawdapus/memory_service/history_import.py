@@ -179,7 +179,9 @@ class _LedgerImport:
         if place.cursor:
             self.met.clear()
         elif after is not None:
-            self.met = {one: at for one, at in self.met.items() if at is not None and at > after}
+            self.met = {
+                entry_id: at for entry_id, at in self.met.items() if at is not None and at > after
+            }
 
     async def _page(self, url: str) -> HistoryPage | str:
         """Read a page, however often that takes; why there is none comes back as words."""
@@ -187,7 +189,7 @@ class _LedgerImport:
         attempts = RetryAttempts(self.pacing, until=until, wait=0.5, max_wait_s=30.0)
         while True:
             reading = _PageAttempt(self)
-            match await reading.answer(url):
+            match await reading.fetch(url):
                 case PageReceived(next_cursor, has_more, skipped):
                     self.pages += 1
                     self.skipped += skipped + reading.skipped
@@ -213,19 +215,19 @@ class _PageAttempt:
     batch: dict[str, _ImportedEntry] = field(default_factory=dict[str, _ImportedEntry])
     size: int = 0
 
-    async def answer(self, url: str) -> PageOutcome:
+    async def fetch(self, url: str) -> PageOutcome:
         """Ask, and wait until what came is retained."""
         walk = self.walk
         try:
-            answer = await fetch_page(
-                walk.session, url, walk.place, token=walk.history.token, take=self._take
+            outcome = await fetch_page(
+                walk.session, url, walk.place, token=walk.history.token, take=self._add_line
             )
-            await self._hand_on()
+            await self._store_batch()
         except MemplaneError as error:
             return TemporaryFailure(f"an entry could not be kept: {error}")
-        return answer
+        return outcome
 
-    async def _take(self, line: bytes | None) -> None:
+    async def _add_line(self, line: bytes | None) -> None:
         if line is not None and not line.strip():
             return
         self.page.lines += 1
@@ -242,9 +244,9 @@ class _PageAttempt:
         self.batch[entry.id] = entry
         self.size += entry.size
         if len(self.batch) == _MAX_IN_FLIGHT_ENTRIES or self.size >= _MAX_IN_FLIGHT_BYTES:
-            await self._hand_on()
+            await self._store_batch()
 
-    async def _hand_on(self) -> None:
+    async def _store_batch(self) -> None:
         """Retain the batch side by side, and wait for all of it.
 
         Raises:

@@ -69,12 +69,12 @@ def decide_next_page(place: PageStart, page: HistoryPage) -> PageDecision:
     """Decide what follows a page that was read from a place."""
     full = page.lines >= place.limit
     if page.next_cursor:
-        following = PageStart(cursor=page.next_cursor)
+        next_start = PageStart(cursor=page.next_cursor)
         if not (full if page.has_more is None else page.has_more):
-            return EndOfHistory(following)
+            return EndOfHistory(next_start)
         if page.next_cursor == place.cursor and not page.new:
             return NoProgress("the proxy gives the same page again and again")
-        return NextPage(following)
+        return NextPage(next_start)
     if not full:
         return EndOfHistory(PageStart(after=_at_least(place.after, _full_overlap(page.times))))
     return _step_by_time(place, page)
@@ -82,19 +82,19 @@ def decide_next_page(place: PageStart, page: HistoryPage) -> PageDecision:
 
 def _step_by_time(place: PageStart, page: HistoryPage) -> PageDecision:
     """Go on behind a full page of a proxy that only takes moments."""
-    wanted = _full_overlap(page.times)
+    overlap = _full_overlap(page.times)
     ordered = sorted(page.times)
     # So much must not come again, or the walk hardly moves; each of these is past the place.
     middle = ordered[(len(ordered) - 1) // 2] if ordered else None
-    if wanted is None or middle is None:
+    if overlap is None or middle is None:
         return NoProgress(f"a page of {page.lines} turns tells no time")
-    if wanted >= middle:
-        return NextPage(PageStart(after=wanted))
+    if overlap >= middle:
+        return NextPage(PageStart(after=overlap))
     if place.limit < MAX_HISTORY_PAGE_ENTRIES:
         return NextPage(PageStart(after=place.after, limit=MAX_HISTORY_PAGE_ENTRIES))
     end = _estimate_end_time(page.times)
     # Not all of the last second may be in the page, so it comes again.
-    earlier = [one for one in ordered if one < end]
+    earlier = [entry_time for entry_time in ordered if entry_time < end]
     if not earlier:
         return NoProgress(
             f"more than {MAX_HISTORY_PAGE_ENTRIES} turns have the time {end:%Y-%m-%dT%H:%M:%SZ}"
@@ -123,8 +123,8 @@ def _at_least(before: datetime | None, now: datetime | None) -> datetime | None:
 def is_out_of_order(times: Sequence[datetime]) -> bool:
     """Say whether a time lies so far behind an earlier one that the overlap does not cover it."""
     latest = None
-    for one in times:
-        if latest is not None and latest - one > PAGE_OVERLAP:
+    for entry_time in times:
+        if latest is not None and latest - entry_time > PAGE_OVERLAP:
             return True
-        latest = one if latest is None else max(latest, one)
+        latest = entry_time if latest is None else max(latest, entry_time)
     return False

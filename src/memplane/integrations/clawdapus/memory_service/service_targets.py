@@ -87,7 +87,7 @@ class ServiceSelection:
         return f"{self.service} at {self.url}" if self.url else self.service
 
 
-def resolve_pod_folder(file: str | None, here: Path) -> Path | None:
+def resolve_pod_folder(file: str | None, working_folder: Path) -> Path | None:
     """Find the folder of the pod that a command is about: named by its file, or where we are.
 
     Raises:
@@ -95,7 +95,7 @@ def resolve_pod_folder(file: str | None, here: Path) -> Path | None:
     """
     if file is not None:
         return find_pod_folder(Path(file))
-    return here if (here / COMPOSE_FILE).is_file() else None
+    return working_folder if (working_folder / COMPOSE_FILE).is_file() else None
 
 
 def get_pod_paths(folder: Path) -> LedgerPaths:
@@ -110,98 +110,109 @@ def get_home_paths(home: Path, ledgers: Path) -> LedgerPaths:
 
 
 def find_pod_targets(
-    contexts: PodContexts, asked: ServiceSelection, operation: str
+    contexts: PodContexts, selection: ServiceSelection, operation: str
 ) -> tuple[ServiceTarget, ...]:
     """Find the agents whose memory a service is, and where it answers.
 
     Raises:
         PodError: Nobody subscribes, an agent does not, or the service does not offer that.
     """
-    chosen = select_targets(contexts, asked.service, asked.agents)
-    return _make_targets(contexts, asked, [(one, find_endpoint(one, operation)) for one in chosen])
+    chosen = select_targets(contexts, selection.service, selection.agents)
+    return _make_targets(
+        contexts, selection, [(agent, find_endpoint(agent, operation)) for agent in chosen]
+    )
 
 
 def find_all_pod_targets(
-    contexts: PodContexts, asked: ServiceSelection, operation: str
+    contexts: PodContexts, selection: ServiceSelection, operation: str
 ) -> tuple[ServiceTarget, ...]:
     """Find the same agents also where the service does not offer that: they have no address.
 
     Raises:
         PodError: Nobody subscribes, or an agent does not.
     """
-    chosen = select_targets(contexts, asked.service, asked.agents)
-    offers = [(one, one.memory.operation(operation) if one.memory else None) for one in chosen]
-    return _make_targets(contexts, asked, offers)
+    chosen = select_targets(contexts, selection.service, selection.agents)
+    offers = [
+        (agent, agent.memory.operation(operation) if agent.memory else None) for agent in chosen
+    ]
+    return _make_targets(contexts, selection, offers)
 
 
 def find_queued_target(
-    contexts: PodContexts, service: str, agent: str, asked: ServiceSelection | None = None
+    contexts: PodContexts, service: str, agent: str, selection: ServiceSelection | None = None
 ) -> ServiceTarget:
     """Find whom a queued forget is for; what was asked for the same service wins.
 
     Raises:
         PodError: The agent does not subscribe to that service any more.
     """
-    same = asked if asked is not None and asked.service == service else ServiceSelection(service)
-    (found,) = find_all_pod_targets(contexts, replace(same, agents=(agent,)), "forget")
-    return found
+    selection_of_service = (
+        selection
+        if selection is not None and selection.service == service
+        else ServiceSelection(service)
+    )
+    (target,) = find_all_pod_targets(
+        contexts, replace(selection_of_service, agents=(agent,)), "forget"
+    )
+    return target
 
 
-def make_proxied_target(found: ProxiedAgent | None, service: str, agent: str) -> ServiceTarget:
+def make_proxied_target(proxied: ProxiedAgent | None, service: str, agent: str) -> ServiceTarget:
     """Find whom a queued forget is for as an agent's proxy reaches its service (pure).
 
     Raises:
         PodError: The agent does not subscribe to that service any more.
     """
-    manifest = found.context.memory if found else None
-    if found is None or manifest is None or manifest.service != service:
+    manifest = proxied.context.memory if proxied else None
+    if proxied is None or manifest is None or manifest.service != service:
         raise PodError(f'memory service "{service}" is not subscribed by agent(s) {agent}')
     if manifest.forget is None:
-        return ServiceTarget(found.context, None)
+        return ServiceTarget(proxied.context, None)
     seconds = max(REQUEST_TIMEOUT_S, (manifest.forget.timeout_ms or 0) / 1000)
     return ServiceTarget(
-        found.context, ServiceAddress(manifest.url_of(manifest.forget), manifest.token, seconds)
+        proxied.context, ServiceAddress(manifest.url_of(manifest.forget), manifest.token, seconds)
     )
 
 
 def adapt_selection(
-    contexts: PodContexts, asked: ServiceSelection, operation: str
+    contexts: PodContexts, selection: ServiceSelection, operation: str
 ) -> ServiceSelection:
     """Make an address that was given for one operation good for another of the same service."""
-    if asked.url is None:
-        return asked
-    parts = urlsplit(asked.url)
-    offers = (one.memory.operation(operation) for one in contexts.agents if one.memory)
+    if selection.url is None:
+        return selection
+    parts = urlsplit(selection.url)
+    offers = (agent.memory.operation(operation) for agent in contexts.agents if agent.memory)
     paths = {offer.path for offer in offers if offer}
     base = parts._replace(path="", query="").geturl()
-    return replace(asked, url=base if parts.path in {"", "/", *paths} else None)
+    return replace(selection, url=base if parts.path in {"", "/", *paths} else None)
 
 
 def _make_targets(
     contexts: PodContexts,
-    asked: ServiceSelection,
+    selection: ServiceSelection,
     offers: Sequence[tuple[AgentContext, MemoryEndpoint | None]],
 ) -> tuple[ServiceTarget, ...]:
-    chosen = [one for one, _ in offers]
+    chosen = [agent for agent, _ in offers]
     paths = {offer.path: offer for _, offer in offers if offer}
     port = cache(partial(_find_compose_port, contexts.folder))
     urls = {
-        path: build_endpoint_url(contexts, chosen, offer, url=asked.url, compose_port=port)
+        path: build_endpoint_url(contexts, chosen, offer, url=selection.url, compose_port=port)
         for path, offer in paths.items()
     }
 
-    def address_of(one: AgentContext, offer: MemoryEndpoint) -> ServiceAddress:
-        token = asked.token or (one.memory.token if one.memory else None)
+    def address_of(agent: AgentContext, offer: MemoryEndpoint) -> ServiceAddress:
+        token = selection.token or (agent.memory.token if agent.memory else None)
         seconds = max(REQUEST_TIMEOUT_S, (offer.timeout_ms or 0) / 1000)
         return ServiceAddress(urls[offer.path], token, seconds)
 
     return tuple(
-        ServiceTarget(one, address_of(one, offer) if offer else None) for one, offer in offers
+        ServiceTarget(agent, address_of(agent, offer) if offer else None)
+        for agent, offer in offers
     )
 
 
 def find_home_targets(
-    ledgers: Path, asked: ServiceSelection, path: str
+    ledgers: Path, selection: ServiceSelection, path: str
 ) -> tuple[ServiceTarget, ...]:
     """Find the agents of memplane's own ledgers; the service is an address, or has one.
 
@@ -209,17 +220,17 @@ def find_home_targets(
         PodError: There is no address.
         UnknownAgent: A name is no agent's.
     """
-    url = asked.url or (asked.service if urlsplit(asked.service).scheme else None)
+    url = selection.url or (selection.service if urlsplit(selection.service).scheme else None)
     if url is None:
         raise PodError(
-            f'there is no {COMPOSE_FILE} here that would say where "{asked.service}" is. Name '
+            f'there is no {COMPOSE_FILE} here that would say where "{selection.service}" is. Name '
             "the pod's file with -f, or give the service's address: --url http://HOST:PORT"
         )
-    address = ServiceAddress(complete_url(url, path), asked.token, REQUEST_TIMEOUT_S)
-    agents = asked.agents or list_ledger_agents(ledgers)
-    for one in agents:
-        AgentFolder(ledgers, one)
-    return tuple(ServiceTarget(AgentContext(one), address) for one in agents)
+    address = ServiceAddress(complete_url(url, path), selection.token, REQUEST_TIMEOUT_S)
+    agents = selection.agents or list_ledger_agents(ledgers)
+    for agent in agents:
+        AgentFolder(ledgers, agent)
+    return tuple(ServiceTarget(AgentContext(agent), address) for agent in agents)
 
 
 def _find_compose_port(folder: Path, service: str, port: int) -> str | None:

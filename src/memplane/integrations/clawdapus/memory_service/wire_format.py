@@ -59,15 +59,15 @@ def encode_retain(
 
     `removed` secrets had been taken out before it was recorded.
     """
-    scrubbed = _utf8(entry.value)
+    entry_text = _utf8(entry.value)
     removed += sum(entry.counts.values())
-    model = _read_model(scrubbed)
+    model = _read_model(entry_text)
     more: dict[str, object] = {"policy_removed": removed} if removed else {}
     if model:
         more["requested_model"] = model
     # The line is put in as it is: decoding it could change what it says.
     body = _encode_json(_common_members(context, "retain", **more))
-    return b'%s,"entry":%s}' % (body[:-1], scrubbed)
+    return b'%s,"entry":%s}' % (body[:-1], entry_text)
 
 
 def encode_forget(context: AgentContext, entry_ids: Sequence[str], reason: str) -> bytes:
@@ -102,7 +102,7 @@ def parse_recalled(answer: bytes) -> api_types.RecallResponse | UnreadableRespon
     try:
         body: object = json.loads(answer.decode("utf-8", "replace"))
         memories = _require_list(_require_object(body, "the answer").get("memories"))
-        blocks = tuple(_parse_block(one, at) for at, one in enumerate(memories))
+        blocks = tuple(_parse_block(memory, at) for at, memory in enumerate(memories))
     except _WrongType as error:
         return UnreadableResponse(f"parse recall response: {error}")
     except (ValueError, RecursionError):
@@ -130,10 +130,10 @@ def _parse_block(memory: object, at: int) -> api_types.MemoryBlock:
         source=_require_text(members, "source", where),
         ts=_require_text(members, "ts", where),
         id=named if _is_id(named) else "",
-        entry_ids=tuple(one for one in ids if _is_id(one)),
+        entry_ids=tuple(entry_id for entry_id in ids if _is_id(entry_id)),
         origin=origin if isinstance(origin, str) and origin in _ORIGINS else "",
         trust=trust if isinstance(trust, str) and trust in _TRUST else "",
-        sources=tuple(one for one in _as_list(members.get("sources")) if _is_id(one)),
+        sources=tuple(source for source in _as_list(members.get("sources")) if _is_id(source)),
     )
 
 
@@ -171,7 +171,7 @@ def parse_named_blocks(answer: bytes) -> list[NamedBlock] | None:
     except (ValueError, RecursionError):
         return None
     memories = _lower_case_members(body).get("memories")
-    blocks = [_parse_named_block(one) for one in _as_list(memories)]
+    blocks = [_parse_named_block(memory) for memory in _as_list(memories)]
     usable = isinstance(body, dict) and (memories is None or isinstance(memories, list))
     return blocks if usable else None
 
@@ -185,7 +185,7 @@ def _parse_named_block(memory: object) -> NamedBlock:
 
 def _lower_case_members(value: object) -> dict[str, object]:
     body = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-    return {name.lower(): one for name, one in body.items()}
+    return {name.lower(): member for name, member in body.items()}
 
 
 def _as_list(value: object) -> list[object]:

@@ -99,7 +99,7 @@ def read_pod_name(folder: Path) -> str:
     data = read_bounded(path, MAX_POD_FILE_BYTES)
     if data is None:
         raise PodError(f"there is no {path}. Compile the pod first: memplane pod compile")
-    return _decoded(data, _PodNameFile, str(path)).pod_name
+    return _decode(data, _PodNameFile, str(path)).pod_name
 
 
 def read_contexts(folder: Path) -> PodContexts:
@@ -119,9 +119,9 @@ def read_contexts(folder: Path) -> PodContexts:
     if not agents and not warnings:
         raise PodError(f'no generated agent context found in "{root}"')
     warnings += [
-        f'agent "{one.agent}": {one.memory.warning}'
-        for one in agents
-        if one.memory and one.memory.warning
+        f'agent "{agent.agent}": {agent.memory.warning}'
+        for agent in agents
+        if agent.memory and agent.memory.warning
     ]
     return PodContexts(folder, tuple(agents), tuple(warnings))
 
@@ -129,7 +129,11 @@ def read_contexts(folder: Path) -> PodContexts:
 def list_agents(root: Path) -> list[str]:
     """Name the agents that a compile left folders for, sorted; none where there is nothing."""
     try:
-        return sorted(one.name for one in root.iterdir() if one.is_dir() and is_agent_id(one.name))
+        return sorted(
+            folder.name
+            for folder in root.iterdir()
+            if folder.is_dir() and is_agent_id(folder.name)
+        )
     except OSError:
         return []
 
@@ -142,16 +146,19 @@ def select_targets(
     Raises:
         PodError: There are none, or one that was asked for is not among them.
     """
-    found = tuple(one for one in contexts.agents if one.memory and one.memory.service == service)
-    if not found:
+    targets = tuple(
+        agent for agent in contexts.agents if agent.memory and agent.memory.service == service
+    )
+    if not targets:
         raise PodError(f'no agents subscribe to memory service "{service}"')
-    others = sorted({*wanted} - {one.agent for one in found})
-    if others:
+    unknown_agents = sorted({*wanted} - {agent.agent for agent in targets})
+    if unknown_agents:
         raise PodError(
-            f'memory service "{service}" is not subscribed by agent(s) {", ".join(others)}. '
-            f"There are: {', '.join(one.agent for one in found)}"
+            f'memory service "{service}" is not subscribed by agent(s) '
+            f"{', '.join(unknown_agents)}. "
+            f"There are: {', '.join(agent.agent for agent in targets)}"
         )
-    return tuple(one for one in found if not wanted or one.agent in wanted)
+    return tuple(agent for agent in targets if not wanted or agent.agent in wanted)
 
 
 def find_endpoint(target: AgentContext, operation: str) -> MemoryEndpoint:
@@ -160,13 +167,13 @@ def find_endpoint(target: AgentContext, operation: str) -> MemoryEndpoint:
     Raises:
         PodError: It does not offer that.
     """
-    found = target.memory.operation(operation) if target.memory else None
-    if found is None:
+    endpoint = target.memory.operation(operation) if target.memory else None
+    if endpoint is None:
         service = target.memory.service if target.memory else ""
         raise PodError(
             f'memory service "{service}" has no {operation} endpoint for agent "{target.agent}"'
         )
-    return found
+    return endpoint
 
 
 def build_endpoint_url(
@@ -187,7 +194,7 @@ def build_endpoint_url(
     """
     if url is not None:
         return complete_url(url, operation.path)
-    bases = sorted({one.memory.base_url for one in chosen if one.memory})
+    bases = sorted({agent.memory.base_url for agent in chosen if agent.memory})
     if len(bases) != 1:
         raise PodError(
             f"the agents' manifests have inconsistent base URLs ({', '.join(bases)}); "
@@ -229,13 +236,19 @@ def find_published_address(folder: Path, service: str, port: int) -> str | None:
     ports = read_ports(
         _tree(services.get(service)).get("ports"), f'{COMPOSE_FILE}: service "{service}"'
     )
-    known = [one for one in ports if one.published]
-    same = [one for one in known if one.target == port]
-    return next((f"{one.reachable_host}:{one.published}" for one in same or known), None)
+    known = [port_mapping for port_mapping in ports if port_mapping.published]
+    same = [port_mapping for port_mapping in known if port_mapping.target == port]
+    return next(
+        (
+            f"{port_mapping.reachable_host}:{port_mapping.published}"
+            for port_mapping in same or known
+        ),
+        None,
+    )
 
 
 def _context(folder: Path, name: str) -> AgentContext:
-    metadata = _decoded(
+    metadata = _decode(
         read_bounded(folder / "metadata.json", MAX_POD_FILE_BYTES), _AgentMetadata, "metadata.json"
     )
     manifest = read_bounded(folder / "memory.json", MAX_POD_FILE_BYTES)
@@ -249,7 +262,7 @@ def read_proxied_agent(root: Path, agent: str) -> ProxiedAgent:
         PodError: Its metadata cannot be used.
     """
     folder = root / agent
-    metadata = _decoded(
+    metadata = _decode(
         read_bounded(folder / "metadata.json", MAX_POD_FILE_BYTES), _AgentMetadata, "metadata.json"
     )
     memory, broken = None, ""
@@ -272,13 +285,13 @@ def _agent(name: str, metadata: _AgentMetadata, memory: MemoryManifest | None) -
     )
 
 
-def _decoded(data: bytes | None, kind: type[_T], what: str) -> _T:
+def _decode(data: bytes | None, kind: type[_T], description: str) -> _T:
     if data is None:
-        raise PodError(f"{what} is missing")
+        raise PodError(f"{description} is missing")
     try:
         return msgspec.json.decode(data, type=kind)
     except (ValueError, RecursionError) as error:
-        raise PodError(f"{what} is invalid: {error}") from error
+        raise PodError(f"{description} is invalid: {error}") from error
 
 
 def _tree(value: object) -> Mapping[str, object]:

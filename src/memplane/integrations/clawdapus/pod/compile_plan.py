@@ -122,21 +122,24 @@ class _PodManifestFile(msgspec.Struct, rename="camel"):
     services: dict[str, _ManifestService]
 
 
-def plan_pod(pod: Pod, given: CompileInput) -> CompilePlan:
+def plan_pod(pod: Pod, inputs: CompileInput) -> CompilePlan:
     """Decide what to write for a pod.
 
     Raises:
         PodError: An agent's memory is not there, is none, or cannot be asked.
     """
     agents = tuple(
-        agent for one in pod.services if one.is_agent for agent in _agents_of(one, pod, given)
+        agent
+        for service in pod.services
+        if service.is_agent
+        for agent in _agents_of(service, pod, inputs)
     )
-    replays = _plan_replays(agents, pod, given)
+    replays = _plan_replays(agents, pod, inputs)
     compose = generate_compose(
         pod,
-        agent_tokens={one.id: one.token for one in agents},
+        agent_tokens={service.id: service.token for service in agents},
         replays=replays.values(),
-        image=given.proxy_image,
+        image=inputs.proxy_image,
     )
     files = [
         PlannedFile(COMPOSE_FILE, write_yaml(compose.body), PRIVATE_MODE),
@@ -144,13 +147,19 @@ def plan_pod(pod: Pod, given: CompileInput) -> CompilePlan:
     ]
     for agent in agents:
         replay = replays.get(agent.memory.service) if agent.memory else None
-        files += _context(agent, pod, given, replay)
-    silent = [one.name for one in pod.services if one.is_agent and not _names_a_file(one)]
+        files += _context(agent, pod, inputs, replay)
+    silent = [
+        service.name for service in pod.services if service.is_agent and not _names_a_file(service)
+    ]
     return CompilePlan(
         pod=pod.name,
         agents=tuple(
-            PlannedAgent(one.id, one.service.name, one.memory.service if one.memory else None)
-            for one in agents
+            PlannedAgent(
+                service.id,
+                service.service.name,
+                service.memory.service if service.memory else None,
+            )
+            for service in agents
         ),
         files=tuple(files),
         warnings=(
@@ -165,22 +174,22 @@ def _names_a_file(service: PodService) -> bool:
     return service.claw is not None and bool(service.claw.agent_file)
 
 
-def _agents_of(service: PodService, pod: Pod, given: CompileInput) -> list[_CompiledAgent]:
+def _agents_of(service: PodService, pod: Pod, inputs: CompileInput) -> list[_CompiledAgent]:
     several = service.count > 1
     return [
         _CompiledAgent(
             id=name,
             service=service,
             ordinal=number if several else None,
-            token=f"{name}:{given.new_secret()}",
-            memory=_memory(service, pod, given),
+            token=f"{name}:{inputs.new_secret()}",
+            memory=_memory(service, pod, inputs),
         )
         for number, name in enumerate(service.names())
     ]
 
 
 def _plan_replays(
-    agents: tuple[_CompiledAgent, ...], pod: Pod, given: CompileInput
+    agents: tuple[_CompiledAgent, ...], pod: Pod, inputs: CompileInput
 ) -> dict[str, LedgerReplay]:
     """Give each memory service one token for the ledgers of all who use it."""
     users: dict[str, list[str]] = {}
@@ -190,9 +199,9 @@ def _plan_replays(
     return {
         service.name: LedgerReplay(
             service.name,
-            f"{service.name}-history:{given.new_secret()}",
+            f"{service.name}-history:{inputs.new_secret()}",
             tuple(sorted(users[service.name])),
-            _port(service, given.environment),
+            _port(service, inputs.environment),
         )
         for service in sorted(pod.services, key=lambda each: each.name)
         if service.name in users
@@ -202,32 +211,37 @@ def _plan_replays(
 # An agent's memory
 
 
-def _memory(service: PodService, pod: Pod, given: CompileInput) -> MemoryManifest | None:
-    wanted = service.claw.memory if service.claw else None
-    if wanted is None:
+def _memory(service: PodService, pod: Pod, inputs: CompileInput) -> MemoryManifest | None:
+    subscription = service.claw.memory if service.claw else None
+    if subscription is None:
         return None
-    where = f'service "{service.name}"'
-    target = pod.service(wanted.service)
+    location = f'service "{service.name}"'
+    target = pod.service(subscription.service)
     if target is None:
-        raise PodError(f'{where}: memory targets unknown service "{wanted.service}"')
-    descriptor = given.descriptors.get(wanted.service)
+        raise PodError(f'{location}: memory targets unknown service "{subscription.service}"')
+    descriptor = inputs.descriptors.get(subscription.service)
     if descriptor is None:
-        why = given.why_missing.get(wanted.service)
-        missing = f'{where}: memory target "{wanted.service}" has no descriptor'
-        raise PodError(f"{missing}: {why}" if why else missing)
+        reason = inputs.why_missing.get(subscription.service)
+        missing = f'{location}: memory target "{subscription.service}" has no descriptor'
+        raise PodError(f"{missing}: {reason}" if reason else missing)
     paths = descriptor.memory
     if paths is None:
         raise PodError(
-            f'{where}: memory target "{wanted.service}" does not declare a memory capability'
+            f'{location}: memory target "{subscription.service}" does not declare '
+            "a memory capability"
         )
     return MemoryManifest(
-        service=wanted.service,
-        base_url=f"http://{wanted.service}:{_port(target, given.environment)}",
-        token=_token(service, descriptor, given),
+        service=subscription.service,
+        base_url=f"http://{subscription.service}:{_port(target, inputs.environment)}",
+        token=_token(service, descriptor, inputs),
         # The short default suits recall alone; it would starve the other two.
-        recall=_operation(paths.recall, wanted.timeout_ms),
-        retain=_operation(paths.retain, wanted.timeout_ms if wanted.explicit else None),
-        forget=_operation(paths.forget, wanted.timeout_ms if wanted.explicit else None),
+        recall=_operation(paths.recall, subscription.timeout_ms),
+        retain=_operation(
+            paths.retain, subscription.timeout_ms if subscription.explicit else None
+        ),
+        forget=_operation(
+            paths.forget, subscription.timeout_ms if subscription.explicit else None
+        ),
     )
 
 
@@ -239,27 +253,27 @@ def _port(target: PodService, environment: Mapping[str, str]) -> int:
     return choose_container_port(
         *(
             read_ports(
-                _expanded(target.compose.get(key), environment), f'service "{target.name}": {key}'
+                _expand(target.compose.get(key), environment), f'service "{target.name}": {key}'
             )
             for key in ("expose", "ports")
         )
     )
 
 
-def _expanded(value: object, environment: Mapping[str, str]) -> object:
+def _expand(value: object, environment: Mapping[str, str]) -> object:
     match value:
         case str():
             return expand_variables(value, environment)
         case list():
-            return [_expanded(one, environment) for one in cast("list[object]", value)]
+            return [_expand(item, environment) for item in cast("list[object]", value)]
         case Mapping():
             tree = cast("Mapping[str, object]", value)
-            return {key: _expanded(one, environment) for key, one in tree.items()}
+            return {key: _expand(item, environment) for key, item in tree.items()}
         case _:
             return value
 
 
-def _token(service: PodService, descriptor: Descriptor, given: CompileInput) -> Secret | None:
+def _token(service: PodService, descriptor: Descriptor, inputs: CompileInput) -> Secret | None:
     """Find the token for an agent's memory: the descriptor names the agent's variable.
 
     A token that a compile projected for that service would come first. This one projects those
@@ -268,7 +282,7 @@ def _token(service: PodService, descriptor: Descriptor, given: CompileInput) -> 
     auth = descriptor.auth
     if auth is None or auth.type != "bearer" or not auth.env:
         return None
-    value = _variable(service, auth.env, given.environment)
+    value = _variable(service, auth.env, inputs.environment)
     if not value:
         raise PodError(
             f'service "{service.name}": feed auth: service env has no value for "{auth.env}" '
@@ -295,13 +309,13 @@ def _variable(service: PodService, name: str, environment: Mapping[str, str]) ->
 
 
 def _context(
-    agent: _CompiledAgent, pod: Pod, given: CompileInput, replay: LedgerReplay | None
+    agent: _CompiledAgent, pod: Pod, inputs: CompileInput, replay: LedgerReplay | None
 ) -> list[PlannedFile]:
     folder = f"{CONTEXT_FOLDER}/{agent.id}"
     files = [
-        PlannedFile(f"{folder}/AGENTS.md", given.agent_files.get(agent.service.name, b"")),
+        PlannedFile(f"{folder}/AGENTS.md", inputs.agent_files.get(agent.service.name, b"")),
         PlannedFile(f"{folder}/CLAWDAPUS.md", _infrastructure(agent, pod).encode()),
-        PlannedFile(f"{folder}/metadata.json", _json(_metadata(agent, pod, given))),
+        PlannedFile(f"{folder}/metadata.json", _json(_metadata(agent, pod, inputs))),
     ]
     if agent.memory:
         files.append(PlannedFile(f"{folder}/memory.json", write_manifest(agent.memory)))
@@ -312,15 +326,15 @@ def _context(
     return files
 
 
-def _metadata(agent: _CompiledAgent, pod: Pod, given: CompileInput) -> _AgentMetadataFile:
-    zone = _variable(agent.service, "TZ", given.environment)
+def _metadata(agent: _CompiledAgent, pod: Pod, inputs: CompileInput) -> _AgentMetadataFile:
+    zone = _variable(agent.service, "TZ", inputs.environment)
     claw = agent.service.claw
     return _AgentMetadataFile(
         service=agent.service.name,
         pod=pod.name,
         type=claw.type if claw else "",
         token=agent.token,
-        timezone=zone if zone and given.is_zone(zone) else "UTC",
+        timezone=zone if zone and inputs.is_zone(zone) else "UTC",
         ordinal=agent.ordinal,
         model_policy=_model_policy(claw.models if claw else {}),
     )
@@ -330,7 +344,7 @@ def _model_policy(models: Mapping[str, str]) -> _ModelPolicyFile | None:
     """Allow the models that were named, each once, the primary and its fallback first."""
     first = {"primary": 0, "fallback": 1}
     allowed: dict[str, _ModelEntry] = {}
-    for slot in sorted(models, key=lambda one: (first.get(one, 2), one)):
+    for slot in sorted(models, key=lambda slot_name: (first.get(slot_name, 2), slot_name)):
         ref = models[slot].strip()
         if ref:
             allowed.setdefault(ref, _ModelEntry(slot, ref))
@@ -366,13 +380,15 @@ def _pod_manifest(pod: Pod) -> _PodManifestFile:
     return _PodManifestFile(
         pod_name=pod.name,
         services={
-            one.name: _ManifestService(
-                agents=one.names() if one.is_agent else (),
-                image=image if isinstance(image := one.compose.get("image"), str) else "",
-                count=one.count,
-                memory=one.claw.memory.service if one.claw and one.claw.memory else None,
+            service.name: _ManifestService(
+                agents=service.names() if service.is_agent else (),
+                image=image if isinstance(image := service.compose.get("image"), str) else "",
+                count=service.count,
+                memory=service.claw.memory.service
+                if service.claw and service.claw.memory
+                else None,
             )
-            for one in pod.services
+            for service in pod.services
         },
     )
 

@@ -36,13 +36,13 @@ def compile_pod(
         raise PodError(f"there is no pod file at {file}")
     folder = file.absolute().parent
     pod = read_pod(data, fallback_name=folder.name)
-    found = discover_descriptors(pod, folder, image_files)
+    discovery = discover_descriptors(pod, folder, image_files)
     dotenv = (read_bounded(folder / ".env", MAX_POD_FILE_BYTES) or b"").decode("utf-8", "replace")
     plan = plan_pod(
         pod,
         CompileInput(
-            descriptors=found.descriptors,
-            why_missing=found.why_missing,
+            descriptors=discovery.descriptors,
+            why_missing=discovery.why_missing,
             agent_files=_agent_files(pod, folder),
             environment={**read_dotenv(dotenv), **environ},
             new_secret=lambda: secrets.token_hex(_SECRET_BYTES),
@@ -63,7 +63,7 @@ def is_zone(name: str) -> bool:
 
 
 def _agent_files(pod: Pod, folder: Path) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     for service in pod.services:
         if service.claw is None or not service.is_agent or not service.claw.agent_file:
             continue
@@ -71,5 +71,5 @@ def _agent_files(pod: Pod, folder: Path) -> dict[str, bytes]:
         data = read_bounded(path, MAX_POD_FILE_BYTES)
         if data is None:
             raise PodError(f'service "{service.name}": there is no agent file at {path}')
-        found[service.name] = data
-    return found
+        files[service.name] = data
+    return files

@@ -49,7 +49,11 @@ def generate_compose(
     Raises:
         PodError: A service has the proxy's name, or one to be told of histories is not there.
     """
-    counted = {one.name: one.names() for one in pod.services if one.count > 1}
+    counted = {
+        pod_service.name: pod_service.names()
+        for pod_service in pod.services
+        if pod_service.count > 1
+    }
     services: dict[str, object] = {}
     for service in pod.services:
         body = _with_replicas(service.compose, counted)
@@ -122,19 +126,23 @@ def _with_replicas(
     """Let whoever waits for a service that is there several times wait for each."""
     waits = body.get("depends_on")
     if isinstance(waits, list):
-        each = [one for name in cast("list[str]", waits) for one in counted.get(name, (name,))]
+        each = [
+            replica for name in cast("list[str]", waits) for replica in counted.get(name, (name,))
+        ]
         return {**body, "depends_on": each}
     if isinstance(waits, Mapping):
         terms = cast("Mapping[str, object]", waits).items()
-        on_all = {one: term for name, term in terms for one in counted.get(name, (name,))}
+        on_all = {replica: term for name, term in terms for replica in counted.get(name, (name,))}
         return {**body, "depends_on": on_all}
     return dict(body)
 
 
 def _proxy(pod: Pod, image: str, warnings: list[str]) -> dict[str, object]:
-    agents = [one for one in pod.services if one.is_agent]
-    targets = {one.claw.memory.service for one in agents if one.claw and one.claw.memory}
-    beside = [*agents, *(one for one in pod.services if one.name in targets)]
+    agents = [service for service in pod.services if service.is_agent]
+    targets = {
+        service.claw.memory.service for service in agents if service.claw and service.claw.memory
+    }
+    beside = [*agents, *(service for service in pod.services if service.name in targets)]
     body: dict[str, object] = {
         "image": image,
         "command": list(_COMMAND),
@@ -155,25 +163,28 @@ def _proxy(pod: Pod, image: str, warnings: list[str]) -> dict[str, object]:
             "MEMPLANE_TELEMETRY_STDOUT": "true",
         },
         "expose": [str(PROXY_PORT)],
-        "volumes": [f"{here}:{there}:{mode}" for here, (there, mode) in _PROXY_VOLUMES.items()],
+        "volumes": [
+            f"{host_path}:{container_path}:{mode}"
+            for host_path, (container_path, mode) in _PROXY_VOLUMES.items()
+        ],
     }
-    networks = sorted({name for one in beside for name in _networks(one)})
+    networks = sorted({name for service in beside for name in _networks(service)})
     return body if networks == ["default"] else {**body, "networks": networks}
 
 
 def _keys(agents: Iterable[PodService], warnings: list[str]) -> dict[str, str]:
     """Collect the variables that agents want their proxy to have."""
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for agent in agents:
         for name, value in agent.claw.proxy_environment.items() if agent.claw else ():
-            if found.setdefault(name, value) != value:
+            if keys.setdefault(name, value) != value:
                 warnings.append(f'service "{agent.name}": cllama-env {name} replaces another\'s')
-                found[name] = value
-    return found
+                keys[name] = value
+    return keys
 
 
 def _networks(service: PodService) -> Iterable[str]:
     named = service.compose.get("networks")
     if isinstance(named, (list, Mapping)) and named:
-        return [str(one) for one in cast("Iterable[object]", named)]
+        return [str(network) for network in cast("Iterable[object]", named)]
     return ["default"]

@@ -41,12 +41,14 @@ def read_ports(ports: object, where: str) -> tuple[PortMapping, ...]:
         return ()
     if not isinstance(ports, list):
         raise PodError(f"{where} must be a list")
-    return tuple(one for entry in cast("list[object]", ports) for one in _read(entry, where))
+    return tuple(
+        mapping for entry in cast("list[object]", ports) for mapping in _read(entry, where)
+    )
 
 
 def choose_container_port(expose: Iterable[PortMapping], ports: Iterable[PortMapping]) -> int:
     """Choose the port that others in the pod ask: the first exposed, the first published, 80."""
-    return next((one.target for one in (*expose, *ports)), DEFAULT_PORT)
+    return next((mapping.target for mapping in (*expose, *ports)), DEFAULT_PORT)
 
 
 def _read(entry: object, where: str) -> Iterable[PortMapping]:
@@ -65,18 +67,21 @@ def _read(entry: object, where: str) -> Iterable[PortMapping]:
 def _pairs(target: str, published: str, host: str, where: str) -> list[PortMapping]:
     targets = _range(target, where)
     if not published or published == "0":
-        return [PortMapping(one, host=host) for one in targets]
+        return [PortMapping(target_port, host=host) for target_port in targets]
     outside = _range(published, where)
     if len(outside) != len(targets):
         # A range for one port: Docker takes any that is free.
-        return [PortMapping(one, host=host) for one in targets]
-    return [PortMapping(one, other, host) for one, other in zip(targets, outside, strict=True)]
+        return [PortMapping(target_port, host=host) for target_port in targets]
+    return [
+        PortMapping(target_port, published_port, host)
+        for target_port, published_port in zip(targets, outside, strict=True)
+    ]
 
 
 def _range(text: str, where: str) -> range:
-    found = _RANGE.fullmatch(text)
-    first = int(found[1]) if found else 0
-    last = int(found[2] or first) if found else 0
+    match = _RANGE.fullmatch(text)
+    first = int(match[1]) if match else 0
+    last = int(match[2] or first) if match else 0
     if not 1 <= first <= last <= _MAX_PORT:
         raise PodError(f"{where}: {text!r} is no port")
     return range(first, last + 1)

@@ -54,7 +54,7 @@ def discover_descriptors(pod: Pod, folder: Path, image_files: ImageLookup) -> Di
     Raises:
         PodError: A descriptor is broken, or is not where a label says.
     """
-    found: dict[str, Descriptor] = {}
+    descriptors: dict[str, Descriptor] = {}
     missing: dict[str, str] = {}
     for service in pod.services:
         try:
@@ -62,10 +62,10 @@ def discover_descriptors(pod: Pod, folder: Path, image_files: ImageLookup) -> Di
             if isinstance(data, str):
                 missing[service.name] = data
             else:
-                found[service.name] = read_descriptor(data)
+                descriptors[service.name] = read_descriptor(data)
         except PodError as error:
             raise PodError(f'service "{service.name}": {error}') from error
-    return DiscoveryResult(found, missing)
+    return DiscoveryResult(descriptors, missing)
 
 
 def _descriptor_of(service: PodService, folder: Path, image_files: ImageLookup) -> bytes | str:
@@ -116,15 +116,17 @@ def _labels(service: PodService) -> dict[str, str]:
     built = (
         cast("Mapping[str, object]", build).get("labels") if isinstance(build, Mapping) else None
     )
-    found: dict[str, str] = {}
+    labels_by_name: dict[str, str] = {}
     for labels in (service.compose.get("labels"), built):
         if isinstance(labels, Mapping):
             tree = cast("Mapping[str, object]", labels)
-            found |= {name: str(value) for name, value in tree.items() if value is not None}
+            labels_by_name |= {
+                name: str(value) for name, value in tree.items() if value is not None
+            }
         elif isinstance(labels, list):
-            pairs = (str(one).partition("=") for one in cast("list[object]", labels))
-            found |= {name: value for name, _, value in pairs}
-    return found
+            pairs = (str(label).partition("=") for label in cast("list[object]", labels))
+            labels_by_name |= {name: value for name, _, value in pairs}
+    return labels_by_name
 
 
 # Images, as Docker has them
@@ -142,10 +144,10 @@ def inspect_docker_image(name: str) -> DockerImage | None:
         known = msgspec.json.decode(labels, type=dict[str, str] | None)
     except ValueError:
         return None
-    return DockerImage(known or {}, lambda path: _copied(docker, name, path))
+    return DockerImage(known or {}, lambda path: _copy_from_image(docker, name, path))
 
 
-def _copied(docker: str, image: str, path: str) -> bytes | None:
+def _copy_from_image(docker: str, image: str, path: str) -> bytes | None:
     """Take one file out of an image, by a container that is never started."""
     created = _docker(
         docker, "create", "--pull", "never", "--network", "none", "--", image, "true"
@@ -170,25 +172,25 @@ def _only_file(archive: bytes) -> bytes | None:
         return None
 
 
-def _docker(docker: str, *words: str) -> bytes | None:
+def _docker(docker: str, *arguments: str) -> bytes | None:
     """Ask Docker; None when it refuses, takes too long or says too much."""
     try:
         process = subprocess.Popen(  # noqa: S603 - a list of words, and no shell
-            [docker, *words],
+            [docker, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
     except (OSError, ValueError):
         return None
-    enough = threading.Timer(_DOCKER_TIMEOUT_S, process.kill)
-    enough.start()
+    timer = threading.Timer(_DOCKER_TIMEOUT_S, process.kill)
+    timer.start()
     try:
-        said = process.stdout.read(_MAX_DOCKER_OUTPUT_BYTES + 1) if process.stdout else b""
-        if len(said) > _MAX_DOCKER_OUTPUT_BYTES:
+        output = process.stdout.read(_MAX_DOCKER_OUTPUT_BYTES + 1) if process.stdout else b""
+        if len(output) > _MAX_DOCKER_OUTPUT_BYTES:
             process.kill()
-        return said if process.wait() == 0 else None
+        return output if process.wait() == 0 else None
     finally:
-        enough.cancel()
+        timer.cancel()
         if process.stdout:
             process.stdout.close()

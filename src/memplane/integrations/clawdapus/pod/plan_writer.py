@@ -49,20 +49,20 @@ def write_plan(plan: CompilePlan, folder: Path) -> None:
 
 
 def _swap_agents(plan: CompilePlan, folder: Path, runtime: Path) -> None:
-    for left in runtime.glob(f"{_ASIDE_PREFIX}*"):
-        shutil.rmtree(left)
+    for leftover in runtime.glob(f"{_ASIDE_PREFIX}*"):
+        shutil.rmtree(leftover)
     context = folder / CONTEXT_FOLDER
     aside = runtime / f"{_ASIDE_PREFIX}{new_id()}"
     new, old = aside / "new", aside / "old"
     try:
-        for one in (aside, new, old):
-            _private(one)
+        for entry in (aside, new, old):
+            _private(entry)
         _write_all(plan.files, new)
-        wanted = {one.id for one in plan.agents}
-        for name in sorted({*wanted, *(one.name for one in context.iterdir())}):
+        planned_ids = {entry.id for entry in plan.agents}
+        for name in sorted({*planned_ids, *(entry.name for entry in context.iterdir())}):
             if os.path.lexists(context / name):
                 (context / name).rename(old / name)
-            if name in wanted:
+            if name in planned_ids:
                 (new / name).rename(context / name)
         sync_folder(context)
     finally:

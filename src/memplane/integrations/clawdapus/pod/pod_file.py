@@ -82,7 +82,7 @@ class Pod(msgspec.Struct, frozen=True):
 
     def service(self, name: str) -> PodService | None:
         """Return the service of that name."""
-        return next((one for one in self.services if one.name == name), None)
+        return next((service for service in self.services if service.name == name), None)
 
 
 class _PodDefaults(msgspec.Struct, frozen=True):
@@ -99,13 +99,13 @@ def read_pod(data: bytes, *, fallback_name: str) -> Pod:
         PodError: It breaks a rule; the message says where, and in the contract's words.
     """
     root = _tree(read_yaml(data, POD_FILE), f"parse {POD_FILE}: the file")
-    about = _tree(root.get(_EXTENSION), f"parse {POD_FILE}: {_EXTENSION}")
-    name = _text(about.get("pod"), f"{_EXTENSION}.pod") or fallback_name
-    defaults = _defaults(about)
+    extension = _tree(root.get(_EXTENSION), f"parse {POD_FILE}: {_EXTENSION}")
+    name = _text(extension.get("pod"), f"{_EXTENSION}.pod") or fallback_name
+    defaults = _defaults(extension)
     warnings: list[str] = []
     services = tuple(
-        _service(one, body, defaults, warnings)
-        for one, body in sorted(_tree(root.get("services"), "services").items())
+        _service(service_name, body, defaults, warnings)
+        for service_name, body in sorted(_tree(root.get("services"), "services").items())
     )
     if defaults.memory is not None:
         _memory(defaults.memory, f"{_EXTENSION}.memory-defaults")
@@ -117,10 +117,10 @@ def read_pod(data: bytes, *, fallback_name: str) -> Pod:
 def read_environment(value: object, where: str) -> dict[str, str | None]:
     """Read `environment` as a mapping or as a list of `NAME=value`."""
     if isinstance(value, list):
-        pairs = (str(one).partition("=") for one in cast("list[object]", value))
+        pairs = (str(pair).partition("=") for pair in cast("list[object]", value))
         return {name: text if equals else None for name, equals, text in pairs}
     tree = _tree(value, f"{where}: environment")
-    return {name: None if one is None else _scalar(one) for name, one in tree.items()}
+    return {name: None if pair is None else _scalar(pair) for name, pair in tree.items()}
 
 
 def _service(name: str, body: object, defaults: _PodDefaults, warnings: list[str]) -> PodService:
@@ -160,10 +160,10 @@ def _subscription(
     if not has_proxy and not explicit:
         warnings.append(f"{where}: memory-defaults skipped, because it has no x-claw.cllama")
         return None
-    found = _memory(wanted, f"{where}: parse memory")
+    subscription = _memory(wanted, f"{where}: parse memory")
     if not has_proxy:
         raise PodError(f"{where}: {_WITHOUT_PROXY}")
-    return found
+    return subscription
 
 
 def _memory(value: object, where: str) -> MemorySubscription:
@@ -186,10 +186,10 @@ def _memory(value: object, where: str) -> MemorySubscription:
 def _defaults(about: YamlMapping) -> _PodDefaults:
     memory: YamlMapping | None = None
     if "memory-defaults" in about:
-        given = about["memory-defaults"]
-        if not isinstance(given, Mapping):
+        memory_defaults = about["memory-defaults"]
+        if not isinstance(memory_defaults, Mapping):
             raise PodError(f"{_EXTENSION}.memory-defaults must be a mapping")
-        memory = cast("YamlMapping", given)
+        memory = cast("YamlMapping", memory_defaults)
     proxy = _tree(about.get("cllama-defaults"), f"{_EXTENSION}.cllama-defaults")
     return _PodDefaults(
         memory=memory,
@@ -251,14 +251,14 @@ def _text(value: object, where: str) -> str:
 def _names(value: object, where: str) -> tuple[str, ...]:
     if value is None:
         return ()
-    given = cast("list[object]", value) if isinstance(value, list) else [value]
-    if not all(isinstance(one, str) and one.strip() for one in given):
+    names = cast("list[object]", value) if isinstance(value, list) else [value]
+    if not all(isinstance(item, str) and item.strip() for item in names):
         raise PodError(f"{where}: expected a name or a list of names")
-    return tuple(cast("str", one).strip() for one in given)
+    return tuple(cast("str", item).strip() for item in names)
 
 
 def _texts(value: object, where: str) -> dict[str, str]:
-    return {key: _scalar(one) for key, one in _tree(value, where).items() if one is not None}
+    return {key: _scalar(item) for key, item in _tree(value, where).items() if item is not None}
 
 
 def _scalar(value: object) -> str:

@@ -29,31 +29,31 @@ def expand_variables(text: str, environment: Mapping[str, str]) -> str:
         if place["dollar"]:
             return "$"
         name, how, rest = place["bare"] or place["name"], place["how"] or "", place["rest"] or ""
-        found = environment.get(name)
+        variable = environment.get(name)
         # With a colon an empty value counts as none.
-        there = bool(found) if how.startswith(":") else found is not None
+        is_set = bool(variable) if how.startswith(":") else variable is not None
         match how[-1:]:
             case "-":
-                return (found or "") if there else rest
+                return (variable or "") if is_set else rest
             case "+":
-                return rest if there else ""
-            case "?" if not there:
+                return rest if is_set else ""
+            case "?" if not is_set:
                 raise PodError(f"{name} has no value: {rest or 'it is required'}")
             case _:
-                return found or ""
+                return variable or ""
 
     return _VARIABLE.sub(value, text)
 
 
 def read_dotenv(text: str) -> dict[str, str]:
     """Read lines of `NAME=value`; quotes are taken off, and comments left out."""
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.strip().removeprefix("export ").partition("=")
         name = name.strip()
         if equals and name and not name.startswith("#"):
-            found[name] = _plain(value.strip())
-    return found
+            variables[name] = _plain(value.strip())
+    return variables
 
 
 def _plain(value: str) -> str:
@@ -63,4 +63,4 @@ def _plain(value: str) -> str:
     if quoted[1] is not None:
         return quoted[1]
     escapes = {"n": "\n", "r": "\r", "t": "\t"}
-    return re.sub(r"\\(.)", lambda one: escapes.get(one[1], one[1]), quoted[2])
+    return re.sub(r"\\(.)", lambda match: escapes.get(match[1], match[1]), quoted[2])
