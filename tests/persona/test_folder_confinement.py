@@ -133,7 +133,7 @@ if calls == "folder":
         yield lambda: folder.discard(key, "id", b"secret")
         yield lambda: folder.discard(key, "id", b"new")
         yield lambda: folder.is_discarded(key, "id")
-        yield lambda: folder.bury(key, "id")
+        yield lambda: folder.purge_discarded(key, "id")
         yield lambda: folder.snapshots(key)
 else:
     class StorageError(Exception):

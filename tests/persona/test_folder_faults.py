@@ -215,7 +215,7 @@ def checked(folder, name):
         text, gone = folder.read("a.md"), folder.is_discarded("a.md", "id")
         assert text == (None if gone else b"old"), (text, gone)
         for _ in range(2):
-            folder.bury("a.md", "id")
+            folder.purge_discarded("a.md", "id")
             assert folder.is_discarded("a.md", "id") == gone
         if gone:
             assert (top / "state" / "trash" / "a.md" / "id.md").read_bytes() == b"old"
@@ -248,7 +248,7 @@ for number in range(1000):
         dying_at(number)
         if case == "discard":
             folder.discard("a.md", "id", b"old")
-            folder.bury("a.md", "id")
+            folder.purge_discarded("a.md", "id")
         else:
             folder.swap("a.md", name, over)
         os._exit(0)
