@@ -31,7 +31,7 @@ def share_turns(
     """
     shared = encode_note(TurnNote(shared=True))
     with _held(folder, modes, clock) as log:
-        log.write_notes([make_note_line(one, shared) for one in ids], durably=True)
+        log.write_notes([make_note_line(entry_id, shared) for entry_id in ids], durably=True)
 
 
 def erase_notes(
