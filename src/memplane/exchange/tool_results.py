@@ -74,22 +74,24 @@ def extract_tool_results(
     """
     messages = list(_messages_with_parts(as_list(find_messages(request))[-_MAX_MESSAGES:]))
     own = as_object(as_object(response).get("json"))
-    parts = [as_object(one) for one in (*as_list(own.get("content")), *as_list(own.get("output")))]
+    parts = [
+        as_object(part) for part in (*as_list(own.get("content")), *as_list(own.get("output")))
+    ]
     if not messages and not parts and not trace:
         return []
     calls = dict(chain.from_iterable(map(_calls, (*messages, *parts))))
-    found = chain(
+    outputs = chain(
         _traced(trace),
-        chain.from_iterable(_results(one, calls) for one in reversed(parts)),
-        chain.from_iterable(_results(one, calls) for one in reversed(messages)),
+        chain.from_iterable(_results(part, calls) for part in reversed(parts)),
+        chain.from_iterable(_results(message, calls) for message in reversed(messages)),
     )
-    return list(_within_limits(found))
+    return list(_within_limits(outputs))
 
 
 def _messages_with_parts(messages: list[object]) -> Iterator[Mapping[str, object]]:
     """Yield the messages that are more than somebody's words: most are not."""
-    for one in messages:
-        message = as_object(one)
+    for raw_message in messages:
+        message = as_object(raw_message)
         if (
             not isinstance(message.get("content"), str)
             or message.get("role") in _RESULT_ROLES
@@ -98,21 +100,23 @@ def _messages_with_parts(messages: list[object]) -> Iterator[Mapping[str, object
             yield message
 
 
-def _within_limits(found: Iterator[ToolOutput]) -> Iterator[ToolOutput]:
+def _within_limits(outputs: Iterator[ToolOutput]) -> Iterator[ToolOutput]:
     left = _MAX_TOTAL_CHARS
-    for place, one in enumerate(found):
+    for place, output in enumerate(outputs):
         if place >= MAX_RESULTS or left <= 0:
             return
-        text = one.text[: min(MAX_RESULT_CHARS, left)]
+        text = output.text[: min(MAX_RESULT_CHARS, left)]
         left -= len(text)
-        yield msgspec.structs.replace(one, text=text)
+        yield msgspec.structs.replace(output, text=text)
 
 
 def _traced(trace: object) -> Iterator[ToolOutput]:
     """Yield what a proxy's own tools returned."""
-    calls = [call for one in as_list(trace) for call in as_list(as_object(one).get("tool_calls"))]
-    for one in reversed(calls):
-        call = as_object(one)
+    calls = [
+        call for entry in as_list(trace) for call in as_list(as_object(entry).get("tool_calls"))
+    ]
+    for raw_call in reversed(calls):
+        call = as_object(raw_call)
         if text := _text(call.get("result")):
             called = _ToolCall(as_string(call.get("name")), call.get("arguments"))
             yield ToolOutput(called.name, called.arguments, text)
@@ -120,13 +124,13 @@ def _traced(trace: object) -> Iterator[ToolOutput]:
 
 def _calls(message: Mapping[str, object]) -> Iterator[tuple[str, _ToolCall]]:
     """Yield the calls of a message, each with its id."""
-    for one in as_list(message.get("tool_calls")):
-        call = as_object(one)
+    for raw_call in as_list(message.get("tool_calls")):
+        call = as_object(raw_call)
         named = as_object(call.get("function")) or as_object(call.get("custom"))
         written = named.get("arguments", named.get("input"))
         yield as_string(call.get("id")), _ToolCall(as_string(named.get("name")), written)
-    for one in (message, *as_list(message.get("content"))):
-        part = as_object(one)
+    for raw_part in (message, *as_list(message.get("content"))):
+        part = as_object(raw_part)
         if as_string(part.get("type")) in _CALL_TYPES:
             written = part.get("input", part.get("arguments"))
             called = _ToolCall(as_string(part.get("name")), written)
@@ -143,8 +147,8 @@ def _results(
         if text := _text(message.get("content")):
             yield ToolOutput(name, call.arguments, text)
         return
-    for one in reversed((message, *as_list(message.get("content")))):
-        part = as_object(one)
+    for raw_part in reversed((message, *as_list(message.get("content")))):
+        part = as_object(raw_part)
         kind = as_string(part.get("type"))
         if kind in _ATTACHMENT_TYPES:
             if text := _text(part):
@@ -167,10 +171,10 @@ def _named_by_type(kind: str) -> str:
 
 def _call_of(part: Mapping[str, object], calls: Mapping[str, _ToolCall]) -> _ToolCall:
     ids = (as_string(part.get(name)) for name in _CALL_ID_MEMBERS)
-    found = next((calls[one] for one in ids if one in calls), _UNKNOWN_CALL)
-    if found is _UNKNOWN_CALL and part.get("name"):
+    known_call = next((calls[call_id] for call_id in ids if call_id in calls), _UNKNOWN_CALL)
+    if known_call is _UNKNOWN_CALL and part.get("name"):
         return _ToolCall(as_string(part.get("name")), part.get("arguments"))
-    return found
+    return known_call
 
 
 def _url(part: Mapping[str, object]) -> str:
@@ -187,6 +191,6 @@ def _text(value: object, depth: int = 0) -> str:
     if isinstance(value, dict):
         members = cast("Mapping[str, object]", value)
         inner = [members[name] for name in _TEXT_MEMBERS if name in members]
-        return "\n".join(filter(None, (_text(one, depth + 1) for one in inner)))
-    texts = (_text(one, depth + 1) for one in as_list(value)[:MAX_RESULTS])
+        return "\n".join(filter(None, (_text(item, depth + 1) for item in inner)))
+    texts = (_text(item, depth + 1) for item in as_list(value)[:MAX_RESULTS])
     return "\n".join(filter(None, texts))

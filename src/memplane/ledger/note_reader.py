@@ -24,11 +24,11 @@ def find_note(folder: AgentFolder, entry_id: str) -> TurnNote | None:
 
 def read_notes(folder: AgentFolder, wanted: Collection[str]) -> dict[str, TurnNote]:
     """Return what is said about those turns of which anything is."""
-    note: dict[str, TurnNote] = {}
+    notes: dict[str, TurnNote] = {}
     for line in NoteReader(folder).new_lines():
         if line.id in wanted:
-            note[line.id] = _add_line(note.get(line.id), line)
-    return note
+            notes[line.id] = _add_line(notes.get(line.id), line)
+    return notes
 
 
 def _add_line(known: TurnNote | None, line: TurnNote) -> TurnNote:
@@ -102,10 +102,10 @@ class NoteReader:
         """Yield the lines that came since the last time; one that is no note is passed over."""
         path = self._folder.notes
         try:
-            note = path.stat()
-            if note.st_ino != self._inode or note.st_size < self._read:
-                self._begin_again(note.st_ino)
-            if note.st_size <= self._read:
+            status = path.stat()
+            if status.st_ino != self._inode or status.st_size < self._read:
+                self._begin_again(status.st_ino)
+            if status.st_size <= self._read:
                 return
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with os.fdopen(os.open(path, flags), "rb") as handle:

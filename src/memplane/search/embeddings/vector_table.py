@@ -83,12 +83,12 @@ class VectorTable:
         if len(question) != self._dimensions or not self._count:
             return Similarities(np.empty(0, np.int64), np.empty(0, np.float64))
         wide = np.float32 if self._dimensions <= _MAX_FLOAT32_DIMENSIONS else np.float64
-        asked = np.frombuffer(question, np.int8).astype(wide)
+        query = np.frombuffer(question, np.int8).astype(wide)
         products = np.empty(self._count, np.float64)
         for start in range(0, self._count, _BLOCK_ROWS):
             end = min(start + _BLOCK_ROWS, self._count)
-            products[start:end] = self._rows[start:end].astype(wide) @ asked
-        length = float(np.sqrt(asked.astype(np.float64) @ asked.astype(np.float64)))
+            products[start:end] = self._rows[start:end].astype(wide) @ query
+        length = float(np.sqrt(query.astype(np.float64) @ query.astype(np.float64)))
         cosines = products / np.maximum(self._lengths[: self._count] * length, 1.0)
         return Similarities(self._keys[: self._count], cosines.clip(0.0, 1.0))
 

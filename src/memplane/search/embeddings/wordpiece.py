@@ -52,12 +52,12 @@ class WordPieceTokenizer:
         while start < len(word):
             prefix = "##" if start else ""
             for end in range(len(word), start, -1):
-                found = self._ids.get(prefix + word[start:end])
-                if found is not None:
+                piece_id = self._ids.get(prefix + word[start:end])
+                if piece_id is not None:
                     break
             else:
                 return self._unknown
-            ids.append(found)
+            ids.append(piece_id)
             start = end
         return tuple(ids)
 
@@ -83,7 +83,7 @@ def _normalize(text: str) -> str:
         return text.lower()
     cleaned = "".join(_clean(text))
     decomposed = unicodedata.normalize("NFD", cleaned)
-    return "".join(one for one in decomposed if unicodedata.category(one) != "Mn").lower()
+    return "".join(char for char in decomposed if unicodedata.category(char) != "Mn").lower()
 
 
 def _clean(text: str) -> Iterator[str]:
