@@ -20,7 +20,8 @@ def test_what_is_set_is_shown_with_its_place_and_no_secret(home: Path) -> None:
     (home / ".env").write_text("MEMPLANE_AGENT=ada\n")
     env = {"MEMPLANE_ADMIN_TOKEN": SECRET, "MEMPLANE_OPS_THRESHOLD": "31", "LISTEN_ADDR": ":7002"}
     shown = memplane(home, "--set", "http.port=7000", "settings", "show", env=env).stdout
-    assert shown.splitlines() == [
+    # What every test sets is none of this one's.
+    assert [line for line in shown.splitlines() if not line.startswith("vectors.")] == [
         f"home = {home}  # MEMPLANE_HOME in the environment",
         f"agent = ada  # MEMPLANE_AGENT in {home}/.env",
         "admin_token = …  # MEMPLANE_ADMIN_TOKEN in the environment",
