@@ -7,14 +7,18 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
 
 from memplane import BlobBackend, LocalBackend
+from memplane.errors import ContainerMissing, PermissionDenied, StorageError
 from memplane.kit.retry_clock import RetryClock
+from memplane.service.composition import cloud
+from memplane.settings import load_settings
+from memplane.storage.local import LocalStore
 from tests.support.azure_services import AzureServices, running_azure
 from tests.support.azurite import Azurite, Certificate
 from tests.support.in_process import Done, memplane_here
@@ -270,6 +274,30 @@ def test_what_azure_does_not_know_yet_is_asked_for_again(
     assert "AADSTS65001" in done.stderr
 
 
+async def test_a_role_that_has_not_arrived_yet_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pauses: list[float]
+) -> None:
+    """The emulator has no roles, so the store of this machine refuses as Azure does."""
+    refusals: list[StorageError]
+    refusals = [PermissionDenied("AuthorizationPermissionMismatch"), ContainerMissing("none")]
+
+    @asynccontextmanager
+    async def refuse_at_first(*_: object, **__: object) -> AsyncIterator[LocalStore]:
+        if refusals:
+            raise refusals.pop(0)
+        yield LocalStore(tmp_path)
+
+    monkeypatch.setattr(cloud, "open_store", refuse_at_first)
+    settings = cloud.with_container(load_settings({}, {}), "https://a", "b")
+    told: list[str] = []
+    await cloud.verify_access(settings, tell=told.append)
+    assert (pauses, len(told)) == ([15, 30], 2)
+    refusals += [PermissionDenied("never")] * 9
+    with pytest.raises(PermissionDenied, match="never"):
+        await cloud.verify_access(settings, tell=told.append)
+    assert sum(pauses[2:]) == 270
+
+
 # When it does not work
 
 
@@ -420,6 +448,24 @@ def test_on_a_terminal_the_upload_is_asked_about_with_what_is_missing(
     assert "copied 1 objects (2000 bytes)" in more.stdout
     with terminal(monkeypatch):
         assert "upload" not in machine("cloud", "migrate").stderr, "there is nothing to ask about"
+
+
+def test_an_older_systems_data_and_the_documents_are_uploaded_too(
+    machine: Machine, secure_azurite: Azurite, azure: AzureServices, tmp_path: Path
+) -> None:
+    assert machine.set_up().returncode == 0
+    older = machine.home.parent / ".entraclaw" / "data"
+    older.mkdir(parents=True)
+    (older / "watched_chats").write_text("chat\n")
+    machine.documents.mkdir()
+    (machine.documents / "user_style.md").write_text(STYLE)
+    (machine.documents / "user_bad.md").write_text("no frontmatter\n")
+    done = machine("cloud", "migrate")
+    assert done.returncode == 1
+    assert "held back 1" in done.stdout
+    keys = keys_of(secure_azurite, azure, tmp_path)
+    assert {"state/watched_chats", "claude_memory/user_style.md"} < set(keys)
+    assert (older / "watched_chats").read_text() == "chat\n"
 
 
 def test_the_container_is_deleted_when_its_name_was_typed(
