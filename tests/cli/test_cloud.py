@@ -9,15 +9,19 @@ import os
 import stat
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from memplane import BlobBackend, LocalBackend
 from memplane.errors import ContainerMissing, PermissionDenied, StorageError
+from memplane.kit.clock import system_clock
 from memplane.kit.retry_clock import RetryClock
 from memplane.service.composition import cloud
 from memplane.settings import load_settings
+from memplane.storage.identity.certificate import make_certificate
+from memplane.storage.identity.key_store import KEY_ACCOUNT, FileKeyStore
 from memplane.storage.local import LocalStore
 from tests.support.azure_services import AzureServices, running_azure
 from tests.support.azurite import Azurite, Certificate
@@ -529,10 +533,43 @@ def test_a_new_certificate_that_does_not_work_is_taken_back(
     assert "failed" not in machine("doctor").stdout
 
 
+@pytest.mark.parametrize(("days", "verdict"), [(340, "warning"), (366, "failed")])
+def test_the_doctor_warns_of_a_certificate_that_ends(
+    days: int, verdict: str, machine: Machine, azure: AzureServices
+) -> None:
+    old = make_certificate("machine", system_clock() - timedelta(days=days))
+    FileKeyStore(machine.home / "keys").write(KEY_ACCOUNT, old)
+    assert machine.set_up().returncode == 0, "the stand-in does not look at its dates"
+    found = {one["name"]: one for one in json.loads(machine("doctor", "--json").stdout)}
+    assert found["certificate"]["verdict"] == verdict
+    assert "memplane cloud rotate" in found["certificate"]["remedy"]
+
+
+def test_an_old_certificate_that_cannot_be_removed_does_not_undo_a_rotation(
+    machine: Machine, azure: AzureServices, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert machine.set_up().returncode == 0
+    before = (machine.home / "keys" / "blueprint-private-key.pem").read_text()
+    azure.fail("PATCH /applications/", 400, "Request_BadRequest")
+    azure.faults.insert(0, ("PATCH /applications/", None))
+    done = machine("cloud", "rotate")
+    assert done.returncode == 0, done.stderr
+    assert (machine.home / "keys" / "blueprint-private-key.pem").read_text() != before
+    assert "stays registered" in caplog.text
+    assert len(azure.entra.key_credentials) == 2
+    assert "failed" not in machine("doctor").stdout
+
+
 def test_the_doctor_names_the_hop_that_fails(machine: Machine, azure: AzureServices) -> None:
     assert machine.set_up().returncode == 0
     found = {one["name"]: one for one in json.loads(machine("doctor", "--json").stdout)}
-    for name in ("key store", "hop1:blueprint", "hop2:agent_identity", "hop3:agent_user"):
+    for name in (
+        "key store",
+        "certificate",
+        "hop1:blueprint",
+        "hop2:agent_identity",
+        "hop3:agent_user",
+    ):
         assert found[name]["verdict"] == "ok"
     assert found["consent"]["verdict"] == found["identity clock"]["verdict"] == "ok"
     assert found["conditional writes"]["verdict"] == "ok"

@@ -69,8 +69,8 @@ class AzureServices:
     storage_principal: str = field(default_factory=lambda: str(uuid.uuid4()))
     application: str = field(default_factory=lambda: str(uuid.uuid4()))
     az_tokens: dict[str, str] = field(default_factory=dict[str, str])
-    faults: list[tuple[str, Fault]] = field(default_factory=list[tuple[str, Fault]])
-    """What to answer next instead, for a method and a part of the path."""
+    faults: list[tuple[str, Fault | None]] = field(default_factory=list[tuple[str, Fault | None]])
+    """What to answer next instead, for a method and a part of the path; None lets one pass."""
     asked: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     other_resources: list[str] = field(default_factory=list[str])
     az_may_register: bool = True
@@ -95,6 +95,8 @@ class AzureServices:
                 method, _, part = what.partition(" ")
                 if method == request.method and part in path:
                     del self.faults[number]
+                    if fault is None:
+                        break
                     raise fault
             for method, pattern, handler in self._handlers():
                 found = re.fullmatch(pattern, path, re.IGNORECASE)

@@ -93,7 +93,7 @@ async def _places(
     if arguments.folders:
         folders = [
             (folder, prefix)
-            for folder, _, prefix in (one.partition("=") for one in arguments.folders)
+            for folder, _, prefix in (given.partition("=") for given in arguments.folders)
         ]
     placed, persona_prefix = await _with_own_prefix(arguments, settings, folders, claim=claim)
     return _Places(settings, placed, arguments.source, persona_prefix)

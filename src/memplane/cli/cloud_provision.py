@@ -200,7 +200,9 @@ async def _plan_removal(arguments: argparse.Namespace, site: CloudSite) -> list[
         delete_group=arguments.delete_resource_group,
         other_containers=[name for name in containers if name != request.container],
         other_resources=[
-            one for one in resources if account is None or one.lower() != account.id.lower()
+            resource
+            for resource in resources
+            if account is None or resource.lower() != account.id.lower()
         ],
     )
 

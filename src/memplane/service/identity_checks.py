@@ -14,7 +14,12 @@ from memplane.errors import BackendMisconfigured, BackendUnavailable, HopError, 
 from memplane.kit.clock import system_clock
 from memplane.secret import Secret
 from memplane.service.checks import CheckFinding, CheckVerdict
-from memplane.service.composition.identity import find_identity, open_exchange, open_keys
+from memplane.service.composition.identity import (
+    find_identity,
+    open_exchange,
+    open_keys,
+    read_own_certificate,
+)
 from memplane.settings import Settings
 from memplane.storage.identity.agent_user import AgentUser, Hop, Resource
 
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from memplane.storage.identity.token_chain import TokenExchange
 
 _MAX_SKEW: Final = timedelta(minutes=5)
+_EXPIRES_SOON: Final = timedelta(days=30)
 _TIMEOUT_S: Final = 15
 _NO_CONSENT: Final = "AADSTS65001"
 
@@ -40,6 +46,7 @@ async def run_identity_checks(settings: Settings) -> list[CheckFinding]:
         return [CheckFinding("identity", CheckVerdict.FAILED, str(error), remedy)]
     return [
         await asyncio.to_thread(_check_keys, identity),
+        await asyncio.to_thread(_check_certificate, identity),
         await _check_clock(identity),
         *await asyncio.to_thread(_check_hops, exchange),
     ]
@@ -63,6 +70,31 @@ def _check_keys(identity: AgentUser) -> CheckFinding:
             "look at the settings of the key store",
         )
     return CheckFinding("key store", CheckVerdict.OK, f"the key is in {keys.where}")
+
+
+def _check_certificate(identity: AgentUser) -> CheckFinding:
+    """Look at how long this machine's certificate is valid."""
+    from memplane.storage.identity.certificate import (  # noqa: PLC0415 - of an extra
+        UnusableCertificate,
+        describe_validity,
+    )
+
+    try:
+        validity = describe_validity(read_own_certificate(identity))
+    except (UnusableCertificate, MemplaneError) as error:
+        remedy = "run `memplane cloud setup`"
+        return CheckFinding("certificate", CheckVerdict.FAILED, str(error), remedy)
+    if validity is None:
+        return CheckFinding("certificate", CheckVerdict.OK, "only its thumbprint is known here")
+    begin, end = validity
+    now = system_clock()
+    shown = f"valid from {begin:%Y-%m-%d} to {end:%Y-%m-%d}"
+    remedy = "run `memplane cloud rotate`"
+    if not begin <= now <= end:
+        return CheckFinding("certificate", CheckVerdict.FAILED, shown, remedy)
+    if end - now < _EXPIRES_SOON:
+        return CheckFinding("certificate", CheckVerdict.WARNING, shown, remedy)
+    return CheckFinding("certificate", CheckVerdict.OK, shown)
 
 
 async def _check_clock(identity: AgentUser) -> CheckFinding:

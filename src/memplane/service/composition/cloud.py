@@ -93,6 +93,8 @@ async def open_operator_api(
 ) -> AsyncGenerator[AzureApi]:
     """Open Resource Manager and Graph for the operator."""
     is_az = isinstance(operator.login, AzCliLogin)
+    if operator.subscription is not None:  # who signs in for Graph is to be of the same tenant
+        settings = with_azure(settings, tenant_id=operator.subscription.tenant_id)
     async with open_azure_api(
         operator.login,
         graph=settings.azure.graph,
@@ -110,10 +112,10 @@ def choose_subscription(known: Sequence[Subscription], wanted: str) -> Subscript
     Raises:
         InvalidRequest: There is none, or it is not clear which one.
     """
-    fitting = [one for one in known if not wanted or wanted in {one.id, one.name}]
-    if len(fitting) == 1:
-        return fitting[0]
-    names = ", ".join(f"{one.name} ({one.id})" for one in known) or "none"
+    matches = [item for item in known if not wanted or wanted in {item.id, item.name}]
+    if len(matches) == 1:
+        return matches[0]
+    names = ", ".join(f"{item.name} ({item.id})" for item in known) or "none"
     raise InvalidRequest(f"name one subscription with --subscription. There are: {names}")
 
 

@@ -16,7 +16,6 @@ _CERTIFICATE_REMEDY: Final = (
     "cloud setup` to add it, or `memplane cloud rotate` for a new one"
 )
 _REMEDIES: Final[Mapping[str, str]] = {
-    "invalid_client": _CERTIFICATE_REMEDY,
     "AADSTS700027": _CERTIFICATE_REMEDY,
     "AADSTS7000222": _CERTIFICATE_REMEDY,
     "AADSTS700024": "the assertion is not valid now: set the clock of this machine",
@@ -38,7 +37,9 @@ def to_hop_error(hop: Hop, reply: Mapping[str, object]) -> HopError:
     found = _AADSTS.search(said)
     if found:
         code = found[0]
-    remedy = _REMEDIES.get(code) or _REMEDIES.get(str(reply.get("error")))
+    remedy = _REMEDIES.get(code)
+    if remedy is None and hop is Hop.BLUEPRINT and reply.get("error") == "invalid_client":
+        remedy = _CERTIFICATE_REMEDY  # the later hops have no certificate
     first_line = said.splitlines()[0][:_MAX_DESCRIPTION_CHARACTERS].strip() if said else ""
     return HopError(hop, code or "no_token", "; ".join(filter(None, (remedy, first_line))))
 

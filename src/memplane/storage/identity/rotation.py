@@ -87,13 +87,13 @@ async def rotate_certificate(
 
 
 async def _retire(registry: CertificateRegistry, old: Secret | None) -> None:
-    """Remove the certificate of before; one that is not known stays, and is logged."""
+    """Remove the certificate of before; when it has to stay, that is logged."""
     if old is None:
         return
     try:
         await registry.remove(_digest(read_certificate(old)))
-    except UnusableCertificate:
-        _log.warning("the certificate of the key before is not known, and stays registered")
+    except (MemplaneError, UnusableCertificate) as error:
+        _log.warning("the old certificate stays registered, and nobody has its key: %s", error)
 
 
 async def _take_back(

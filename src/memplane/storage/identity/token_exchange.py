@@ -126,8 +126,8 @@ class MsalExchange:
             raise BackendUnavailable(
                 f"{hop}: no usable answer from {self._user.authority} ({type(error).__name__})"
             ) from None
-        token, lifetime = reply.get("access_token"), reply.get("expires_in")
+        token, lifetime = reply.get("access_token"), str(reply.get("expires_in"))
         if "error" in reply or not isinstance(token, str):
             raise to_hop_error(hop, reply)
-        seconds = float(lifetime) if isinstance(lifetime, (int, str)) else 0.0
+        seconds = int(lifetime) if lifetime.isdecimal() else 0
         return HopToken(Secret(token), self._clock().timestamp() + seconds)
