@@ -11,13 +11,15 @@ import apsw
 import pytest
 
 from memplane.auth.memory_scope import MemoryScope
+from memplane.database import sqlite
+from memplane.database.migrations import Migration, load_migrations
 from memplane.episodes import derivation, search
 from memplane.episodes.api_types import RecallRequest, RecallResponse
 from memplane.episodes.injection_store import Injection, TurnPlace
 from memplane.episodes.retain_queue import EntryOrigin
 from memplane.episodes.scope_store import get_visible_scopes, list_scope_counts
 from memplane.episodes.service import EpisodeService
-from memplane.errors import InvalidRequest
+from memplane.errors import InvalidRequest, RecordsError
 from tests.episodes.remembering import entry, memory_in, raw, recall, texts
 from tests.support.old_schema import take_back_schema
 
@@ -174,6 +176,28 @@ async def test_what_stands_in_a_conversation_stands_in_that_users_only(tmp_path:
 def _rows(path: Path, sql: str) -> Sequence[Any]:
     with closing(apsw.Connection(str(path))) as database:
         return list(database.execute(sql))
+
+
+async def test_a_migration_that_fails_half_way_is_made_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with memory_in(tmp_path) as memory:
+        await tell(memory, SHARED, ADDRESS, *chatter("all", 5))
+        await memory.settle()
+        before = await everything(memory, None)
+    path = tmp_path / "memplane.db"
+    take_back_schema(path, 7)
+    steps = load_migrations("sqlite")
+    broken = Migration(8, steps[7].name, (*steps[7].statements[:-1], "SELECT nothing"))
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite, "load_migrations", lambda _: [*steps[:7], broken, *steps[8:]])
+        with pytest.raises(RecordsError):
+            async with memory_in(tmp_path):
+                raise AssertionError
+    assert _rows(path, "SELECT MAX(number) FROM migrations") == [(7,)]
+    async with memory_in(tmp_path) as memory:
+        assert await everything(memory, None) == before
+        assert (await memory.rebuild()).same
 
 
 async def test_a_home_of_an_older_version_is_migrated_in_place(tmp_path: Path) -> None:

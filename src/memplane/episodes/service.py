@@ -8,11 +8,11 @@ ledgers are followed, each from where it was read to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -23,7 +23,6 @@ from memplane.episodes import (
     injection_store,
     ledger_purge,
     provenance_store,
-    user_deletion,
 )
 from memplane.episodes import store as table
 from memplane.episodes.api_types import (
@@ -52,8 +51,6 @@ from memplane.episodes.full_rebuild import compare_digests, digest_tables, rebui
 from memplane.episodes.id_resolver import resolve_entry_ids
 from memplane.episodes.injection_store import Injection, TurnPlace
 from memplane.episodes.ledger_follower import (
-    OWN_LEDGER,
-    RECEIVED_LEDGER,
     TOMBSTONE_SERVICE,
     MemorySources,
     apply_all_tombstones,
@@ -69,27 +66,19 @@ from memplane.episodes.recall_worker_pool import RecallWorkerPool
 from memplane.episodes.response_builder import ResponseBudget
 from memplane.episodes.retain_queue import EntryOrigin, RetainQueue
 from memplane.episodes.scope_store import (
-    ScopeCounts,
-    delete_empty_scopes,
     get_entry_scopes,
-    list_entry_ids,
-    list_scope_counts,
 )
 from memplane.episodes.search import QueryContext, question_from_request, recall_episodes
 from memplane.episodes.tombstone_watcher import TombstoneCallback, TombstoneWatcher
-from memplane.episodes.user_deletion import UserForgetReceipt
-from memplane.errors import IndexUnusable, InvalidRequest, LedgerError, NotRecorded
+from memplane.episodes.user_memory import UserMemory
+from memplane.errors import IndexUnusable, InvalidRequest, NotRecorded
 from memplane.exchange.end_user import UserPolicy
 from memplane.kit.clock import Clock, format_timestamp
 from memplane.ledger.folder import AgentFolder
-from memplane.ledger.note_changes import share_turns
 from memplane.ledger.segments import FileModes
 from memplane.ledger.tombstones import Tombstone, append_tombstones, read_tombstones
 from memplane.ledger.writer import Ledger
 from memplane.search.embeddings.embedder import Embedder
-
-UserForgetter: TypeAlias = Callable[[str, str, Sequence[str]], Awaitable[list[ForgetCheck]]]
-"""Deletes what was learned from a user of an agent, and from these entries of theirs."""
 
 _MAX_REASON_CHARS: Final = 1000
 _MAX_COMPARE_ROUNDS: Final = 5
@@ -132,6 +121,14 @@ class EpisodeService:
         self._burying.told.append(self._buried)
         self._applying = RetainQueue(
             records, received, self._upkeep, self._burying, scrub=scrub, users=self._users
+        )
+        self.users = UserMemory(
+            self,
+            records,
+            places,
+            intake_lock=self._burying.intake_lock,
+            modes=self._modes,
+            clock=clock,
         )
         self._closing = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -281,6 +278,10 @@ class EpisodeService:
 
     async def _buried(self, _agent: str, _ids: Sequence[str]) -> None:
         """Let the index and the work behind follow what was buried."""
+        await self.refresh()
+
+    async def refresh(self) -> None:
+        """Let the index and the work behind follow rows that changed."""
         await self._indexing.catch_up()
         self._look_at_meaning_again()
         self._upkeep.wake()
@@ -379,89 +380,6 @@ class EpisodeService:
         others = [one for one, scope in scopes.items() if scope.user != user]
         if others:
             raise InvalidRequest(f"{len(others)} of the entries are not those of that user")
-
-    async def share(self, agent: str, ids: Sequence[str]) -> list[str]:
-        """Let all users and views of an agent see turns; returns those that were not shared.
-
-        Raises:
-            UnknownMemory: One of them was never recorded.
-            LedgerError: It could not be noted for good.
-        """
-        known = await asyncio.to_thread(resolve_entry_ids, self.places, agent, _validate_ids(ids))
-        scopes = await self._records.read(lambda rows: get_entry_scopes(rows, agent, known))
-        wanted = [one for one in known if one in scopes and not scopes[one].is_shared]
-        for ledger in (OWN_LEDGER, RECEIVED_LEDGER):
-            folder = self.places.folder(ledger, agent)
-            here = [one for one in wanted if not self.places.scope_of(folder, one).is_shared]
-            note = partial(share_turns, folder, here, modes=self._modes, clock=self._clock)
-            try:
-                await asyncio.to_thread(note) if here else None
-            except OSError as error:
-                raise LedgerError(
-                    f"turns of {agent} were not shared: {folder.path}: {error.strerror}"
-                ) from error
-        move = partial(table.move_entries, agent=agent, ids=wanted, to=MemoryScope(agent))
-        async with self._burying.intake_lock:
-            moved = await self._records.write(move)
-        await self._indexing.catch_up()
-        self._look_at_meaning_again()
-        self._upkeep.wake()
-        return moved
-
-    async def list_scopes(self, agent: str) -> list[ScopeCounts]:
-        """Return the users and the views of an agent that have turns."""
-        AgentFolder(self.places.ledger, agent)
-        return await self._records.read(lambda rows: list_scope_counts(rows, agent))
-
-    async def list_user_turns(self, agent: str, user: str) -> list[tuple[str, str]]:
-        """Return the ledger and the id of each turn of a user, as the notes say."""
-        AgentFolder(self.places.ledger, agent)
-        noted = await asyncio.to_thread(user_deletion.list_noted_turns, self.places, agent, user)
-        return [(ledger, one) for ledger, ids in noted.items() for one in ids]
-
-    async def forget_user(
-        self, agent: str, user: str, learned: UserForgetter, *, reason: str = ""
-    ) -> UserForgetReceipt:
-        """Delete all turns of a user from every place, and what was learned from them.
-
-        Raises:
-            UnknownAgent: That is no agent's name.
-            LedgerError: It failed, and some may be left. The same again goes on.
-        """
-        AgentFolder(self.places.ledger, agent)
-        places, count = self.places, partial(user_deletion.count_rows, agent=agent, user=user)
-        noted = await asyncio.to_thread(user_deletion.list_noted_turns, places, agent, user)
-        before = await self._records.read(count)
-        known = await self._records.read(lambda rows: list_entry_ids(rows, agent, user))
-        ids = tuple(dict.fromkeys([*known, *noted[OWN_LEDGER], *noted[RECEIVED_LEDGER]]))
-        receipt = ForgetReceipt(forgotten=0, already=0)
-        if ids:
-            asked = ForgetRequest(agent=agent, ids=ids, reason=reason, verify=True, purge=True)
-            receipt = await self.run_forget(asked, others_may_repeat=True)
-        checked = await learned(agent, user, ids)
-        await self._records.write(partial(injection_store.delete_user, agent=agent, user=user))
-        notes = await user_deletion.erase_user_notes(
-            places, agent, noted, modes=self._modes, clock=self._clock
-        )
-        await self.settle()
-        await self._records.write(partial(delete_empty_scopes, agent=agent, user=user))
-        await self._records.wipe()
-        after = await self._records.read(count)
-        gone = user_deletion.check_user_is_gone
-        others = {"ledgers: turns": len(receipt.purged), "ledgers: notes": notes}
-        return UserForgetReceipt(
-            agent=agent,
-            user=user,
-            at=format_timestamp(self._clock()),
-            ids=ids,
-            deleted=user_deletion.list_deleted(before, after, others),
-            repeated=receipt.repeated,
-            checked=(
-                *(receipt.checked),
-                *checked,
-                *await asyncio.to_thread(gone, places, agent, user, after),
-            ),
-        )
 
     async def _purge(self, agent: str, ids: Sequence[str]) -> list[str]:
         purge = partial(ledger_purge.purge_entries, modes=self._modes, clock=self._clock)

@@ -190,7 +190,7 @@ async def told_to_ben(services: Services) -> dict[str, str]:
         "recall": json.dumps([one.text for one in (await client.call(recall, asked)).memories]),
         "prompt": prompt.block,
         "conversations": "".join(one.text for one in held),
-        "turns": " ".join(one for _, one in await memory.list_user_turns("a1", "u2")),
+        "turns": " ".join(await memory.users.list_turns("a1", "u2")),
     }
 
 

@@ -75,7 +75,7 @@ class UserQuery(msgspec.Struct, frozen=True, kw_only=True):
 async def list_users(context: Context, agent: OneAgent) -> UserList:
     """List the users and the views of an agent, with how many turns each has."""
     memory = await context.services.lazy_memory.memory()
-    found = await memory.list_scopes(agent)
+    found = await memory.users.list_scopes(agent)
     return UserList(
         tuple(
             UserView(user=one.user, view=one.view, turns=one.episodes, noise=one.noise)
@@ -95,7 +95,7 @@ async def list_users(context: Context, agent: OneAgent) -> UserList:
 async def share_turns(context: Context, body: ShareRequest) -> ShareReceipt:
     """Let all users of an agent be told about turns of one of them."""
     memory = await context.services.lazy_memory.memory()
-    return ShareReceipt(shared=tuple(await memory.share(body.agent, body.ids)))
+    return ShareReceipt(shared=tuple(await memory.users.share(body.agent, body.ids)))
 
 
 @operation(
@@ -112,7 +112,7 @@ async def forget_user(context: Context, body: UserForgetRequest) -> UserForgetRe
         raise InvalidRequest(f"all of {user} will be gone for good: confirm with their name")
     memory = await context.services.lazy_memory.memory()
     curator = await context.services.lazy_memory.curator()
-    return await memory.forget_user(body.agent, user, curator.forget_user, reason=body.reason)
+    return await memory.users.forget(body.agent, user, curator.forget_user, reason=body.reason)
 
 
 @operation(
@@ -126,7 +126,7 @@ async def export_user(context: Context, agent: OneAgent, query: UserQuery) -> Te
     user = check_user(query.user)
     memory = await context.services.lazy_memory.memory()
     curator = await context.services.lazy_memory.curator()
-    ids = [entry_id for _, entry_id in await memory.list_user_turns(agent, user)]
+    ids = await memory.users.list_turns(agent, user)
     forgotten = [one for one in ids if await memory.any_forgotten(agent, [one])]
     observations, events = await curator.list_of_user(agent, user)
     receipt = ExportReceipt(
