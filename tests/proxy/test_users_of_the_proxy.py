@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from memplane.episodes.user_deletion import UserForgetReceipt
 from memplane.observations.requests import AcceptAsked, ActAsked, MemoryQuery, PromptQuery
 from memplane.service.client import local_client
@@ -44,11 +42,9 @@ async def erase(door: Proxied, user: str) -> UserForgetReceipt:
     return await local_client(door.services).call(forget_user, asked)
 
 
-@pytest.mark.parametrize("member", ["user", "header"])
-async def test_the_walk_through_the_proxy(member: str, tmp_path: Path) -> None:
+async def test_the_walk_through_the_proxy(tmp_path: Path) -> None:
     def named(user: str) -> dict[str, Any]:
-        header = {"headers": {"x-memplane-user": user}}
-        return header if member == "header" else {member: user}
+        return {"headers": {"x-memplane-user": user}}
 
     async with proxied(tmp_path) as door:
         await say(door, TELLS, NOTED, **named("u-1"))
@@ -115,12 +111,9 @@ async def test_two_conversations_that_begin_alike_keep_what_each_was_told(tmp_pa
         assert "Kestrel Lane" in await say(door, ASKS, user="u-1")
 
 
-@pytest.mark.parametrize("user", ["a\nb", 7])
-async def test_a_user_that_cannot_be_one_fails_no_turn_and_is_counted(
-    user: object, tmp_path: Path
-) -> None:
+async def test_a_user_that_cannot_be_one_fails_no_turn_and_is_counted(tmp_path: Path) -> None:
     async with proxied(tmp_path) as door:
-        await say(door, TELLS, NOTED, user=user)
+        await say(door, TELLS, NOTED, user="a\nb")
         (told,) = await door.recorded()
         assert door.note(told).user == ""
         assert [one["type"] for one in door.events("ignored_user")] == ["ignored_user"]

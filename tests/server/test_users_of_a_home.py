@@ -117,6 +117,16 @@ def test_our_own_routes_refuse_what_cannot_be_a_user(running: Running, user: str
         assert "a user is a name" in json.dumps(reply.json()), path
 
 
+def test_commands_refuse_what_cannot_be_a_user(running: Running) -> None:
+    for words in (
+        ("recall", "--agent", "shop", "key", "--user", ""),
+        ("forget", "--agent", "shop", "--all", "--user", " "),
+    ):
+        code, printed = command(running, *words)
+        assert code == 2
+        assert "a user is a name" in printed
+
+
 def test_a_forget_for_a_user_leaves_what_is_anothers(running: Running) -> None:
     theirs = entry("My key is under the mat.", id="mat-1")
     service(running).post("/retain", {"agent_id": "door", "user": "ada", "entry": theirs})

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from memplane.cli.user_argument import parse_user
+
 if TYPE_CHECKING:
     from memplane.settings import Settings
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--user", required=True, metavar="U", help="the end user")
+    parser.add_argument("--user", required=True, type=parse_user, metavar="U", help="the end user")
     parser.add_argument("--agent", help="of which agent; by default MEMPLANE_AGENT")
     parser.add_argument(
         "--out", metavar="F", help="a new file, for you alone; left out, standard output"

@@ -6,6 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from memplane.cli.user_argument import parse_user
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
@@ -65,6 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--user",
+        type=parse_user,
         metavar="U",
         help="with --all: an end user of the agent; everything of theirs is erased and verified",
     )
