@@ -40,9 +40,10 @@ class Printed:
 class Machine(Workstation):
     """A machine whose commands run in this process, which saves the start of one for each."""
 
-    capture: pytest.CaptureFixture[str]
+    capture: pytest.CaptureFixture[str] | None = None
 
     def memplane(self, *words: str) -> Any:
+        assert self.capture is not None
         self.capture.readouterr()
         code = main(words)
         return Printed(code, *self.capture.readouterr())
@@ -53,7 +54,7 @@ def machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Machine:
     (place,) = make_workstations(tmp_path, "laptop")
-    made = Machine(place.user, place.project, capsys)
+    made = Machine(place.user, place.project, capture=capsys)
     monkeypatch.setenv("HOME", str(made.user))
     monkeypatch.chdir(made.project)
     (made.user / ".claude").mkdir(parents=True)

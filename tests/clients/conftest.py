@@ -38,9 +38,15 @@ def claude_at(tmp_path: Path) -> Callable[[str], ClaudeCode]:
         pytest.param(NEWEST, id="newest", marks=pytest.mark.long),
     ]
 )
+def any_version(request: pytest.FixtureRequest) -> Path:
+    """Where either version of Claude Code is installed."""
+    version: Path = request.param
+    return version
+
+
+@pytest.fixture
 def any_claude_at(
-    claude_at: Callable[[str], ClaudeCode], request: pytest.FixtureRequest
+    claude_at: Callable[[str], ClaudeCode], any_version: Path
 ) -> Callable[[str], ClaudeCode]:
     """The same, of either version."""
-    version: Path = request.param
-    return lambda address: replace(claude_at(address), version=version)
+    return lambda address: replace(claude_at(address), version=any_version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,9 @@ NOBODY = "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=YQ==;BlobEndpoi
 
 
 @pytest.fixture
-def machines(tmp_path: Path) -> Iterator[list[Workstation]]:
-    made = make_workstations(tmp_path, "laptop", "desktop")
+def machines(tmp_path: Path, any_version: Path) -> Iterator[list[Workstation]]:
+    names = "laptop", "desktop"
+    made = [replace(place, version=any_version) for place in make_workstations(tmp_path, *names)]
     yield made
     for machine in made:
         machine.end_worker()

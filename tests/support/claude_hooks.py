@@ -17,7 +17,7 @@ from memplane.home import Home
 from memplane.integrations.claude_code.memory_folder import claude_code_memory_dir
 from memplane.service.spool import list_jobs
 from tests.support.azurite import Azurite
-from tests.support.claude_code import ClaudeCode
+from tests.support.claude_code import PINNED, ClaudeCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,8 @@ class Workstation:
 
     user: Path
     project: Path
+    version: Path = PINNED
+    """Where its Claude Code is installed."""
 
     @property
     def home(self) -> Path:
@@ -75,7 +77,9 @@ class Workstation:
         assert ran.returncode == 0, ran.stderr
 
     def claude(self, address: str, **environment: str) -> ClaudeCode:
-        return ClaudeCode(address, self.user, self.project, environment=environment)
+        return ClaudeCode(
+            address, self.user, self.project, environment=environment, version=self.version
+        )
 
     def end_worker(self) -> None:
         """End the worker that hooks woke for this home, and no other process."""
