@@ -590,6 +590,8 @@ CARRIED_ON: Final = {
     ("proxy/sticky_injections.py", "run: except Exception"),
     # A session of the client goes on whatever happens in a hook; the hooks' log says what did.
     ("cli/claude_hook.py", "run_claude_hook: except Exception"),
+    # A client gets an error without its words, the log has them, and its other requests go on.
+    ("server/mcp/server.py", "answer_request: except Exception"),
     # The process is leaving: each thing gets its chance, and what went wrong is printed.
     ("kit/atexit_hooks.py", "_close_all: except Exception"),
     # The helper of the suite gathers errors of threads and raises the first one afterwards.

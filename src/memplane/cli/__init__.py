@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "memories": "see and correct what was learned",
     "run": "run an agent with what was learned, and learn from it",
     "claude": "give Claude Code memory, or start it with memory",
+    "mcp": "offer memory as tools to a coding agent (Model Context Protocol)",
     "persona": "keep a folder of documents the same on every machine",
     "agent": "give Codex memory, or say how other agents get it",
     "digest": "say what happened in a session or on a day, without a model",

@@ -233,6 +233,7 @@ def _endpoints(settings: Settings, parts: _ServerParts) -> list[Endpoint]:
     from memplane.server.dashboard.memories import OPERATOR
     from memplane.server.dashboard.turns import TurnSources
     from memplane.server.history_api import history_endpoints
+    from memplane.server.mcp.endpoint import mcp_endpoint
     from memplane.server.memory_api import OperationTelemetry, memory_service_endpoints
     from memplane.server.proxy_api import ProxyHandler, proxy_endpoints
     from memplane.server.snapshot_api import snapshot_endpoints
@@ -256,6 +257,7 @@ def _endpoints(settings: Settings, parts: _ServerParts) -> list[Endpoint]:
         local_client(services), OperationTelemetry(parts.telemetry, system_clock)
     )
     return [
+        mcp_endpoint(services, settings.agent or ""),
         *history,
         *service,
         *snapshot_endpoints(services.recording.root, home.tombstones),

@@ -61,6 +61,15 @@ class RetainRequest(msgspec.Struct, frozen=True, kw_only=True):
         return make_scope(self.agent, self.user, self.view)
 
 
+class NoteRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A note that an agent is to remember, of one of its users or for all of them."""
+
+    agent: str
+    text: str
+    user: str | None = None
+    view: str | None = None
+
+
 class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A question to an agent's memory: in words, or as the messages of a conversation.
 

@@ -428,6 +428,16 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
 
 
+class ObservationStatement(msgspec.Struct, frozen=True, kw_only=True):
+    """An observation that an agent makes, outside of any session."""
+
+    category: CategoryName
+    observation: ObservationText
+    service: ServiceName | None = None
+    agent: AgentName = ""
+    user: UserName = None
+
+
 class SessionEnded(msgspec.Struct, frozen=True, kw_only=True):
     """How a session ended."""
 

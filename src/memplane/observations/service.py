@@ -83,6 +83,7 @@ from memplane.observations.requests import (
     MemoryFilter,
     MemoryPatch,
     MemoryQuery,
+    ObservationStatement,
     PromptQuery,
     ResolveAsked,
     SessionEnded,
@@ -418,6 +419,10 @@ class ObservationService:
     async def hear(self, agent: str, session: int, heard: Heard) -> IngestReceipt:
         await self._swept()
         return await self._sessions.hear(agent, session, heard)
+
+    async def observe(self, agent: str, statement: ObservationStatement) -> IngestReceipt:
+        await self._swept()
+        return await self._sessions.observe(agent, statement)
 
     async def ingest_turn(self, turn: LedgerTurn) -> IngestReceipt:
         """Learn from a turn of a ledger, once."""

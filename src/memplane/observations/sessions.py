@@ -50,6 +50,7 @@ from memplane.observations.prompt_block import ContestedPolicy, RenderedPrompt, 
 from memplane.observations.requests import (
     Heard,
     HeardText,
+    ObservationStatement,
     PromptQuery,
     SessionEnded,
     SessionWanted,
@@ -301,8 +302,24 @@ class SessionService(msgspec.Struct, frozen=True):
             return known
         if not turn.attested:
             return await self._ensure(turn.scope, OTHER_SESSIONS, SessionTrigger.TURN)
-        name = turn.session or f"day {turn.at.date().isoformat()}"
+        name = turn.session or _day_session(turn.at)
         return await self._ensure(turn.scope, name, SessionTrigger.TOKEN)
+
+    async def observe(self, agent: str, statement: ObservationStatement) -> IngestReceipt:
+        """Learn what an agent states outside of any session; a day's statements are one session.
+
+        So an agent that repeats itself within a day does not confirm itself.
+        """
+        check_agent(agent)
+        scope = make_scope(agent, statement.user, None)
+        name = _day_session(self.writer.now())
+        session = await self._ensure(scope, name, SessionTrigger.TOKEN)
+        item = {
+            "category": statement.category,
+            "service": statement.service,
+            "observation": statement.observation,
+        }
+        return await self.hear(agent, session, Heard(structured={"memories": [item]}))
 
     async def attest(self, agent: str, cli_session: str) -> int:
         """Note that a client's session is real, as its hook says; its turns have a vote then.
@@ -329,6 +346,10 @@ class SessionService(msgspec.Struct, frozen=True):
             tell=False,
         )
         return (await self.begin(wanted)).session
+
+
+def _day_session(at: datetime) -> str:
+    return f"day {at.date().isoformat()}"
 
 
 def check_agent(agent: str) -> None:

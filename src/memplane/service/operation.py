@@ -195,6 +195,11 @@ class Operation(Generic[P, R]):
         """One line of help: the first of the function's docstring."""
         return (self.handler.__doc__ or "").partition("\n")[0].rstrip(".")
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether it changes nothing, so that it can be asked for again."""
+        return self.method == "GET" or self.scope is Scope.READ
+
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """What it takes, beside the context."""

@@ -15,6 +15,7 @@ from memplane.auth.grants import Scope
 from memplane.episodes.api_types import (
     ForgetReceipt,
     ForgetRequest,
+    NoteRequest,
     RebuildResult,
     RecallRequest,
     RecallResponse,
@@ -24,6 +25,7 @@ from memplane.episodes.api_types import (
     RollbackRequest,
     SourceList,
 )
+from memplane.episodes.entry_input import build_note_entry
 from memplane.episodes.retain_queue import EntryOrigin
 from memplane.errors import (
     EntryTooLarge,
@@ -34,6 +36,7 @@ from memplane.errors import (
     UnknownAgent,
 )
 from memplane.exchange.prompt_cleanup import strip_client_text
+from memplane.kit.clock import system_clock
 from memplane.ledger.turn_note import TurnNote
 from memplane.proxy.memory_blocks import filter_blocks, format_fenced_blocks
 from memplane.redaction.redactor import RedactionResult
@@ -76,6 +79,20 @@ def make_origin(asked: RetainRequest) -> EntryOrigin:
         subject=who.subject, role=who.role, purpose=who.purpose, invocation=who.invocation_id
     )
     return EntryOrigin(asked.agent, user, scope.view, note, asked.holds_token)
+
+
+@operation(
+    "POST",
+    "/api/v1/memory/notes",
+    scope=Scope.WRITE,
+)
+async def retain_note(context: Context, body: NoteRequest) -> RetainReceipt:
+    """Keep a note."""
+    entry = build_note_entry(body.agent, body.text, system_clock())
+    retained = RetainRequest(
+        agent=body.agent, entry=msgspec.Raw(entry), user=body.user, view=body.view
+    )
+    return await retain.handler(context, retained)
 
 
 def _describe(error: Exception) -> str:

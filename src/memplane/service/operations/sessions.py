@@ -19,6 +19,7 @@ from memplane.observations.requests import (
     ENDED,
     Heard,
     LimitQuery,
+    ObservationStatement,
     PromptQuery,
     SessionAttested,
     SessionEnded,
@@ -105,6 +106,19 @@ async def learn_from_session(
     memories = await context.services.memories()
     owner = agent or (await memories.session(None, id)).agent
     return await memories.hear(owner, id, body)
+
+
+@operation(
+    "POST",
+    "/api/v1/observe",
+    scope=Scope.WRITE,
+    max_body_bytes=SMALL_BODY_BYTES,
+    is_slow=True,
+    replaces_half_characters=True,
+)
+async def observe(context: Context, agent: OneAgent, body: ObservationStatement) -> IngestReceipt:
+    """Learn an observation that an agent makes outside of any session."""
+    return await (await context.services.memories()).observe(agent, body)
 
 
 @operation(

@@ -1,0 +1,1 @@
+"""The Model Context Protocol: memory as tools and documents as resources, for any agent."""
