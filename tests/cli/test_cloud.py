@@ -16,6 +16,7 @@ import pytest
 
 from memplane import BlobBackend, LocalBackend
 from memplane.errors import ContainerMissing, PermissionDenied, StorageError
+from memplane.home import Home
 from memplane.kit.clock import system_clock
 from memplane.kit.retry_clock import RetryClock
 from memplane.service.composition import cloud
@@ -422,6 +423,15 @@ def test_half_an_identity_is_loud_and_keeps_state_here(machine: Machine) -> None
     assert "MEMPLANE_AGENT_ID not set" in doctor.stdout
     strict = machine("cloud", "migrate", MEMPLANE_STRICT_CLOUD="true")
     assert strict.returncode == 2
+
+
+def test_a_running_memplane_is_to_be_restarted(machine: Machine) -> None:
+    machine.home.mkdir(parents=True, mode=0o700)
+    with Home(machine.home).claim():
+        done = machine.set_up()
+    assert done.returncode == 0, done.stderr
+    assert f"process {os.getpid()}) with the settings of before: restart it" in done.stderr
+    assert "restart" not in machine.set_up().stderr
 
 
 # Questions on a terminal

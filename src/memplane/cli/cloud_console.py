@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memplane.settings import Settings
 
 
 def tell(text: str) -> None:
@@ -22,3 +26,16 @@ async def read_answer(question: str) -> str:
     print(question, end=" ", file=sys.stderr, flush=True)
     answer: str = await asyncio.to_thread(sys.stdin.readline)
     return answer.strip()
+
+
+def tell_to_restart(settings: Settings) -> None:
+    """Say so when a process of this home goes on with the settings of before."""
+    from memplane.home import Home
+    from memplane.service.composition.cloud import find_running_owner
+
+    pid = find_running_owner(Home(settings.home))
+    if pid is not None:
+        tell(
+            f"memplane is running (process {pid}) with the settings of before: restart it. What "
+            "it writes until then is uploaded by `memplane cloud migrate`"
+        )

@@ -41,7 +41,7 @@ async def set_up(arguments: argparse.Namespace, settings: Settings) -> int:
 async def _set_up_cloud(arguments: argparse.Namespace, settings: Settings) -> int:
     """Create, write down, try, upload. Until all of it is done, memory is local."""
     from memplane.cli import EXIT_OK
-    from memplane.cli.cloud_console import tell
+    from memplane.cli.cloud_console import tell, tell_to_restart
     from memplane.cli.cloud_provision import print_place
     from memplane.service.composition.cloud import verify_access
 
@@ -59,6 +59,7 @@ async def _set_up_cloud(arguments: argparse.Namespace, settings: Settings) -> in
     tell(
         f"memory is in {chosen.blob.endpoint}/{chosen.blob.container} from now on; {path} says so"
     )
+    tell_to_restart(settings)
     print_place(chosen.blob.endpoint, chosen.blob.container)
     return code
 

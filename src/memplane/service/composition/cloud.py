@@ -170,6 +170,17 @@ def write_variables(home: Home, changes: Mapping[str, str | None]) -> Path:
     return path
 
 
+def find_running_owner(home: Home) -> int | None:
+    """Return the process that owns the home, which goes on with the settings of its start."""
+    if not home.path.is_dir():
+        return None
+    with home.claim() as claim:
+        if claim is not None:
+            return None
+        owner = home.owner()
+        return owner.pid if owner is not None else None
+
+
 def expect_container(settings: Settings, endpoint: str, container: str) -> None:
     """See that what was written is what counts from now on.
 
