@@ -44,6 +44,15 @@ def no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.chdir(user)
 
 
+@pytest.fixture(autouse=True)
+def recall_by_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recall works by words, as in processes that tests start; tests of meaning choose a model.
+
+    Vectors are made in the background: what a test recalls would depend on when.
+    """
+    monkeypatch.setattr("memplane.search.embeddings.minilm.is_available", lambda: False)
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     return tmp_path / "home"

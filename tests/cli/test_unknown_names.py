@@ -26,6 +26,8 @@ OF_AN_AGENT: dict[str, list[str]] = {
     "backfill": ["http://127.0.0.1:9", "--agent=nobody"],
     "bench recall": [QUESTIONS, "--agent=nobody"],
     "forget": ["--entry-id=x", "--agent=nobody"],
+    "digest": ["--agent=nobody"],
+    "export": ["--user=ada", "--agent=nobody"],
     "history export": ["nobody"],
     "history show": ["--agent=nobody"],
     "history verify": ["nobody"],
@@ -46,6 +48,7 @@ OF_AN_AGENT: dict[str, list[str]] = {
     "memories restore": ["1", "--agent=nobody"],
     "memories retire": ["1", "--agent=nobody"],
     "memories sessions": ["--agent=nobody"],
+    "memories share": ["1", "--agent=nobody"],
     "memories show": ["1", "--agent=nobody"],
     "memories stats": ["--agent=nobody"],
     "memories undo": ["--agent=nobody"],
@@ -53,17 +56,21 @@ OF_AN_AGENT: dict[str, list[str]] = {
     "memory backfill": ["http://127.0.0.1:9", "--agent=nobody"],
     "memory forget": ["--entry-id=x", "--agent=nobody"],
     "recall": ["tea", "--agent=nobody"],
+    "users list": ["--agent=nobody"],
+    "users share": ["x", "--agent=nobody"],
 }
 
 # Commands that an agent may begin with.
 OF_A_NEW_AGENT = {
     *("memories add", "memories import", "memories learn"),
     *("retain", "run", "token create"),
+    *("agent install", "claude import", "claude install", "claude run"),
 }
 
 # Ids of what is not there, in every place that takes one; the agent is there.
 _HUGE = "9" * 30
 WITH_AN_ID: dict[str, list[list[str]]] = {
+    "digest": [["--session=nothing"]],
     "forget": [["--entry-id=hist1_ff"], ["--entry-id=nothing"]],
     "history show": [["hist1_ff"], ["nothing"]],
     "memories accept": [["nothing"]],
@@ -79,6 +86,7 @@ WITH_AN_ID: dict[str, list[list[str]]] = {
     "memories resolve": [["1-2", "both"], ["nothing", "keep_a"]],
     "memories restore": [["99"], [_HUGE]],
     "memories retire": [["99"], [_HUGE], ["0"], ["-1"]],
+    "memories share": [["99"], [_HUGE]],
     "memories show": [["99"], [_HUGE], ["0"], ["-1"]],
     "memories undo": [["99"], [_HUGE], ["--batch=nothing"]],
     "memories unpin": [["99"], [_HUGE]],

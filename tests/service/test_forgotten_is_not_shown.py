@@ -435,6 +435,25 @@ QUIET = {
         )
     },
     "cloud migrate": "moves files, no turns",
+    **{
+        f"claude {act}": "files and sessions of Claude Code; see tests/claude_code"
+        for act in ("hook", "import", "install", "run", "status", "uninstall")
+    },
+    "agent install": "files of other clients",
+    "agent uninstall": "the same",
+    "cloud setup": "the cloud; no turns",
+    "cloud provision": "the same",
+    "cloud deprovision": "the same",
+    "cloud rotate": "the same",
+    "logs": "what the server logged",
+    "service install": "a unit of the system",
+    "service status": "the same",
+    "service uninstall": "the same",
+    "settings show": "settings",
+    "stop": "ends the server",
+    "users list": "users and counts",
+    "users share": "ids and counts",
+    "version": "a number",
     "manifest verify": "checks files, no turns",
     "manifest rebuild": "the same",
 }
@@ -443,7 +462,7 @@ CHANGES = {
     f"memories {act}"
     for act in (
         *("add", "edit", "retire", "restore", "pin", "unpin", "approve", "merge", "undo"),
-        *("purge", "resolve", "accept"),
+        *("purge", "resolve", "accept", "share"),
     )
 }
 SHOWS: Mapping[str, Sequence[str]] = {
@@ -482,6 +501,8 @@ SHOWS: Mapping[str, Sequence[str]] = {
     ),
     "history export": (f"history export {AGENT}", f"history export {AGENT} --all --redact"),
     "history verify": ("history verify", "history verify --json"),
+    "digest": (f"digest --agent {AGENT}", f"digest --agent {AGENT} --day 2026-03-01"),
+    "export": (f"export --agent {AGENT} --user ada",),
     "token list": ("token list",),
     "pod describe": ("pod describe",),
     "queue list": ("queue list",),

@@ -45,12 +45,22 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     records = _find_records(arguments, settings)
     if not records:
+        if arguments.agent:
+            await _expect_agent(arguments, settings)
         print(f"memplane digest: {_explain_nothing(arguments)}", file=sys.stderr)
         return EXIT_FAILED
     if not arguments.write:
         print(_render(records, settings), end="")
         return EXIT_OK
     return await _write(records, settings, find_persona_folder(settings).root)
+
+
+async def _expect_agent(arguments: argparse.Namespace, settings: Settings) -> None:
+    from memplane.cli.agent_argument import expect_agent, resolve_agent
+    from memplane.service.client import Client
+
+    async with Client(settings) as client:
+        await expect_agent(resolve_agent(arguments, settings), client, settings)
 
 
 def _find_records(arguments: argparse.Namespace, settings: Settings) -> list[SessionRecord]:

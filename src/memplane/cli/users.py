@@ -32,6 +32,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     agent = resolve_agent(arguments, settings)
     async with Client(settings) as client:
         if arguments.action == "share":
+            await expect_agent(agent, client, settings)
             asked = users.ShareRequest(agent=agent, ids=tuple(arguments.ids))
             receipt = await client.call(users.share_turns, asked)
             if arguments.json:

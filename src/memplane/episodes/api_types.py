@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
@@ -70,6 +71,15 @@ class NoteRequest(msgspec.Struct, frozen=True, kw_only=True):
     view: str | None = None
 
 
+class RecallBlocks(StrEnum):
+    """Which blocks an answer has beside those that match, and what was said with weight."""
+
+    ANSWERS = "answers"
+    """The last turns. A question that was answered with "I don't know" is no match."""
+    ALL = "all"
+    """A timeline and a count of routine turns, too."""
+
+
 class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A question to an agent's memory: in words, or as the messages of a conversation.
 
@@ -81,7 +91,7 @@ class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
     and shared; without them the answer is of what is shared. An operator may ask `all_users`.
 
     With a `source`, such as `web:host` or `tool`, only turns that repeat it are answered, as many
-    as match.
+    as match. `blocks` says what stands beside matches; without it the setting does.
     """
 
     agent: str
@@ -96,6 +106,7 @@ class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: Annotated[int, msgspec.Meta(ge=1, le=MAX_RECALL_BYTES)] = DEFAULT_RECALL_BYTES
     explain: bool = False
     source: str = ""
+    blocks: RecallBlocks | None = None
 
     @property
     def scope(self) -> ReadScope:

@@ -13,10 +13,11 @@ import msgspec
 from memplane.database.interface import Connection
 from memplane.episodes import provenance_store
 from memplane.episodes import store as table
-from memplane.episodes.api_types import RecallRequest, RecallResponse
+from memplane.episodes.api_types import RecallBlocks, RecallRequest, RecallResponse
 from memplane.episodes.artefacts import Artefact, ArtefactKind
 from memplane.episodes.episode import Episode
 from memplane.episodes.injection_store import find_turns_at
+from memplane.episodes.non_answer import is_non_answer
 from memplane.episodes.pending_turns import NO_PENDING_WORK, PendingIndexWork, PendingTurns
 from memplane.episodes.provenance import (
     EVERYTHING_UNTRUSTED,
@@ -135,16 +136,16 @@ def recall_episodes(
     weighty = [one for one in weighty if not here.issuperset(one.artefact.sources)]
     if not matches and not weighty:
         return RecallResponse()
-    recent = _list_recent(rows, known, matches)
-    newest = table.list_timeline(rows, known, _MAX_TIMELINE_LINES)
-    lines = dict.fromkeys((*newest, *(line for one in matched for line in one.lines)))
+    recent = _list_recent(rows, known, matches, ask)
+    is_brief = ask.blocks is RecallBlocks.ANSWERS
+    lines = [] if is_brief else _list_timeline(rows, known, matched)
     said = {question.text, *question.context}
     found = SearchResult(
         matches=matches,
         weighty=weighty,
         timeline=[one for one in lines if not here.issuperset(one.sources)],
         recent=[one for one in recent if one.question not in said and one.id not in here],
-        noise=table.get_noise_summary(rows, known),
+        noise=None if is_brief else table.get_noise_summary(rows, known),
         newest=recent[0].at if recent else 0,
         trust=trust,
     )
@@ -474,7 +475,7 @@ def _matches(where: _RankingInput, asked: Query, ask: RecallRequest) -> list[_Ma
     best = _score_best(sought, asked)
     worth = sought.worth()
     found: list[_MatchWithTimeline] = []
-    for place, (one, episode) in enumerate(_shown(where, ranked, ask.limit)):
+    for place, (one, episode) in enumerate(_shown(where, ranked, ask)):
         derived: list[Artefact] = []
         if place < _MAX_EXPLORED_MATCHES and ask.limit is None:
             derived = table.list_derived_artefacts(rows, known, one.turn.key)
@@ -503,15 +504,20 @@ def _score_best(sought: _Candidates, asked: Query) -> float:
 
 
 def _shown(
-    where: _RankingInput, ranked: Sequence[RankedTurn], limit: int | None
+    where: _RankingInput, ranked: Sequence[RankedTurn], ask: RecallRequest
 ) -> list[tuple[RankedTurn, Episode]]:
-    """Choose the turns that are told; a prompt's memories are few, and are not all of one loop.
+    """Choose the turns to show.
 
-    Untrusted turns come besides, wherever they rank: how many of them are told is decided later.
+    A prompt's memories are few: they have one step of a tool loop, and one turn of a question
+    that was repeated. Untrusted turns come besides, wherever they rank: how many of them are
+    shown is decided later.
     """
     shown: list[tuple[RankedTurn, Episode]] = []
-    wanted, at, others = limit or _MAX_MATCHES, 0, 0
+    wanted, at, others = ask.limit or _MAX_MATCHES, 0, 0
+    is_prompt = ask.limit is None
+    is_brief = ask.blocks is RecallBlocks.ANSWERS
     steps: set[str] = set()
+    questions: set[str] = set()
     while at < len(ranked) and (missing := wanted + others - len(shown)) > 0:
         batch = ranked[at : at + missing]
         keys = [one.turn.key for one in batch]
@@ -520,20 +526,43 @@ def _shown(
             is_wanted = where.choice.is_wanted(episode.provenance)
             if where.choice.source and not is_wanted:
                 continue
-            if limit is not None or not _is_another_step(episode, steps):
-                shown.append((one, episode))
-                others += not is_wanted
+            if is_brief and is_non_answer(episode.question, episode.answer):
+                continue
+            if is_prompt and _is_another_step(episode, steps):
+                continue
+            if is_prompt and is_brief and _is_repeated(episode, questions):
+                continue
+            shown.append((one, episode))
+            others += not is_wanted
         at += missing
     return shown
 
 
+def _list_timeline(
+    rows: Connection, known: VisibleScopes, matched: Iterable[_MatchWithTimeline]
+) -> list[Artefact]:
+    """Return the newest lines of the timeline, and those around the matches."""
+    newest = table.list_timeline(rows, known, _MAX_TIMELINE_LINES)
+    return list(dict.fromkeys((*newest, *(line for one in matched for line in one.lines))))
+
+
 def _list_recent(
-    rows: Connection, known: VisibleScopes, matches: Sequence[EpisodeMatch]
+    rows: Connection, known: VisibleScopes, matches: Sequence[EpisodeMatch], ask: RecallRequest
 ) -> list[Episode]:
     """Return the newest turns, without further steps of a tool loop that is among them."""
     steps = {match.episode.question for match in matches if match.episode.calls}
     newest = table.list_newest(rows, known, _MAX_RECENT_TURNS)
-    return [episode for episode in newest if not _is_another_step(episode, steps)]
+    if ask.blocks is RecallBlocks.ANSWERS:
+        newest = [turn for turn in newest if not is_non_answer(turn.question, turn.answer)]
+    return [turn for turn in newest if not _is_another_step(turn, steps)]
+
+
+def _is_repeated(turn: Episode, questions: set[str]) -> bool:
+    """Say whether the same question is shown already, whatever its case and spaces."""
+    question = " ".join(turn.question.split()).casefold()
+    is_shown = bool(question) and question in questions
+    questions.add(question)
+    return is_shown
 
 
 def _is_another_step(turn: Episode, steps: set[str]) -> bool:

@@ -35,6 +35,7 @@ from memplane.episodes.api_types import (
     MemoryStatus,
     OriginTurn,
     RebuildResult,
+    RecallBlocks,
     RecallRequest,
     RecallResponse,
     RetainReceipt,
@@ -99,6 +100,7 @@ class EpisodeService:
         clock: Clock,
         shares: ResponseBudget | None = None,
         trust: TrustPolicy = EVERYTHING_UNTRUSTED,
+        blocks: RecallBlocks = RecallBlocks.ALL,
         modes: FileModes | None = None,
         users: UserPolicy | None = None,
         embedder: Embedder | None = None,
@@ -111,6 +113,7 @@ class EpisodeService:
         self._clock = clock
         self._shares = shares or ResponseBudget()
         self._trust = trust
+        self._blocks = blocks
         self._modes = modes or FileModes()
         self._meaning = EpisodeEmbeddings(records, embedder) if embedder is not None else None
         self._readers = readers
@@ -197,6 +200,7 @@ class EpisodeService:
         """
         AgentFolder(self.places.ledger, ask.agent)
         ask = self.resolve_users(ask)
+        ask = replace(ask, blocks=ask.blocks or self._blocks)
         scope = ask.scope  # refused before anything is looked up
         await self._burying.look(scope.agent)
         response = await self._recall(ask)

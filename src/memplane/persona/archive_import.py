@@ -41,7 +41,7 @@ def import_documents(
             target = _choose_text(key, local, text, changed, replace=replace)
             result = _put(folder, key, local, target, now=now)
             changes = "replaced" if replace else "merged"
-            imported.append(msgspec.structs.replace(result, what=result.outcome or changes))
+            imported.append(msgspec.structs.replace(result, outcome=result.outcome or changes))
         except StorageError as error:
             imported.append(ImportedDocument(key, "failed", str(error)))
     return imported

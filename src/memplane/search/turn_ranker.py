@@ -124,6 +124,7 @@ class Signals(NamedTuple):
     theme: float
 
 
+_MEANING_EMPHASIS: Final = 1.75
 _WORD_WEIGHTS: Final = Signals(
     words=0.7,
     coverage=0.0,
@@ -145,7 +146,7 @@ _MEANING_WEIGHTS: Final = Signals(
     asks=-0.07,
     dated=0.22,
     period=0.55,
-    meaning=1.15,
+    meaning=1.1,
     theme=0.4,
 )
 
@@ -153,13 +154,15 @@ _MEANING_WEIGHTS: Final = Signals(
 class RankedTurn(NamedTuple):
     """A turn and what it is worth.
 
-    `coverage` is the share of the question's weight that it has with what was said around it.
+    `coverage` is the share of the question's weight that it has with what was said around it,
+    `similarity` how similar it is in meaning.
     """
 
     turn: SearchTurn
     score: float
     coverage: float
     signals: Signals
+    similarity: float = 0.0
 
 
 # As their constructors, in a third of the time.
@@ -237,14 +240,16 @@ def rank_turns(
     best = max(scores, default=0.0) or 1.0
     most = max(sessions, default=0.0) or 1.0
     # Beside meaning, words count for as much as the best turn has of the question: where hardly
-    # any is there, they are there by chance.
+    # any is there, they are there by chance, and meaning counts for more.
     trust = max((window[1] for window in windows), default=0.0) if similarities else 1.0
+    emphasis = _MEANING_EMPHASIS - trust
     ranked: list[tuple[float, int, str, RankedTurn]] = []
     for turn, (words, coverage, length, has_words), session, theme in zip(
         turns, windows, sessions, themes, strict=True
     ):
         if has_words or turn.key in similarities:
             key, at, id_, _, speaker, signs, _, _ = turn
+            similarity = similarities.get(key, 0.0)
             signals = _signals(
                 (
                     trust * words / best,
@@ -255,12 +260,13 @@ def rank_turns(
                     1.0 if signs & QUESTION_SIGN else 0.0,
                     1.0 if query.wants_time and signs & TIME_SIGN else 0.0,
                     nearness(at, query.periods) if query.periods else 0.0,
-                    similarities.get(key, 0.0),
-                    theme / _MAX_SESSION_TURNS,
+                    emphasis * similarity,
+                    emphasis * theme / _MAX_SESSION_TURNS,
                 )
             )
             score = sum(map(mul, weights, signals))
-            ranked.append((-score, -at, id_, _ranked((turn, score, coverage, signals))))
+            ranked_turn = _ranked((turn, score, coverage, signals, similarity))
+            ranked.append((-score, -at, id_, ranked_turn))
     ranked.sort(key=itemgetter(0, 1, 2))
     return [ranked_turn for *_, ranked_turn in ranked]
 
@@ -273,8 +279,8 @@ def has_answer(query: Query, ranked: Sequence[RankedTurn], statistics: CorpusSta
     coverage = _min_coverage(query, statistics)
     with_words = _min_similarity_among(statistics) - _SIMILARITY_OF_WORDS
     return any(
-        turn.signals.meaning >= similarity
-        or (turn.coverage >= coverage and turn.signals.meaning >= with_words)
+        turn.similarity >= similarity
+        or (turn.coverage >= coverage and turn.similarity >= with_words)
         for turn in ranked[:_MAX_JUDGED_BY_MEANING]
     )
 

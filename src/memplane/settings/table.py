@@ -26,6 +26,7 @@ from memplane.settings.value_parsers import (
     parse_optional_path,
     parse_port,
     parse_positive,
+    parse_recall_blocks,
     parse_segment_size,
     parse_service_url,
     parse_sync_policy,
@@ -253,6 +254,19 @@ class MemorySettings:
         "Sources that are recalled like the user's own words, such as `web:docs.example` or "
         "`import:mail`, or a whole kind, such as `file`. Of all others at most a fifth of a "
         "recall is told, as quotations.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecallSettings:
+    """What a recall answers."""
+
+    blocks: str = _option(
+        "",
+        parse_recall_blocks,
+        "`answers`: what matches, what was said with weight, and the last turns; `all`: a "
+        "timeline and a count of routine turns, too. By default `all` where memory fills itself "
+        "from another recorder's history, as in a pod, and `answers` elsewhere.",
     )
 
 
@@ -589,6 +603,7 @@ class Settings:
     http: HttpSettings = field(default_factory=HttpSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    recall: RecallSettings = field(default_factory=RecallSettings)
     users: UsersSettings = field(default_factory=UsersSettings)
     vectors: VectorSettings = field(default_factory=VectorSettings)
     fill: FillSettings = field(default_factory=FillSettings)

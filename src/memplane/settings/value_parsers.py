@@ -103,6 +103,14 @@ def parse_vector_source(text: str) -> str:
     return word
 
 
+def parse_recall_blocks(text: str) -> str:
+    """Read which blocks a recall has; empty leaves it to where memory is used."""
+    word = text.strip().lower()
+    if word not in {"", "answers", "all"}:
+        raise ValueError("expected answers, all or nothing")
+    return word
+
+
 def parse_injection(text: str) -> str:
     """Read where memory stands in a prompt; empty leaves it to the kind of agent."""
     word = text.strip().lower()

@@ -14,6 +14,7 @@ import msgspec
 
 from memplane.database.interface import Database
 from memplane.database.sqlite import database_files, open_sqlite
+from memplane.episodes.api_types import RecallBlocks
 from memplane.episodes.ledger_follower import MemorySources
 from memplane.episodes.provenance import TrustPolicy
 from memplane.episodes.recall_worker_pool import RecallWorkerPool
@@ -105,6 +106,7 @@ async def _open_memory(
                 clock=system_clock,
                 modes=FileModes(settings.ledger.mode),
                 shares=shares,
+                blocks=_choose_blocks(settings),
                 users=user_policy(settings),
                 trust=TrustPolicy(chosen.trusted_sources),
                 embedder=_embedder(settings),
@@ -182,6 +184,13 @@ def _aliases(pairs: Iterable[str]) -> dict[str, str]:
             raise SettingsError(f"ops.category_aliases has {pair!r}; write name=category")
         found[name] = category
     return found
+
+
+def _choose_blocks(settings: Settings) -> RecallBlocks:
+    """Choose what a recall answers: a pod's contract wants more than its answers."""
+    if settings.recall.blocks:
+        return RecallBlocks(settings.recall.blocks)
+    return RecallBlocks.ALL if settings.fill.url else RecallBlocks.ANSWERS
 
 
 def _readers(settings: Settings, home: Home, shares: ResponseBudget) -> RecallWorkerPool | None:
