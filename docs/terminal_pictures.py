@@ -26,14 +26,15 @@ TALK = (
 )
 
 
-def draw(name: str, lines: list[str]) -> None:
+def draw(name: str, lines: list[str], *, is_diff: bool = False) -> None:
     """Write lines of a terminal as a picture."""
     width = max(map(len, lines)) * CHARACTER_WIDTH + 2 * MARGIN
     height = len(lines) * LINE_HEIGHT + 2 * MARGIN
     rows: list[str] = []
     for number, line in enumerate(lines):
         place = f'x="{MARGIN}" y="{MARGIN + 14 + number * LINE_HEIGHT}"'
-        colour = COLOURS.get(line[:1], "#b1bac4")
+        is_coloured = is_diff or line.startswith("$")
+        colour = COLOURS.get(line[:1] if is_coloured else "", "#b1bac4")
         text = html.escape(line)
         rows.append(f'<text {place} fill="{colour}" xml:space="preserve">{text}</text>')
     (FOLDER / f"{name}.svg").write_text(
@@ -67,7 +68,11 @@ def main() -> None:
         installed = run("claude", "install", "--yes")
         server = next(at for at, line in enumerate(installed) if ".claude.json" in line)
         end = next(at for at, line in enumerate(installed) if at > server and not line)
-        draw("claude-install", [installed[0], "…", *installed[server:end], "…", *installed[-2:]])
+        draw(
+            "claude-install",
+            [installed[0], "…", *installed[server:end], "…", *installed[-2:]],
+            is_diff=True,
+        )
         draw("claude-status", run("claude", "status"))
         slug = "".join(c if c.isalnum() else "-" for c in str(project))
         transcript = user / ".claude" / "projects" / slug / f"{SESSION}.jsonl"

@@ -236,6 +236,20 @@ def test_a_hook_that_does_not_work_is_noticed(
     code, told = status(machine)
     assert code == 1
     assert words in told["canary"]
+    (finding,) = claude_findings(machine)
+    assert (finding["verdict"], finding["remedy"]) == ("failed", "memplane claude install")
+
+
+def test_doctor_tries_the_hooks_where_they_are_installed(machine: Machine) -> None:
+    assert claude_findings(machine) == []
+    machine.install()
+    (finding,) = claude_findings(machine)
+    assert finding["verdict"] == "ok"
+
+
+def claude_findings(machine: Machine) -> list[dict[str, Any]]:
+    findings = json.loads(machine.memplane("doctor", "--json").stdout)
+    return [finding for finding in findings if finding["name"] == "Claude Code"]
 
 
 # The plugin

@@ -235,6 +235,21 @@ def test_a_resumed_session_is_given_what_changed(session: Session) -> None:
     assert "user_a.md" in session.start("resume", "another-1")
 
 
+@pytest.mark.parametrize(("source", "kept"), [("resume", ("e1",)), ("compact", ())])
+def test_what_was_recalled_counts_as_given_as_long_as_the_session_has_it(
+    session: Session, source: str, kept: tuple[str, ...]
+) -> None:
+    session.start()
+    sessions = session.context.sessions
+    given = sessions.given(SESSION)
+    assert given is not None
+    sessions.note_given(SESSION, structs.replace(given, entries=("e1",)))
+    session.start(source)
+    again = sessions.given(SESSION)
+    assert again is not None
+    assert again.entries == kept
+
+
 def test_a_start_after_a_compaction_asks_nobody(session: Session) -> None:
     """Edge case 8."""
     session.write("MEMORY.md", "- [A](user_a.md) — x\n")

@@ -63,7 +63,7 @@ def _install(arguments: argparse.Namespace, settings: Settings) -> int:
 
     program = find_program(settings, arguments.agent or "")
     files = list_managed_files(
-        arguments.scope, _find_places(settings), program, guide=not arguments.no_claude_md
+        arguments.scope, find_claude_places(settings), program, guide=not arguments.no_claude_md
     )
     code = carry_out(arguments, files, open_records(settings), "Claude Code")
     if code == 0:
@@ -75,7 +75,7 @@ def _uninstall(arguments: argparse.Namespace, settings: Settings) -> int:
     from memplane.service.claude_install import list_installed_files
 
     scopes = (arguments.scope,) if arguments.scope else SCOPES
-    files = list_installed_files(scopes, _find_places(settings), find_program(settings, ""))
+    files = list_installed_files(scopes, find_claude_places(settings), find_program(settings, ""))
     return carry_out(arguments, files, open_records(settings), "Claude Code")
 
 
@@ -151,7 +151,7 @@ def _status(arguments: argparse.Namespace, settings: Settings) -> int:
     from memplane.home import Home
     from memplane.service.claude_status import read_claude_status
 
-    status = read_claude_status(Home(settings.home), _find_places(settings))
+    status = read_claude_status(Home(settings.home), find_claude_places(settings))
     if arguments.json:
         print_json(status)
     else:
@@ -215,7 +215,8 @@ def find_program(settings: Settings, agent: str) -> Program:
     return Program(str(Path(found).absolute()), tuple(options))
 
 
-def _find_places(settings: Settings) -> ClaudePlaces:
+def find_claude_places(settings: Settings) -> ClaudePlaces:
+    """Say where Claude Code keeps its things, for this user and the project that we are in."""
     from pathlib import Path
 
     from memplane.integrations.claude_code.memory_folder import find_main_root

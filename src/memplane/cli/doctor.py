@@ -19,15 +19,18 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
     import asyncio
 
     from memplane.cli import EXIT_FAILED, EXIT_OK
+    from memplane.cli.claude_install import find_claude_places
     from memplane.cli.output import colour_text, escape_text, print_json
     from memplane.service.checks import CheckVerdict, run_checks, run_document_checks
+    from memplane.service.claude_status import check_claude_hooks
     from memplane.service.composition.files import find_persona_folder
     from memplane.service.identity_checks import run_identity_checks
 
     root = find_persona_folder(settings).root
     documents = await asyncio.to_thread(run_document_checks, settings, root)
     identity = await run_identity_checks(settings)
-    findings = [*await run_checks(settings), *identity, *documents]
+    hooks = await asyncio.to_thread(check_claude_hooks, find_claude_places(settings))
+    findings = [*await run_checks(settings), *identity, *documents, *hooks]
     if arguments.json:
         print_json(findings)
     else:

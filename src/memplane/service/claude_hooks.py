@@ -161,8 +161,10 @@ def _start_session(payload: HookPayload, context: HookContext) -> str:
         parts.append(ContextPart("Operational memory", reply.operational))
     if reply.problem:
         notes.append(reply.problem)
+    # A resumed session still has what it recalled; after a compaction it does not.
+    recalled = before.entries if before is not None and payload.source == "resume" else ()
     context.sessions.note_given(
-        payload.session_id, GivenContext(digests, (), reply.operational or "")
+        payload.session_id, GivenContext(digests, recalled, reply.operational)
     )
     context.sessions.note_snapshot(folder, digests)
     context.sessions.prune(context.clock())

@@ -17,6 +17,7 @@ from memplane.integrations.claude_code import hook_settings
 from memplane.integrations.claude_code.hook_settings import HOOK_ENTRIES, JsonObject
 from memplane.integrations.claude_code.memory_folder import memory_dir_for_hook
 from memplane.persona.guide import SECTION_BEGIN
+from memplane.service.checks import CheckFinding, CheckVerdict
 from memplane.service.claude_install import ClaudePlaces
 from memplane.service.hook_log import read_last_events
 from memplane.service.spool import list_jobs
@@ -153,6 +154,20 @@ def read_claude_status(home: Home, places: ClaudePlaces) -> ClaudeStatus:
         canary="" if hook is None else run_canary(hook),
         has_canary=hook is not None,
     )
+
+
+def check_claude_hooks(places: ClaudePlaces) -> list[CheckFinding]:
+    """Check that the installed hooks fire; nothing is found where none are installed."""
+    hook = find_installed_hook(places)
+    if hook is None:
+        return []
+    broken = [scope for scope in inspect_scopes(places) if scope.problem or scope.missing]
+    problem = next((scope.problem or "hooks are missing" for scope in broken), "")
+    problem = problem or run_canary(hook)
+    if problem:
+        remedy = "memplane claude install"
+        return [CheckFinding("Claude Code", CheckVerdict.FAILED, problem, remedy)]
+    return [CheckFinding("Claude Code", CheckVerdict.OK, "the hooks are installed and fire")]
 
 
 def run_canary(hook: JsonObject) -> str:
