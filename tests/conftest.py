@@ -13,6 +13,7 @@ import pytest
 import trustme
 
 from tests.support.azurite import Azurite, Certificate, FreshAzurite
+from tests.support.s3_server import S3Server, running_s3_server
 
 # The machine may be busy; speed is measured in bench/, not here.
 hypothesis.settings.register_profile("suite", deadline=None)
@@ -25,6 +26,7 @@ _CLEARED = (
     "CLAUDE",
     "ANTHROPIC_",
     "OPENAI_",
+    "AWS_",
     "AZURE_",
     "CLAW_",
     "CLLAMA_",
@@ -93,6 +95,19 @@ def fresh_secure_azurite(
 @pytest.fixture
 def secure_azurite(fresh_secure_azurite: FreshAzurite) -> Azurite:
     return fresh_secure_azurite.azurite()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    with running_s3_server() as running:
+        yield running
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server) -> str:
+    name = f"test-{uuid.uuid4().hex[:16]}"
+    s3_server.create(name)
+    return name
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from memplane.service.persona_backend import PersonaBackend as PersonaBackend
     from memplane.service.persona_backend import claude_code_memory_dir as claude_code_memory_dir
     from memplane.settings import BlobSettings as BlobSettings
+    from memplane.settings import S3Settings as S3Settings
     from memplane.settings import Settings as Settings
     from memplane.settings import load_settings as load_settings
     from memplane.storage.backend import KeyInfo as KeyInfo
@@ -59,6 +60,7 @@ _HOME_OF: Final = {
     "Status": "memplane.service.model",
     "Secret": "memplane.secret",
     "BlobSettings": "memplane.settings",
+    "S3Settings": "memplane.settings",
     "Settings": "memplane.settings",
     "load_settings": "memplane.settings",
 }
@@ -78,6 +80,7 @@ __all__ = [
     "MigrationReport",
     "PersonaBackend",
     "PersonaReport",
+    "S3Settings",
     "Secret",
     "Settings",
     "Status",

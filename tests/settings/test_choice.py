@@ -14,17 +14,19 @@ import pytest
 from memplane.errors import BackendMisconfigured
 from memplane.secret import Secret
 from memplane.service.backends import CachedBlobBackend, LocalBackend, get_backend
+from memplane.service.claude_hooks import has_container
 from memplane.service.composition.storage import (
     BlobStorage,
     Choice,
     LocalStorage,
+    S3Storage,
     announce_choice,
     choose_storage,
     container_address,
     fingerprint,
     place_of,
 )
-from memplane.settings import BlobSettings, Settings, load_settings
+from memplane.settings import BlobSettings, S3Settings, Settings, load_settings
 
 ENDPOINT = "https://acct.blob.core.windows.net"
 KEY = "a2V5LW9mLXRoZS1hY2NvdW50LW5vYm9keS1tYXktc2Vl=="
@@ -68,6 +70,10 @@ def blob(
         connection_string=Secret(connection_string),
         sas_url=Secret(sas_url),
     )
+
+
+B, ACCESS, SECRET = "MEMPLANE_S3_BUCKET", "MEMPLANE_S3_ACCESS_KEY", "MEMPLANE_S3_SECRET_KEY"
+BUCKET = {B: "box", ACCESS: "AKIAEXAMPLE", SECRET: "s3cr3t"}
 
 
 # The choice
@@ -357,3 +363,71 @@ def test_a_fingerprint_is_the_same_whatever_the_credentials() -> None:
 
 def test_a_fingerprint_never_changes_because_caches_are_found_by_it() -> None:
     assert fingerprint(blob(endpoint=ENDPOINT, container="things")) == "87b5ac09ec361175"
+
+
+# A bucket
+
+
+def test_a_bucket_and_an_access_key_are_enough(home: Path) -> None:
+    choice = chosen(home, BUCKET)
+    assert isinstance(choice.storage, S3Storage)
+    assert choice.complaint is None
+    assert place_of(choice.storage) == "https://s3.us-east-1.amazonaws.com/box"
+    assert choice.storage.cache.parent == home / "cache" / "s3"
+    assert has_container(settings_of(home, BUCKET))
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing"),
+    [
+        ({SECRET: ""}, SECRET),
+        ({ACCESS: "", SECRET: ""}, f"{ACCESS} and {SECRET}"),
+        ({B: "", "MEMPLANE_S3_ENDPOINT": "https://s3.example.com"}, B),
+        ({E: ENDPOINT, C: "things"}, "both name a container"),
+        ({SAS: SAS_URL}, "both name a container"),
+    ],
+)
+def test_half_a_bucket_stays_local_and_says_why(
+    home: Path, changes: dict[str, str], missing: str
+) -> None:
+    choice = chosen(home, {**BUCKET, **changes})
+    assert choice.storage == LocalStorage(home / "data")
+    assert choice.complaint is not None
+    assert missing in choice.complaint
+    assert not has_container(settings_of(home, {**BUCKET, **changes}))
+    with pytest.raises(BackendMisconfigured, match=missing):
+        chosen(home, {**BUCKET, **changes, STRICT: "true"})
+
+
+def test_keys_for_amazon_are_taken_from_its_own_variables_but_name_no_bucket(home: Path) -> None:
+    amazon = {
+        "AWS_ACCESS_KEY_ID": "AKIAOTHER",
+        "AWS_SECRET_ACCESS_KEY": "other",
+        "AWS_SESSION_TOKEN": "token",
+        "AWS_REGION": "eu-west-1",
+    }
+    assert chosen(home, amazon).reason == "no container is configured"
+    s3 = settings_of(home, {B: "box", **amazon}).s3
+    assert (s3.access_key, s3.secret_key.reveal(), s3.region) == (
+        "AKIAOTHER",
+        "other",
+        "eu-west-1",
+    )
+    assert s3.session_token.reveal() == "token"
+    own = settings_of(home, {**BUCKET, **amazon}).s3
+    assert (own.access_key, own.secret_key.reveal()) == ("AKIAEXAMPLE", "s3cr3t")
+    assert own.session_token.reveal() == "", "a token of other keys was sent with ours"
+    half = chosen(home, {B: "box", ACCESS: "AKIAEXAMPLE", **amazon})
+    assert half.complaint is not None
+    assert SECRET in half.complaint, "another key's secret was taken for ours"
+
+
+def test_two_buckets_never_share_a_cache() -> None:
+    buckets = [
+        S3Settings(bucket="box"),
+        S3Settings(bucket="Box"),
+        S3Settings(bucket="box", prefix="ada"),
+        S3Settings(bucket="box", region="eu-west-1"),
+        S3Settings(bucket="box", endpoint="https://s3.example.com"),
+    ]
+    assert len({fingerprint(bucket) for bucket in buckets}) == len(buckets)

@@ -37,7 +37,7 @@ untimed = hypothesis_settings(deadline=None)
 CANARY = "canary-in-a-coal-mine"
 SECRETS = (
     *("admin_token", "blob.connection_string", "blob.sas_url", "blob.token"),
-    *("fill.token", "service_token", "vectors.key"),
+    *("fill.token", "s3.secret_key", "s3.session_token", "service_token", "vectors.key"),
 )
 
 

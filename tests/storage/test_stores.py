@@ -10,7 +10,13 @@ import pytest
 
 from memplane.kit.clock import system_clock
 from memplane.kit.retry_clock import RetryClock
-from memplane.service.composition.storage import BlobStorage, _access, open_container
+from memplane.service.composition.storage import (
+    BlobStorage,
+    S3Storage,
+    _access,
+    open_bucket_store,
+    open_container,
+)
 from memplane.storage.azure import open_azure_store
 from memplane.storage.cached_store import CachedStore
 from memplane.storage.conflict_copies import ConflictCopyStore
@@ -23,6 +29,7 @@ from memplane.storage.retry import RetryStore
 from memplane.storage.store import ObjectStore
 from memplane.testing.object_conformance import ObjectStoreConformance
 from tests.support.azurite import Azurite
+from tests.support.s3_server import S3Server
 
 PACING = RetryClock()
 
@@ -65,6 +72,28 @@ class TestAzuriteOverHttpsWithTokens(ObjectStoreConformance):
         # The emulator breaks connections off after some answers; TLS says goodbye to each, which
         # takes a moment that an event loop about to close would not give it.
         await asyncio.sleep(0.1)
+
+
+class TestS3(ObjectStoreConformance):
+    @pytest.fixture
+    async def store(
+        self, s3_server: S3Server, bucket: str, tmp_path: Path
+    ) -> AsyncIterator[ObjectStore]:
+        storage = S3Storage(s3_server.settings(bucket, prefix="memory"), tmp_path)
+        async with open_bucket_store(storage, PACING) as store:
+            yield store
+
+
+@pytest.mark.long
+class TestS3WithoutConditionalDeletes(ObjectStoreConformance):
+    @pytest.fixture
+    async def store(
+        self, s3_server: S3Server, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> AsyncIterator[ObjectStore]:
+        storage = S3Storage(s3_server.settings(bucket), tmp_path)
+        async with open_bucket_store(storage, PACING) as store:
+            monkeypatch.setattr(store, "_has_conditional_delete", False)
+            yield store
 
 
 class TestRetrying(ObjectStoreConformance):
@@ -112,4 +141,14 @@ class TestTheWholeStackOverAzurite(ObjectStoreConformance):
         self, azurite: Azurite, container: str, tmp_path: Path
     ) -> AsyncIterator[ObjectStore]:
         async with open_container(BlobStorage(azurite.by_key(container), tmp_path)) as store:
+            yield store
+
+
+@pytest.mark.long
+class TestTheWholeStackOverS3(ObjectStoreConformance):
+    @pytest.fixture
+    async def store(
+        self, s3_server: S3Server, bucket: str, tmp_path: Path
+    ) -> AsyncIterator[ObjectStore]:
+        async with open_container(S3Storage(s3_server.settings(bucket), tmp_path)) as store:
             yield store

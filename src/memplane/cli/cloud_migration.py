@@ -148,9 +148,11 @@ def _copy(arguments: argparse.Namespace, places: _Places) -> MigrationReport:
 def _open_backend(settings: Settings) -> BlobBackend:
     """Open the container without a cache, so that it is the container that is read."""
     from memplane.service.backends import BlobBackend
-    from memplane.service.composition.storage import configured_container
+    from memplane.service.composition.storage import S3Storage, configured_container
 
     storage = configured_container(settings)
+    if isinstance(storage, S3Storage):
+        return BlobBackend(storage.s3, cache=storage.cache)
     return BlobBackend(storage.blob, cache=storage.cache, identity=storage.identity)
 
 

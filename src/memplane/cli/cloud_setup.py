@@ -169,12 +169,12 @@ def _keep_local(settings: Settings) -> int:
     from memplane.cli.cloud_console import tell
     from memplane.home import Home
     from memplane.service.composition.cloud import KEEP_LOCAL, write_variables
-    from memplane.service.composition.storage import BlobStorage, choose_storage, place_of
+    from memplane.service.composition.storage import LocalStorage, choose_storage, place_of
 
     before = choose_storage(settings).storage
     path = write_variables(Home(settings.home), KEEP_LOCAL)
     tell(f"memory is local: {path} says so (MEMPLANE_KEEP_MEMORY_LOCAL=true)")
-    if isinstance(before, BlobStorage):
+    if not isinstance(before, LocalStorage):
         tell(
             f"{place_of(before)} is left as it is. What was written there since it was set up "
             f"is not in {settings.data_dir}"
@@ -188,10 +188,10 @@ def _report_failure(settings: Settings, error: Exception) -> None:
     from memplane.cli.output import colour_text
     from memplane.home import Home
     from memplane.service.composition.cloud import KEEP_LOCAL, write_variables
-    from memplane.service.composition.storage import BlobStorage, choose_storage
+    from memplane.service.composition.storage import LocalStorage, choose_storage
 
     tell(colour_text(f"Setup INCOMPLETE: {error}", "red", sys.stderr))
-    if isinstance(choose_storage(settings).storage, BlobStorage):
+    if not isinstance(choose_storage(settings).storage, LocalStorage):
         tell("this home keeps its memory in the cloud as before")
         return
     path = write_variables(Home(settings.home), KEEP_LOCAL)

@@ -59,13 +59,13 @@ async def _status(asking: PersonaRequest) -> PersonaResult:
 def _container(settings: Settings) -> tuple[str, list[str]]:
     """Return the container's address, and what is missing."""
     from memplane.errors import BackendMisconfigured
-    from memplane.service.composition.storage import configured_container, container_address
+    from memplane.service.composition.storage import configured_container, place_of
 
     complaints: list[str] = []
     if not settings.persona.sync:
         complaints.append("sync is switched off: MEMPLANE_PERSONA_SYNC says so")
     try:
-        return container_address(configured_container(settings).blob), complaints
+        return place_of(configured_container(settings)), complaints
     except BackendMisconfigured as error:
         return "", [*complaints, str(error)]
 

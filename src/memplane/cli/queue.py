@@ -55,10 +55,10 @@ def _cache_of_queue(settings: Settings) -> Path | None:
 
 def _cache(settings: Settings) -> Path | None:
     """Return the cache of the container; None when no container is configured."""
-    from memplane.service.composition.storage import BlobStorage, choose_storage
+    from memplane.service.composition.storage import LocalStorage, choose_storage
 
     chosen = choose_storage(settings).storage
-    return chosen.cache if isinstance(chosen, BlobStorage) else None
+    return None if isinstance(chosen, LocalStorage) else chosen.cache
 
 
 def _list(settings: Settings, cache: Path | None, *, as_json: bool) -> int:

@@ -11,14 +11,16 @@ from memplane.kit.ids import new_id
 from memplane.service.composition.identity import find_identity, open_tokens
 from memplane.service.composition.storage import (
     BlobStorage,
+    ContainerStorage,
     LocalStorage,
+    S3Storage,
     Storage,
     announce_choice,
     choose_storage,
     fingerprint,
     open_store,
 )
-from memplane.settings import BlobSettings, Settings, load_settings_from_environment
+from memplane.settings import BlobSettings, S3Settings, Settings, load_settings_from_environment
 from memplane.storage.backend import StoreBackend
 from memplane.storage.identity.agent_user import AgentUser, Resource
 from memplane.storage.migration import (
@@ -43,12 +45,12 @@ class BlobBackend(StoreBackend):
 
     def __init__(
         self,
-        blob: BlobSettings,
+        container: BlobSettings | S3Settings,
         *,
         cache: Path | None = None,
         identity: AgentUser | None = None,
     ) -> None:
-        self.storage = storage = _blob_storage(blob, cache, identity)
+        self.storage = storage = _container_storage(container, cache, identity)
         super().__init__(lambda: open_store(storage, cached=False), new_writer=new_id)
 
 
@@ -57,21 +59,24 @@ class CachedBlobBackend(StoreBackend):
 
     def __init__(
         self,
-        blob: BlobSettings,
+        container: BlobSettings | S3Settings,
         *,
         cache: Path | None = None,
         identity: AgentUser | None = None,
     ) -> None:
-        self.storage = storage = _blob_storage(blob, cache, identity)
+        self.storage = storage = _container_storage(container, cache, identity)
         super().__init__(lambda: open_store(storage), new_writer=new_id)
 
 
-def _blob_storage(
-    blob: BlobSettings, cache: Path | None, identity: AgentUser | None
-) -> BlobStorage:
+def _container_storage(
+    container: BlobSettings | S3Settings, cache: Path | None, identity: AgentUser | None
+) -> ContainerStorage:
+    kind = "s3" if isinstance(container, S3Settings) else "blob"
     if cache is None:
-        cache = load_settings_from_environment().cache_dir / "blob" / fingerprint(blob)
-    return BlobStorage(blob, cache, identity)
+        cache = load_settings_from_environment().cache_dir / kind / fingerprint(container)
+    if isinstance(container, S3Settings):
+        return S3Storage(container, cache)
+    return BlobStorage(container, cache, identity)
 
 
 def get_backend(settings: Settings | None = None) -> StoreBackend:
@@ -94,6 +99,8 @@ def _backend_of(storage: Storage) -> StoreBackend:
             return LocalBackend(root)
         case BlobStorage(blob, cache, identity):
             return CachedBlobBackend(blob, cache=cache, identity=identity)
+        case S3Storage(s3, cache):
+            return CachedBlobBackend(s3, cache=cache)
 
 
 def acquire_agent_user_storage_token(settings: Settings | None = None) -> str:

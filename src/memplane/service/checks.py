@@ -28,6 +28,7 @@ from memplane.integrations.clawdapus.pod.agent_contexts import list_agents, read
 from memplane.kit.clock import system_clock
 from memplane.kit.durable_files import sync_data
 from memplane.kit.ids import new_id
+from memplane.kit.retry_clock import RetryClock
 from memplane.ledger.anchors import read_anchors
 from memplane.ledger.chain_verification import verify_ledger
 from memplane.ledger.folder import AgentFolder, list_ledger_agents
@@ -39,8 +40,10 @@ from memplane.service.composition.persona import sync_folder
 from memplane.service.composition.storage import (
     Choice,
     LocalStorage,
+    S3Storage,
     Storage,
     choose_storage,
+    open_bucket_store,
     open_store,
 )
 from memplane.settings import Settings, find_unknown_names, get_environment
@@ -417,16 +420,19 @@ def _check_configuration(settings: Settings) -> CheckFinding:
 async def _check_storage(choice: Choice) -> list[CheckFinding]:
     try:
         async with open_store(choice.storage, cached=False) as store:
-            return [
+            findings = [
                 await _check(name, check, store, _storage_remedy(choice.storage))
                 for name, check in _STORAGE_CHECKS
             ]
+        if isinstance(choice.storage, S3Storage):
+            findings.append(await _check_deletes(choice.storage))
     except MemplaneError as error:
         return [
             CheckFinding(
                 "storage", CheckVerdict.FAILED, str(error), "correct the settings named there"
             )
         ]
+    return findings
 
 
 def _storage_remedy(storage: Storage) -> str:
@@ -492,6 +498,19 @@ async def _is_condition_honoured(store: ObjectStore, key: str, expect: Absent | 
     except ConcurrencyError:
         return True
     return False
+
+
+async def _check_deletes(storage: S3Storage) -> CheckFinding:
+    """Try whether the service deletes on a condition; without that, deleting is overwriting."""
+    async with open_bucket_store(storage, RetryClock()) as store:
+        is_conditional = await store.has_conditional_delete()
+    found = "the service honours them"
+    if not is_conditional:
+        found = (
+            "the service has none, so what is deleted on a condition is overwritten, also on a "
+            "condition, by a small object that stands for the deletion"
+        )
+    return CheckFinding("conditional deletes", CheckVerdict.OK, found)
 
 
 _STORAGE_CHECKS: Final[

@@ -120,9 +120,10 @@ class HookContext:
 
 def has_container(settings: Settings) -> bool:
     """Say whether documents go to a container at all."""
-    blob = settings.blob
-    named = blob.sas_url or (blob.container and (blob.endpoint or blob.connection_string))
-    return bool(named) and not settings.keep_memory_local
+    blob, s3 = settings.blob, settings.s3
+    names_blob = blob.sas_url or (blob.container and (blob.endpoint or blob.connection_string))
+    names_bucket = s3.bucket and s3.access_key and s3.secret_key
+    return bool(names_blob) != bool(names_bucket) and not settings.keep_memory_local
 
 
 def run_hook(event: str, payload: HookPayload, context: HookContext) -> str:

@@ -18,8 +18,14 @@ from memplane.persona.plan import PULL_ACTIONS, PUSH_ACTIONS
 from memplane.persona.project_match import Project
 from memplane.persona.report import PersonaReport
 from memplane.service.composition.persona import open_persona
-from memplane.service.composition.storage import BlobStorage
-from memplane.settings import Settings, get_environment, load_settings_from_environment
+from memplane.service.composition.storage import BlobStorage, S3Storage
+from memplane.settings import (
+    BlobSettings,
+    S3Settings,
+    Settings,
+    get_environment,
+    load_settings_from_environment,
+)
 from memplane.storage.backend import StoreBackend
 
 _T = TypeVar("_T")
@@ -55,7 +61,7 @@ class PersonaBackend:
         settings: Settings | None = None,
     ) -> None:
         storage = getattr(backend, "storage", None)
-        if not isinstance(storage, BlobStorage):
+        if not isinstance(storage, BlobStorage | S3Storage):
             raise BackendMisconfigured(
                 "documents are synced through a container, and this backend keeps its texts "
                 "elsewhere, where no two machines meet"
@@ -63,7 +69,9 @@ class PersonaBackend:
         self._root = Path(local_root).expanduser().absolute()
         self._project: Project | None = None
         chosen = settings or load_settings_from_environment()
-        self._settings = replace(chosen, blob=storage.blob, keep_memory_local=False)
+        blob = storage.blob if isinstance(storage, BlobStorage) else BlobSettings()
+        s3 = storage.s3 if isinstance(storage, S3Storage) else S3Settings()
+        self._settings = replace(chosen, blob=blob, s3=s3, keep_memory_local=False)
 
     def push_one(self, path: Path | str) -> PersonaReport:
         """Send one document; a file that is not there is none, and nothing is done.

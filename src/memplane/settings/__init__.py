@@ -21,6 +21,7 @@ from memplane.settings.table import (
     AzureSettings,
     BlobSettings,
     NamedSetting,
+    S3Settings,
     Settings,
     list_settings,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "AzureSettings",
     "BlobSettings",
     "NamedSetting",
+    "S3Settings",
     "Settings",
     "default_data_dir",
     "find_setting_sources",

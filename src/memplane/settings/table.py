@@ -104,6 +104,52 @@ class BlobSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class S3Settings:
+    """The bucket of an S3-compatible service that state moves through."""
+
+    bucket: str = _option(
+        "", str, "Name of the bucket. memplane does not create it. See [S3](../s3.md)."
+    )
+    endpoint: str = _option(
+        "",
+        str,
+        "Address of the service, such as `https://s3.example.com`. Without one it is Amazon's in "
+        "that region.",
+    )
+    region: str = _option(
+        "us-east-1", str, "Region that requests are signed for.", fallback="AWS_REGION"
+    )
+    access_key: str = _option("", str, "Id of the access key.", fallback="AWS_ACCESS_KEY_ID")
+    secret_key: Secret = _option(
+        Secret(""),
+        Secret,
+        "The secret that belongs to the access key.",
+        fallback="AWS_SECRET_ACCESS_KEY",
+        before=("s3.access_key",),
+    )
+    session_token: Secret = _option(
+        Secret(""),
+        Secret,
+        "The session token of temporary keys.",
+        fallback="AWS_SESSION_TOKEN",
+        before=("s3.access_key",),
+    )
+    prefix: str = _option(
+        "", str, "What all names in the bucket begin with, when others use the bucket too."
+    )
+    path_style: bool = _option(
+        default=True,
+        read=parse_boolean,
+        about="Whether the bucket is in the path of an address; otherwise it is in the host name.",
+    )
+    ca_file: Path | None = _option(
+        None,
+        parse_optional_path,
+        "Certificates to trust for the endpoint, when it has one of its own making.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class AzureSettings:
     """The agent's own identity in Azure, and the services that give it tokens."""
 
@@ -599,6 +645,7 @@ class Settings:
         "every agent, and nothing else.",
     )
     blob: BlobSettings = field(default_factory=BlobSettings)
+    s3: S3Settings = field(default_factory=S3Settings)
     azure: AzureSettings = field(default_factory=AzureSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)

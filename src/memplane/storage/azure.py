@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -21,8 +20,9 @@ from memplane.storage.azure_errors import BlobNotFound
 from memplane.storage.azure_reads import list_blobs, read_blob, stat_blob
 from memplane.storage.azure_writes import create_container, delete_blob, put_blob
 from memplane.storage.conditional_append import append_by_rewriting
-from memplane.storage.keys import check_key, fold_key, is_valid, refuse_collision
+from memplane.storage.keys import check_key, is_valid
 from memplane.storage.lineage import Stamp
+from memplane.storage.spellings import KeySpellings
 from memplane.storage.store import (
     NO_METADATA,
     Anything,
@@ -55,10 +55,7 @@ class AzureStore:
         self._container = container
         self._may_create = may_create
         self._pacing = pacing
-        self._spellings: dict[str, str] = {}
-        self._listed_prefixes: set[str] = set()
-        self._creating: dict[str, str] = {}
-        self._listing_names = asyncio.Lock()
+        self._spellings = KeySpellings(self.listing, self._exists)
 
     async def read(self, key: str) -> StoredObject | None:
         check_key(key)
@@ -74,13 +71,8 @@ class AzureStore:
         check_key(key)
         if isinstance(expect, Matches):
             return await self._put(key, data, expect, metadata)
-        refuse_collision(key, await self._rival_of(key))
-        # From here on a rival is refused, though the service does not know the key yet.
-        self._creating[fold_key(key)] = key
-        try:
+        async with self._spellings.reserve(key):
             return await self._put(key, data, expect, metadata)
-        finally:
-            self._creating.pop(fold_key(key), None)
 
     async def _put(
         self, key: str, data: bytes, expect: Expect, metadata: Mapping[str, str]
@@ -91,7 +83,7 @@ class AzureStore:
         except BlobNotFound:
             # If-Match on a missing blob is 412 in Azure; 404 says the same.
             raise ConcurrencyError("is gone", key=key) from None
-        self._spellings[fold_key(key)] = key
+        self._spellings.record(key)
         return version
 
     async def append(self, key: str, data: bytes, *, stamp: Stamp) -> None:
@@ -109,7 +101,7 @@ class AzureStore:
             if await self.stat(key) is not None:
                 raise
             was_deleted = False
-        self._spellings.pop(fold_key(key), None)
+        self._spellings.drop(key)
         return was_deleted
 
     async def listing(self, prefix: str = "") -> ObjectListing:
@@ -122,21 +114,11 @@ class AzureStore:
         refused = tuple(info.key for info in entries if not is_valid(info.key))
         if refused:
             _log.warning("%d names in the container cannot be keys: %r", len(refused), refused[:5])
-        if not prefix:
-            self._spellings.clear()
-        self._spellings |= {fold_key(info.key): info.key for info in valid}
-        self._listed_prefixes.add(prefix)
+        self._spellings.learn(prefix, (info.key for info in valid))
         return ObjectListing(valid, refused)
 
-    async def _rival_of(self, key: str) -> str | None:
-        """Return the existing spelling of a key that may be new; asks for one listing at most."""
-        async with self._listing_names:
-            if not key.startswith(tuple(self._listed_prefixes)):
-                await self.listing()
-        existing = self._spellings.get(fold_key(key))
-        if existing is not None and existing != key and await self.stat(existing) is None:
-            existing = None
-        return self._creating.get(fold_key(key), existing)
+    async def _exists(self, key: str) -> bool:
+        return await self.stat(key) is not None
 
     async def _unless_absent(self, call: Callable[[], Awaitable[_T]]) -> _T | None:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -22,12 +21,9 @@ from memplane.storage.azure_sas import (
     sign_container_access,
     sign_container_creation,
 )
+from memplane.storage.http_transport import open_session, require_encryption
 
-_CONNECT_TIMEOUT_S: Final = 5
-_READ_TIMEOUT_S: Final = 15
-_MAX_CONNECTIONS: Final = 64
 _SIGNATURE_LIFETIME: Final = timedelta(hours=1)
-_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _PUBLIC_HOST: Final = "blob.core.windows.net"
 _EMULATOR_ACCOUNT: Final = {
     # Its key is public, and the same on every machine.
@@ -113,19 +109,11 @@ class AzureContainer(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def open_container(access: ContainerAccess) -> AsyncGenerator[AzureContainer]:
-    """Open a container, with one pool of connections. No cookies, and nothing is decompressed."""
+    """Open a container, with one pool of connections."""
     address = parse_address(access)
     tokens = access.tokens if isinstance(access, WithTokens) else None
     _require_privacy(address.place, tokens)
-    trusted: ssl.SSLContext | bool = True
-    if access.ca_file:
-        trusted = ssl.create_default_context(cafile=str(access.ca_file))
-    async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, ssl=trusted),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        timeout=aiohttp.ClientTimeout(sock_connect=_CONNECT_TIMEOUT_S, sock_read=_READ_TIMEOUT_S),
-    ) as session:
+    async with open_session(access.ca_file) as session:
         yield AzureContainer(address, session, tokens)
 
 
@@ -203,10 +191,6 @@ def _with_scheme(url: str) -> str:
 
 
 def _require_privacy(place: str, tokens: TokenSource | None) -> None:
-    parts = urlsplit(place)
-    if parts.scheme != "https" and tokens is not None:
+    if urlsplit(place).scheme != "https" and tokens is not None:
         raise BackendMisconfigured("a bearer token is only sent over https")
-    if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-        raise BackendMisconfigured(
-            f"{parts.scheme}://{parts.netloc} would send memories unencrypted. Use https"
-        )
+    require_encryption(place)

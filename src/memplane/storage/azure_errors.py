@@ -128,9 +128,3 @@ def _refused_signature(code: str, key: str, signer: ContainerAddress) -> Memplan
         "or was replaced, or the clock of this machine is wrong. Copy the connection string again "
         "from the account's access keys"
     )
-
-
-def describe_error_type(error: Exception) -> str:
-    """Name an error without its text, which may hold a signed address."""
-    reason = getattr(error, "strerror", None)
-    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__

@@ -17,8 +17,8 @@ from memplane.storage.azure_requests import (
     AzureResponse,
     read_version_header,
     send_request,
-    version_of_etag,
 )
+from memplane.storage.http_transport import version_of_etag
 from memplane.storage.store import ObjectInfo, StoredObject
 
 _OK: Final = 200

@@ -7,7 +7,6 @@ import and a millisecond for each request, and takes answers of others for Azure
 from __future__ import annotations
 
 from collections.abc import Mapping
-from io import BytesIO
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -20,16 +19,15 @@ from yarl import URL
 from memplane.errors import BackendUnavailable
 from memplane.storage.azure_access import AzureContainer
 from memplane.storage.azure_errors import (
-    describe_error_type,
     is_token_refused,
     to_error,
     unexpected_server_error,
 )
 from memplane.storage.azure_sas import API_VERSION
+from memplane.storage.http_transport import describe_error_type, stream_body, version_of_etag
 from memplane.storage.store import Version
 
 METADATA_PREFIX: Final = "x-ms-meta-"
-_STREAM_FROM_BYTES: Final = 1 << 20
 NO_FIELDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -100,14 +98,9 @@ async def _send_authorised(
     path = f"/{quote(request.key)}" if request.key else ""
     url = URL(f"{address.place}{path}" + (f"?{query}" if query else ""), encoded=True)
     async with container.session.request(
-        request.method, url, headers=headers, data=_sendable(request.body), allow_redirects=False
+        request.method, url, headers=headers, data=stream_body(request.body), allow_redirects=False
     ) as reply:
         return AzureResponse(reply.status, reply.headers, await reply.read())
-
-
-def _sendable(body: bytes | None) -> bytes | BytesIO | None:
-    """Let a long body be sent piece by piece, so that the loop goes on meanwhile."""
-    return BytesIO(body) if body is not None and len(body) > _STREAM_FROM_BYTES else body
 
 
 def read_version_header(response: AzureResponse, key: str) -> Version:
@@ -116,8 +109,3 @@ def read_version_header(response: AzureResponse, key: str) -> Version:
     if not etag:
         raise BackendUnavailable("the answer has no ETag, so it is not from Azure", key=key)
     return version_of_etag(etag)
-
-
-def version_of_etag(etag: str) -> Version:
-    """Return the version an ETag stands for; listings write it without the quotes of headers."""
-    return Version(f'"{etag.strip(chr(34))}"')

@@ -10,22 +10,15 @@ from typing import Final
 from memplane.storage.azure_access import AzureContainer
 from memplane.storage.azure_requests import (
     METADATA_PREFIX,
-    NO_FIELDS,
     AzureRequest,
     read_version_header,
     send_request,
 )
-from memplane.storage.store import Absent, Expect, Matches, Version
+from memplane.storage.http_transport import condition_headers, content_type_of
+from memplane.storage.store import Expect, Version
 
 _CREATED: Final = 201
 _ACCEPTED: Final = 202
-_CONTENT_TYPES: Final = {
-    "md": "text/markdown; charset=utf-8",
-    "json": "application/json",
-    "jsonl": "application/x-ndjson",
-    "html": "text/html; charset=utf-8",
-    "txt": "text/plain; charset=utf-8",
-}
 
 
 async def put_blob(
@@ -42,12 +35,11 @@ async def put_blob(
         ConcurrencyError: It is not the expected one.
     """
     checksum = b64encode(md5(data, usedforsecurity=False).digest()).decode()
-    kind = _CONTENT_TYPES.get(key.rpartition(".")[2].lower(), "application/octet-stream")
     headers = {
         **{f"{METADATA_PREFIX}{name}": value for name, value in metadata.items()},
-        **_condition(expect),
+        **condition_headers(expect),
         "x-ms-blob-type": "BlockBlob",
-        "x-ms-blob-content-type": kind,
+        "x-ms-blob-content-type": content_type_of(key),
         "x-ms-blob-content-md5": checksum,
         "Content-MD5": checksum,
         "Content-Type": "application/octet-stream",
@@ -67,7 +59,7 @@ async def delete_blob(container: AzureContainer, key: str, expect: Expect) -> No
     """
     await send_request(
         container,
-        AzureRequest("DELETE", key, headers=_condition(expect)),
+        AzureRequest("DELETE", key, headers=condition_headers(expect)),
         expected_status=_ACCEPTED,
     )
 
@@ -80,13 +72,3 @@ async def create_container(container: AzureContainer) -> None:
     """
     request = AzureRequest("PUT", query={"restype": "container"}, creating=True)
     await send_request(container, request, expected_status=_CREATED)
-
-
-def _condition(expect: Expect) -> Mapping[str, str]:
-    match expect:
-        case Absent():
-            return {"If-None-Match": "*"}
-        case Matches(version):
-            return {"If-Match": version}
-        case _:
-            return NO_FIELDS

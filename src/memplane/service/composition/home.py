@@ -24,6 +24,8 @@ from memplane.service.composition.ledger import open_ledger_service
 from memplane.service.composition.storage import (
     BlobStorage,
     Choice,
+    LocalStorage,
+    S3Storage,
     announce_choice,
     choose_storage,
     place_of,
@@ -75,7 +77,8 @@ async def open_services(
 
 def _summary(choice: Choice) -> StorageSummary:
     storage = choice.storage
-    kind, cache = ("azure", storage.cache) if isinstance(storage, BlobStorage) else ("local", None)
+    cache = None if isinstance(storage, LocalStorage) else storage.cache
+    kind = {LocalStorage: "local", BlobStorage: "azure", S3Storage: "s3"}[type(storage)]
     return StorageSummary(kind, place_of(storage), choice.reason, choice.complaint, cache)
 
 

@@ -32,6 +32,7 @@ from memplane.service.composition.storage import (
     configured_container,
     container_address,
     fingerprint,
+    named_container,
     open_container,
 )
 from memplane.settings import Settings
@@ -256,9 +257,9 @@ def persona_place(settings: Settings, root: Path, mine: Project) -> SyncTarget:
     return SyncTarget(
         root,
         sync_folder(settings),
-        fingerprint(settings.blob),
+        fingerprint(named_container(settings)),
         settings.persona.prefix,
         mine if mine.project else structs.replace(mine, project=settings.persona.project),
         settings.persona.max_bytes,
-        container_address(settings.blob),
+        container_address(named_container(settings)),
     )

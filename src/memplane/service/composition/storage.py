@@ -17,7 +17,7 @@ from memplane.kit.clock import system_clock
 from memplane.kit.ids import new_id
 from memplane.kit.retry_clock import RetryClock
 from memplane.service.composition.identity import find_identity, open_tokens
-from memplane.settings import BlobSettings, Settings
+from memplane.settings import BlobSettings, S3Settings, Settings
 from memplane.storage.cached_store import CachedStore
 from memplane.storage.conflict_copies import ConflictCopyStore
 from memplane.storage.identity.agent_user import AgentUser
@@ -28,7 +28,10 @@ from memplane.storage.outbox import Outbox
 from memplane.storage.retry import RetryStore
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from memplane.storage.azure_access import ContainerAccess, TokenSource
+    from memplane.storage.s3 import S3Store
     from memplane.storage.store import ObjectStore
 
 _log = logging.getLogger(__name__)
@@ -53,7 +56,16 @@ class BlobStorage:
     identity: AgentUser | None = None
 
 
-Storage: TypeAlias = LocalStorage | BlobStorage
+@dataclass(frozen=True, slots=True)
+class S3Storage:
+    """Objects in one bucket, with its cache on this machine."""
+
+    s3: S3Settings
+    cache: Path
+
+
+ContainerStorage: TypeAlias = BlobStorage | S3Storage
+Storage: TypeAlias = LocalStorage | ContainerStorage
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +83,12 @@ def choose_storage(settings: Settings) -> Choice:
     Raises:
         BackendMisconfigured: The cloud is half configured, and the settings are strict.
     """
-    local = LocalStorage(settings.data_dir)
-    blob = settings.blob
+    blob, s3 = settings.blob, settings.s3
     if settings.keep_memory_local:
-        return Choice(local, "MEMPLANE_KEEP_MEMORY_LOCAL is set")
+        return Choice(LocalStorage(settings.data_dir), "MEMPLANE_KEEP_MEMORY_LOCAL is set")
+    names_blob = bool(blob.sas_url or blob.endpoint or blob.connection_string or blob.container)
+    if s3.bucket or s3.endpoint:
+        return _choose_bucket(settings, is_blob_named=names_blob)
     if blob.sas_url:
         return _cloud(settings, "MEMPLANE_BLOB_SAS_URL is set")
     reachable = blob.endpoint or blob.connection_string
@@ -82,12 +96,39 @@ def choose_storage(settings: Settings) -> Choice:
         way = "CONNECTION_STRING" if blob.connection_string else "ENDPOINT"
         return _cloud(settings, f"MEMPLANE_BLOB_{way} and MEMPLANE_BLOB_CONTAINER are set")
     if not reachable and not blob.container:
-        return Choice(local, "no container is configured")
+        return Choice(LocalStorage(settings.data_dir), "no container is configured")
     missing = "MEMPLANE_BLOB_CONTAINER" if reachable else "MEMPLANE_BLOB_ENDPOINT"
-    complaint = f"the cloud is half configured: {missing} is not set"
+    return _stay_local(settings, f"{missing} is not set", "Set it")
+
+
+def _choose_bucket(settings: Settings, *, is_blob_named: bool) -> Choice:
+    """Choose the bucket, when all that it takes is set and nothing else is."""
+    s3 = settings.s3
+    if is_blob_named:
+        reason = "MEMPLANE_S3_* and MEMPLANE_BLOB_* both name a container"
+        return _stay_local(settings, reason, "Unset one of them")
+    values = {"BUCKET": s3.bucket, "ACCESS_KEY": s3.access_key, "SECRET_KEY": s3.secret_key}
+    missing = [f"MEMPLANE_S3_{name}" for name, value in values.items() if not value]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        return _stay_local(settings, f"{' and '.join(missing)} {verb} not set", "Set it")
+    cache = settings.cache_dir / "s3" / fingerprint(s3)
+    return Choice(S3Storage(s3, cache), "MEMPLANE_S3_BUCKET and an access key are set")
+
+
+def _stay_local(settings: Settings, reason: str, remedy: str) -> Choice:
+    """Stay on this machine because of half a configuration, loudly; strict settings refuse.
+
+    Raises:
+        BackendMisconfigured: The settings are strict.
+    """
+    complaint = f"the cloud is half configured: {reason}"
     if settings.strict_cloud:
-        raise BackendMisconfigured(f"{complaint}. Set it, or set MEMPLANE_KEEP_MEMORY_LOCAL=true")
-    return Choice(local, f"{missing} is not set", f"{complaint}, so state stays on this machine")
+        raise BackendMisconfigured(
+            f"{complaint}. {remedy}, or set MEMPLANE_KEEP_MEMORY_LOCAL=true"
+        )
+    local = LocalStorage(settings.data_dir)
+    return Choice(local, reason, f"{complaint}, so state stays on this machine")
 
 
 def _cloud(settings: Settings, reason: str) -> Choice:
@@ -109,29 +150,41 @@ def _cloud(settings: Settings, reason: str) -> Choice:
     return Choice(BlobStorage(blob, cache, identity), reason)
 
 
-def configured_container(settings: Settings) -> BlobStorage:
+def configured_container(settings: Settings) -> ContainerStorage:
     """Return the container that the settings name.
 
     Raises:
         BackendMisconfigured: They name none.
     """
     choice = choose_storage(settings)
-    if not isinstance(choice.storage, BlobStorage):
+    if isinstance(choice.storage, LocalStorage):
         raise BackendMisconfigured(
             f"no container to work with: {choice.reason}. Run `memplane cloud setup`, or set "
-            "MEMPLANE_BLOB_ENDPOINT and MEMPLANE_BLOB_CONTAINER, MEMPLANE_BLOB_SAS_URL, or "
-            "MEMPLANE_BLOB_CONNECTION_STRING and MEMPLANE_BLOB_CONTAINER"
+            "MEMPLANE_BLOB_ENDPOINT and MEMPLANE_BLOB_CONTAINER, MEMPLANE_BLOB_SAS_URL, "
+            "MEMPLANE_BLOB_CONNECTION_STRING and MEMPLANE_BLOB_CONTAINER, or "
+            "MEMPLANE_S3_BUCKET, MEMPLANE_S3_ACCESS_KEY and MEMPLANE_S3_SECRET_KEY"
         )
     return choice.storage
 
 
-def fingerprint(blob: BlobSettings) -> str:
+def named_container(settings: Settings) -> BlobSettings | S3Settings:
+    """Return the part of the settings that names the container, whether or not it counts."""
+    return settings.s3 if settings.s3.bucket else settings.blob
+
+
+def fingerprint(container: BlobSettings | S3Settings) -> str:
     """Name a container so that two of them never share a cache."""
-    return hashlib.sha256(container_address(blob).encode()).hexdigest()[:16]
+    return hashlib.sha256(container_address(container).encode()).hexdigest()[:16]
 
 
-def container_address(blob: BlobSettings) -> str:
+def container_address(container: BlobSettings | S3Settings) -> str:
     """Return the container's address without anything secret in it."""
+    if isinstance(container, S3Settings):
+        # Names in a bucket differ by case, unlike those of Azure's containers.
+        endpoint = container.endpoint or f"https://s3.{container.region}.amazonaws.com"
+        names = (endpoint.rstrip("/").lower(), container.bucket, container.prefix.strip("/"))
+        return "/".join(filter(None, names))
+    blob = container
     if blob.sas_url:
         parts = urlsplit(blob.sas_url.reveal())
         return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/").lower()
@@ -152,7 +205,7 @@ async def open_store(storage: Storage, *, cached: bool = True) -> AsyncGenerator
     match storage:
         case LocalStorage(root):
             yield LocalStore(root)
-        case BlobStorage():
+        case BlobStorage() | S3Storage():
             async with AsyncExitStack() as stack:
                 container = await stack.enter_async_context(open_container(storage))
                 if not cached:
@@ -172,21 +225,49 @@ async def open_store(storage: Storage, *, cached: bool = True) -> AsyncGenerator
 
 
 @asynccontextmanager
-async def open_container(storage: BlobStorage) -> AsyncGenerator[ManifestStore]:
-    """Open the container itself: Azure, retried, with safe overwrites and a manifest."""
-    # Only where a container is opened: it takes a while to import.
-    from memplane.storage.azure import open_azure_store  # noqa: PLC0415
-
-    access = _access(storage.blob, storage.identity)
+async def open_container(storage: ContainerStorage) -> AsyncGenerator[ManifestStore]:
+    """Open the container itself: retried, with safe overwrites and a manifest."""
     pacing = RetryClock()
     async with AsyncExitStack() as stack:
-        azure = await stack.enter_async_context(open_azure_store(access, pacing=pacing))
-        retrying = RetryStore(azure, pacing=pacing, new_write_id=new_id)
+        service = await stack.enter_async_context(_open_service(storage, pacing))
+        retrying = RetryStore(service, pacing=pacing, new_write_id=new_id)
         conflicts = storage.cache / "conflicts"
         keeping = ConflictCopyStore(retrying, conflicts, clock=system_clock, pacing=pacing)
         store = ManifestStore(keeping, clock=system_clock, pacing=pacing)
         stack.push_async_callback(store.close)
         yield store
+
+
+def _open_service(
+    storage: ContainerStorage, pacing: RetryClock
+) -> AbstractAsyncContextManager[ObjectStore]:
+    """Open the store that sends requests. Imported here, because that takes a while."""
+    if isinstance(storage, S3Storage):
+        return open_bucket_store(storage, pacing)
+    from memplane.storage.azure import open_azure_store  # noqa: PLC0415
+
+    return open_azure_store(_access(storage.blob, storage.identity), pacing=pacing)
+
+
+def open_bucket_store(
+    storage: S3Storage, pacing: RetryClock
+) -> AbstractAsyncContextManager[S3Store]:
+    """Open the bucket alone, without retries."""
+    from memplane.storage.s3 import open_s3_store  # noqa: PLC0415
+    from memplane.storage.s3_access import S3Access  # noqa: PLC0415
+    from memplane.storage.s3_signature import AccessKey  # noqa: PLC0415
+
+    s3 = storage.s3
+    access = S3Access(
+        s3.bucket,
+        AccessKey(s3.access_key, s3.secret_key, s3.session_token),
+        endpoint=s3.endpoint,
+        region=s3.region,
+        prefix=s3.prefix,
+        path_style=s3.path_style,
+        ca_file=s3.ca_file,
+    )
+    return open_s3_store(access, pacing=pacing)
 
 
 def _access(blob: BlobSettings, identity: AgentUser | None = None) -> ContainerAccess:
@@ -238,3 +319,5 @@ def place_of(storage: Storage) -> str:
             return str(root)
         case BlobStorage(blob):
             return container_address(blob)
+        case S3Storage(s3):
+            return container_address(s3)
