@@ -114,6 +114,20 @@ def test_status_doctor_and_migrate_work_with_a_bucket(laptop: Machine, bucket: s
         assert SECRET_KEY not in done.stdout + done.stderr
 
 
+def test_a_service_that_ignores_conditions_gets_no_documents(
+    laptop: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memplane.storage.s3_objects.condition_headers", lambda _: {})
+    (laptop.folder / "user_role.md").write_text(ROLE)
+    synced = laptop("persona", "sync")
+    assert synced.returncode != 0
+    assert "ignores the conditions" in synced.stdout + synced.stderr
+    doctor = laptop("doctor")
+    assert doctor.returncode == 1
+    assert "failed  conditional writes: the S3 service ignores" in doctor.stdout
+    assert (laptop.folder / "user_role.md").read_text() == ROLE
+
+
 def test_doctor_says_when_deleting_is_overwriting(
     laptop: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,7 @@ def access(stub: Stub, certificate: Certificate, prefix: str = "") -> S3Access:
 @pytest.fixture
 async def store(stub: Stub, certificate: Certificate) -> AsyncIterator[S3Store]:
     async with open_s3_store(access(stub, certificate), pacing=RetryClock()) as opened:
+        opened._has_conditional_put = True
         yield opened
 
 
@@ -124,13 +125,14 @@ VERBS: dict[str, Callable[[S3Store], Awaitable[object]]] = {
 async def test_a_put_carries_what_the_service_and_we_need(
     stub: Stub, certificate: Certificate
 ) -> None:
-    stub.answers = [WRITTEN]
+    stub.answers = [refusal(412, "PreconditionFailed"), WRITTEN]
     opened = open_s3_store(access(stub, certificate, "me/too/"), pacing=RetryClock())
     async with opened as store:
         version = await store.write(
             "notes/a b&c#d?.md", b"# hi", expect=Matches(FIRST), metadata={"memplane_write": "w1"}
         )
-    (put,) = stub.asked
+    probe, put = stub.asked
+    assert probe.headers["if-match"] != put.headers["if-match"]
     assert version == FIRST
     assert (put.method, put.body) == ("PUT", b"# hi")
     assert put.path == "/box/me/too/notes/a%20b%26c%23d%3F.md"
@@ -347,6 +349,36 @@ async def test_more_than_a_thousand_objects_are_listed(bucket: str, store_of: St
         for number in range(1003):
             await store.write(f"{number}.md", b"x", expect=Absent())
         assert len((await store.listing()).entries) == 1003
+
+
+# What a service must honour
+
+
+async def test_a_service_that_ignores_conditions_is_never_written_to(
+    stub: Stub, certificate: Certificate
+) -> None:
+    async with open_s3_store(access(stub, certificate), pacing=RetryClock()) as store:
+        stub.answers = [WRITTEN, answer(204)]
+        for expect in (Absent(), Matches(FIRST), Anything()):
+            with pytest.raises(BackendMisconfigured, match="ignores the conditions"):
+                await store.write("a.md", b"x", expect=expect)
+        stub.answers = [content()]
+        with pytest.raises(BackendMisconfigured, match="ignores the conditions"):
+            await store.append("a.md", b"x", stamp=Stamp("w", 1))
+    written = {request.path for request in stub.asked if request.method == "PUT"}
+    assert len(written) == 1
+    assert "/box/.memplane-probe-" in written.pop()
+
+
+@pytest.mark.parametrize("reply", [refusal(412, "PreconditionFailed"), refusal(404, "NoSuchKey")])
+async def test_a_service_that_honours_conditions_is_tried_once(
+    reply: web.Response, stub: Stub, certificate: Certificate
+) -> None:
+    async with open_s3_store(access(stub, certificate), pacing=RetryClock()) as store:
+        stub.answers = [reply, WRITTEN]
+        for _ in range(3):
+            await store.write("a.md", b"x", expect=Matches(FIRST))
+    assert len(stub.asked) == 4
 
 
 # Deletes

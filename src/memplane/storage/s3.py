@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Final
 
-from memplane.errors import ConcurrencyError
+from memplane.errors import BackendMisconfigured, ConcurrencyError
 from memplane.kit.concurrency import run_for_each
 from memplane.kit.ids import new_id
 from memplane.kit.retry_clock import RetryClock
@@ -19,6 +20,7 @@ from memplane.storage.s3_access import S3Access, S3Bucket, open_bucket
 from memplane.storage.s3_objects import (
     delete_object,
     is_delete_conditional,
+    is_put_conditional,
     list_objects,
     put_object,
     read_object,
@@ -66,6 +68,8 @@ class S3Store:
         self._spellings = KeySpellings(self._learn_names, self._exists)
         self._known: dict[str, ObjectInfo] = {}
         self._has_conditional_delete: bool | None = None
+        self._has_conditional_put: bool | None = None
+        self._trying = asyncio.Lock()
 
     async def read(self, key: str) -> StoredObject | None:
         check_key(key)
@@ -81,6 +85,7 @@ class S3Store:
         self, key: str, data: bytes, *, expect: Expect, metadata: Mapping[str, str] = NO_METADATA
     ) -> Version:
         check_key(key)
+        await self._require_conditional_puts()
         if isinstance(expect, Matches):
             return await self._put(key, data, expect, metadata)
         async with self._spellings.reserve(key):
@@ -102,6 +107,18 @@ class S3Store:
         self._spellings.record(key)
         return version
 
+    async def _require_conditional_puts(self) -> None:
+        """Try, once, whether the service honours what every write rests on."""
+        async with self._trying:
+            if self._has_conditional_put is None:
+                probe = f"{_PROBE_PREFIX}{new_id()}"
+                self._has_conditional_put = await is_put_conditional(self._bucket, probe)
+        if not self._has_conditional_put:
+            raise BackendMisconfigured(
+                "the S3 service ignores the conditions of writes, so two machines could lose "
+                "each other's. Nothing was written. Use another service, or a newer version of it"
+            )
+
     async def append(self, key: str, data: bytes, *, stamp: Stamp) -> None:
         await append_by_rewriting(self, key, data, stamp=stamp, pacing=self._pacing)
 
@@ -120,6 +137,7 @@ class S3Store:
         if await self.has_conditional_delete():
             await delete_object(self._bucket, key, expect)
             return
+        await self._require_conditional_puts()
         # Its content is its own, so that no version of a document is ever a tombstone's.
         body = f"memplane removed this object ({new_id()})\n".encode()
         metadata = {REMOVED_METADATA: "1"}

@@ -104,6 +104,20 @@ async def delete_object(bucket: S3Bucket, key: str, expect: Matches | None = Non
         raise to_error(response, bucket, key)
 
 
+async def is_put_conditional(bucket: S3Bucket, key: str) -> bool:
+    """Try to replace an object that is not there; whether that was refused."""
+    headers = condition_headers(Matches(_IMPOSSIBLE_VERSION))
+    request = S3Request("PUT", _name_of(bucket, key), headers=headers, body=b"probe\n")
+    response = await send_request(bucket, request, key)
+    if response.status == _CONDITION_FAILED or _is_absent(response):
+        return True
+    if response.status == _OK:
+        await delete_object(bucket, key)
+    elif response.status != _NOT_IMPLEMENTED:
+        raise to_error(response, bucket, key)
+    return False
+
+
 async def is_delete_conditional(bucket: S3Bucket, key: str) -> bool:
     """Try to delete an object on a condition that does not hold; whether it was kept for that."""
     headers = condition_headers(Matches(_IMPOSSIBLE_VERSION))
