@@ -10,9 +10,6 @@ from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import WSGIRequestHandler, make_server
-
 from memplane.secret import Secret
 from memplane.settings import S3Settings
 
@@ -55,18 +52,11 @@ class S3Server:
         }
 
 
-class _QuietHandler(WSGIRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_request(self, *_args: object) -> None:
-        """Print nothing for each request."""
-
-
 class _OneAtATime:
     """moto checks a condition and writes in two steps; S3 does both in one."""
 
-    def __init__(self) -> None:
-        self._app: Any = DomainDispatcherApplication(create_backend_app)
+    def __init__(self, app: Any) -> None:
+        self._app = app
         self._turn = threading.Lock()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -76,9 +66,21 @@ class _OneAtATime:
 
 @contextmanager
 def running_s3_server() -> Iterator[S3Server]:
-    server = make_server(
-        "127.0.0.1", 0, _OneAtATime(), threaded=True, request_handler=_QuietHandler
+    # Half a second to import, and few tests need it.
+    from moto.moto_server.werkzeug_app import (
+        DomainDispatcherApplication,
+        create_backend_app,
     )
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class QuietHandler(WSGIRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_request(self, *_args: object) -> None:
+            """Print nothing for each request."""
+
+    app = _OneAtATime(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=QuietHandler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
