@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memplane.episodes.artefacts import ArtefactKind, extract_artefacts
+from memplane.episodes.entry_input import build_note_entry
 from memplane.episodes.episode import Episode, build_episode
 from memplane.episodes.provenance import (
     Origin,
@@ -19,8 +21,10 @@ from memplane.episodes.provenance import (
     matches_source,
     own_words,
 )
+from memplane.episodes.retain_queue import EntryOrigin
 from memplane.exchange.tool_results import extract_tool_results
-from tests.episodes.remembering import entry
+from memplane.kit.clock import system_clock
+from tests.episodes.remembering import entry, memory_in, recall
 from tests.episodes.repeating import reading
 
 PAGE = (
@@ -227,3 +231,13 @@ def test_shapes_that_nobody_expects_are_passed_over() -> None:
     for _ in range(200):
         deep = {"content": [deep]}
     assert extract_tool_results({"messages": [{"role": "tool", "content": deep}]}) == []
+
+
+@pytest.mark.parametrize("origin", ["user", "agent"])
+async def test_a_note_is_of_whoever_wrote_it(tmp_path: Path, origin: str) -> None:
+    is_by_agent = origin == "agent"
+    note = build_note_entry("analyst", "The heron nests.", system_clock(), is_by_agent=is_by_agent)
+    async with memory_in(tmp_path) as memory:
+        await memory.retain(EntryOrigin("analyst"), note)
+        (block,) = await recall(memory, "Where does the heron nest?", limit=5)
+        assert (block.origin, block.text.strip()) == (origin, "The heron nests.")

@@ -15,15 +15,17 @@ from memplane.ledger.entry import JsonReply, Turn, make_entry
 NOTE_PATH: Final = "/memplane/note"
 
 
-def build_note_entry(agent: str, text: str, now: datetime) -> bytes:
-    """Write a note as an entry.
+def build_note_entry(agent: str, text: str, now: datetime, *, is_by_agent: bool = False) -> bytes:
+    """Write a note as an entry: the words of a user, or of the agent itself.
 
     Raises:
         InvalidRequest: It says nothing.
     """
     if not text.strip():
         raise InvalidRequest("there is nothing to remember: the text is empty")
-    request = {"messages": [{"role": "user", "content": text}]}
+    message = {"role": "assistant" if is_by_agent else "user", "content": text}
+    request = {"messages": [] if is_by_agent else [message]}
+    reply = msgspec.json.encode({"choices": [{"message": message}]}) if is_by_agent else b""
     turn = Turn(
         ts=now,
         agent=agent,
@@ -35,7 +37,7 @@ def build_note_entry(agent: str, text: str, now: datetime) -> bytes:
         stream=False,
         request_original=msgspec.json.encode(request),
         request_effective=b"",
-        reply=JsonReply(b""),
+        reply=JsonReply(reply),
     )
     return make_entry(turn).line
 

@@ -87,8 +87,8 @@ def make_origin(asked: RetainRequest) -> EntryOrigin:
     scope=Scope.WRITE,
 )
 async def retain_note(context: Context, body: NoteRequest) -> RetainReceipt:
-    """Keep a note."""
-    entry = build_note_entry(body.agent, body.text, system_clock())
+    """Keep a note in the agent's own words."""
+    entry = build_note_entry(body.agent, body.text, system_clock(), is_by_agent=True)
     retained = RetainRequest(
         agent=body.agent, entry=msgspec.Raw(entry), user=body.user, view=body.view
     )
