@@ -64,7 +64,7 @@ OF_AN_AGENT: dict[str, list[str]] = {
 OF_A_NEW_AGENT = {
     *("memories add", "memories import", "memories learn"),
     *("retain", "run", "token create"),
-    *("agent install", "claude import", "claude install", "claude run"),
+    *("agent install", "claude import", "claude install", "claude run", "mcp"),
 }
 
 # Ids of what is not there, in every place that takes one; the agent is there.

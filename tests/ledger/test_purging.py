@@ -527,11 +527,11 @@ async def test_a_file_that_was_moved_meanwhile_is_not_overwritten(
     path = folder.path / "history.jsonl"
     really = purge._erase_fragments
 
-    def moving(folder: AgentFolder, ids: frozenset[str], places: set[LedgerPosition]) -> int:
+    def moving(folder: AgentFolder, ids: frozenset[str], positions: set[LedgerPosition]) -> int:
         shutil.copy(path, tmp_path / "copy")
         path.unlink()
         shutil.copy(tmp_path / "copy", path)
-        return really(folder, ids, places)
+        return really(folder, ids, positions)
 
     monkeypatch.setattr(purge, "_erase_fragments", moving)
     with pytest.raises(LedgerError, match="moved meanwhile"):

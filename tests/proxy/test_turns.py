@@ -354,7 +354,7 @@ async def test_a_line_about_several_turns_leaves_with_any_of_them(tmp_path: Path
         entry("How is the osprey divorce going?", "It goes on.", minutes=-195),
         *(entry(f"What about topic {number}?", "Done.", minutes=number) for number in range(3)),
     ]
-    async with proxied(tmp_path) as door:
+    async with proxied(tmp_path, recall__blocks="all") as door:
         memory = await door.services.lazy_memory.memory()
         for one in turns:
             await memory.retain(EntryOrigin("ada"), json.dumps(one).encode())

@@ -836,6 +836,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "PUT /documents/text": {"key": "user_role.md", "text": "Mine now"},
     "POST /documents/conflicts/use": {"copy": "user_role.conflict.md"},
     "POST /documents/conflicts/drop": {"copy": "user_role.conflict.md"},
+    "POST /observe": {"observation": "Takes 60s to start", "category": "timing", "service": "x"},
     "POST /sessions": {},
     "POST /sessions/attest": {"cli_session": "s"},
     "POST /sessions/{id}/heard": {"texts": []},

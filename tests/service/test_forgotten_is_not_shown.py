@@ -181,6 +181,12 @@ PAGE_QUERIES: Mapping[str, Sequence[str]] = {
 BODIES: Mapping[str, Any] = {
     "POST /recall": {"agent_id": AGENT, "messages": [{"role": "user", "content": "sleeps deck"}]},
     "POST /api/v1/memory/recall": {"agent": AGENT, "text": "Who sleeps below deck?"},
+    "POST /mcp": {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "recall", "arguments": {"text": "Who sleeps below deck?"}},
+    },
 }
 """What is sent to routes that find something by words; the others are sent nothing."""
 CHANGING: Mapping[str, Any] = {
@@ -192,6 +198,8 @@ CHANGING: Mapping[str, Any] = {
             "POST /retain",
             "POST /forget",
             "POST /api/v1/memory/retain",
+            "POST /api/v1/memory/notes",
+            "POST /api/v1/observe",
             "POST /api/v1/memory/forget",
             "POST /api/v1/memory/rebuild",
             "POST /api/v1/memories",
@@ -446,6 +454,7 @@ QUIET = {
     "cloud deprovision": "the same",
     "cloud rotate": "the same",
     "logs": "what the server logged",
+    "mcp": "serves operations to a client; see tests/server/mcp",
     "service install": "a unit of the system",
     "service status": "the same",
     "service uninstall": "the same",
@@ -572,6 +581,7 @@ SHOW_TURNS = {
     "GET /api/v1/services",
     "POST /recall",
     "POST /api/v1/memory/recall",
+    "POST /mcp",
     "GET /memories",
     "GET /memories/{id}",
     "GET /memories/{id}/row",

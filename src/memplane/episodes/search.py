@@ -80,6 +80,7 @@ _MAX_QUERY_TERMS: Final = 256
 _MAX_SALIENT_ARTEFACTS: Final = 32
 _MAX_TIMELINE_LINES: Final = 8
 _MAX_RECENT_TURNS: Final = 4
+_QUESTION_MARKS: Final = ("?", "\uff1f", "\u061f")
 _MIN_OTHER_CANDIDATES: Final = 4
 _MAX_EXPLORED_CANDIDATES: Final = 4096
 _CHUNK_TURNS: Final = 100
@@ -558,9 +559,14 @@ def _list_recent(
 
 
 def _is_repeated(turn: Episode, questions: set[str]) -> bool:
-    """Say whether the same question is shown already, whatever its case and spaces."""
+    """Say whether the same question is shown already, whatever its case and spaces.
+
+    What is no question, such as a command of each day, has another outcome each time.
+    """
     question = " ".join(turn.question.split()).casefold()
-    is_shown = bool(question) and question in questions
+    if not question.endswith(_QUESTION_MARKS):
+        return False
+    is_shown = question in questions
     questions.add(question)
     return is_shown
 
