@@ -321,3 +321,38 @@ def test_what_is_held_back_or_rejected_is_told_by_no_recall(
         assert "The library is complete." in told
         assert "instructions" not in told
     assert "memory is what the ledgers say" in memplane_here(own, "rebuild").stdout
+
+
+def test_status_says_whether_recall_understands(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retained(own, "We decided to go with PostgreSQL")
+
+    def recall_line(source: str) -> str:
+        shown = memplane_here(own, "status", env={"MEMPLANE_VECTORS_SOURCE": source}).stdout
+        (line,) = (line for line in shown.splitlines() if line.startswith("  recall"))
+        return line.removeprefix("  recall").strip()
+
+    assert recall_line("none") == "by words"
+    assert "pip install 'memplane[semantic]'" in recall_line("builtin")
+    monkeypatch.undo()
+    assert recall_line("builtin") == "by words and meaning (vectors.source is builtin)"
+
+
+def test_a_command_finds_a_paraphrase_with_nothing_running(own: Path) -> None:
+    understanding = {**environment(own), "MEMPLANE_VECTORS_SOURCE": "builtin"}
+    words = (
+        ("retain", "--agent=a", "We decided to go with PostgreSQL for the orders service"),
+        ("recall", "--agent=a", "which database do we use?"),
+    )
+    _, recalled = (
+        subprocess.run(
+            [sys.executable, "-m", "memplane", *said],
+            env=understanding,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for said in words
+    )
+    assert "PostgreSQL" in recalled.stdout

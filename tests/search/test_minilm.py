@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -113,3 +114,28 @@ def test_other_weights_are_not_built(tmp_path: Path) -> None:
     assert built.returncode != 0
     assert "vocabulary has the sha256" in built.stderr
     assert not (tmp_path / "model").exists()
+
+
+EMBED_A_TEXT = """
+import asyncio
+from memplane.search.embeddings.minilm import MiniLmEmbedder
+(vector,) = asyncio.run(MiniLmEmbedder().embed(["The spare key is in drawer 7."]))
+print(len(vector))
+"""
+
+
+def test_the_runtime_reports_nothing_to_its_maker(tmp_path: Path) -> None:
+    """Newer versions of the library write a device id into the home, and open connections."""
+    user, calls = tmp_path / "its-home", tmp_path / "calls"
+    user.mkdir()
+    trace = ("strace", "-f", "-qq", "-e", "trace=connect", "-o", str(calls))
+    embedded = subprocess.run(
+        [*trace, sys.executable, "-c", EMBED_A_TEXT],
+        env={"PATH": os.environ["PATH"], "HOME": str(user)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert embedded.stdout.strip() == "384"
+    assert list(user.iterdir()) == []
+    assert calls.read_text() == ""

@@ -36,7 +36,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> int:
         body["forgets_waiting"] = forgets
         print_json(body)
     else:
-        _print(status, running=running)
+        _print(status, settings, running=running)
         if identity := _describe_identity(settings):
             print_rows([("identity ", identity)])
         if forgets:
@@ -99,7 +99,7 @@ def _print_documents(documents: list[dict[str, Any]]) -> None:
             print(colour_text(f"  {escape_text(one['trouble'])}", "red"))
 
 
-def _print(status: Status, *, running: bool) -> None:
+def _print(status: Status, settings: Settings, *, running: bool) -> None:
     from memplane.cli.output import colour_text, print_rows
 
     storage = status.storage
@@ -121,6 +121,7 @@ def _print(status: Status, *, running: bool) -> None:
         episodes = "1 episode" if memory.episodes == 1 else f"{memory.episodes} episodes"
         behind += f", {memory.unembedded} without a vector yet" if memory.unembedded else ""
         rows.append(("memory", f"{episodes} of {_agents(memory.agents)}{behind}"))
+    rows.append(("recall", _describe_recall(settings)))
     if storage.kind != "local":
         rows += [
             ("waiting", f"{storage.waiting} writes have not reached the container"),
@@ -138,6 +139,18 @@ def _print(status: Status, *, running: bool) -> None:
     for complaint in complaints:
         if complaint:
             print(colour_text(f"  {complaint}", "red"))
+
+
+def _describe_recall(settings: Settings) -> str:
+    """Say whether recall understands paraphrases, and what to do where it does not."""
+    from memplane.search.embeddings.minilm import is_available
+
+    source = settings.vectors.source
+    if not source:
+        return "by words"
+    if source == "builtin" and not is_available():
+        return "by words; by meaning too with: pip install 'memplane[semantic]'"
+    return f"by words and meaning (vectors.source is {source})"
 
 
 def _agents(count: int) -> str:

@@ -38,6 +38,8 @@ _SMALL_STEP_ENTRIES: Final = 2
 _MAX_SMALL_STEPS: Final = 32
 _MAX_DELAY_S: Final = 300.0
 _RETRY_DELAY_S: Final = 5.0
+_BUSY_WRITES_PER_S: Final = 50
+_BUSY_PAUSE_FACTOR: Final = 9
 
 
 class BackgroundIndexer:
@@ -69,6 +71,7 @@ class BackgroundIndexer:
         self._to_follow: dict[tuple[str, str], None] = {}
         self._received_by: dict[str, None] = {}
         self._since_followed = 0
+        self._written = 0
         self._since_indexed = 0
         self._busy_at = 0.0
         self._followed_at = 0.0
@@ -112,6 +115,7 @@ class BackgroundIndexer:
         """Be told that these entries need not be followed."""
         self._received_by.update(dict.fromkeys(agents))
         self._since_followed += len(agents)
+        self._written += len(agents)
         self._since_indexed += len(agents)
         self._busy_at = asyncio.get_running_loop().time()
         if self._since_followed >= _FOLLOW_AFTER_ENTRIES:
@@ -264,5 +268,12 @@ class BackgroundIndexer:
         if not self._is_warm:
             await meaning.warm()
             self._is_warm = True
-        while not self._closed.is_set() and await meaning.embed_pending():
-            pass
+        clock = asyncio.get_running_loop().time
+        while not self._closed.is_set():
+            started, written = clock(), self._written
+            if not await meaning.embed_pending():
+                return
+            elapsed = clock() - started
+            if self._written - written > elapsed * _BUSY_WRITES_PER_S:
+                # Whoever retains many turns at once is not to wait for their vectors.
+                await self._pause(elapsed * _BUSY_PAUSE_FACTOR)

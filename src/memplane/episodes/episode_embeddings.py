@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from memplane.database.interface import Connection, RecordStore
@@ -23,16 +24,25 @@ _log = logging.getLogger(__name__)
 
 _BATCH_TEXTS: Final = 64
 _QUERY_DEADLINE_S: Final = 0.15
+_PATIENCE_S: Final = 3.0
 _MIN_BATCH_TO_JUDGE_MODEL: Final = 8
 _MAX_REPLY_CHARS: Final = 300
 
 
 class EpisodeEmbeddings:
-    """Gives the episodes of all agents their vectors, and compares questions with them."""
+    """Gives the episodes of all agents their vectors, and compares questions with them.
 
-    def __init__(self, records: RecordStore, embedder: Embedder) -> None:
+    Who is patient waits for the model and for turns that have no vector yet: a command that asks
+    once has nothing else to do.
+    """
+
+    def __init__(
+        self, records: RecordStore, embedder: Embedder, *, is_patient: bool = False
+    ) -> None:
         self._records = records
         self._embedder = embedder
+        self._is_patient = is_patient
+        self._embedding = asyncio.Lock()
         self._done = 0
         self._cache = VectorCache()
 
@@ -50,6 +60,10 @@ class EpisodeEmbeddings:
         Raises:
             EmbeddingUnavailable: It cannot be done now. What was done is kept.
         """
+        async with self._embedding:
+            return await self._embed_batch()
+
+    async def _embed_batch(self) -> bool:
         model = self._embedder.name
         found = await self._records.read(
             lambda rows: table.list_unembedded(rows, model, self._done, _BATCH_TEXTS), patient=True
@@ -90,12 +104,21 @@ class EpisodeEmbeddings:
     async def question(self, text: str) -> EmbeddedQuery | None:
         """Return the vector of a question; None when it cannot be had in time."""
         try:
-            async with asyncio.timeout(_QUERY_DEADLINE_S):
+            if self._is_patient:
+                await self._catch_up()
+            async with asyncio.timeout(_PATIENCE_S if self._is_patient else _QUERY_DEADLINE_S):
                 (vector,) = await self._embedder.embed([text])
         except Exception as error:  # noqa: BLE001 - a model may raise anything; words will do
             _log.info("a question is not compared by meaning: %r", error)
             return None
         return EmbeddedQuery(self._embedder.name, vector, self._cache) if vector else None
+
+    async def _catch_up(self) -> None:
+        """Give turns their vectors first, as long as that does not take too long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                while await self.embed_pending():
+                    pass
 
     async def close(self) -> None:
         """Let go of the model."""

@@ -104,6 +104,7 @@ class EpisodeService:
         modes: FileModes | None = None,
         users: UserPolicy | None = None,
         embedder: Embedder | None = None,
+        is_patient: bool = False,
         readers: RecallWorkerPool | None = None,
     ) -> None:
         self.places = places
@@ -115,7 +116,11 @@ class EpisodeService:
         self._trust = trust
         self._blocks = blocks
         self._modes = modes or FileModes()
-        self._meaning = EpisodeEmbeddings(records, embedder) if embedder is not None else None
+        self._meaning = (
+            EpisodeEmbeddings(records, embedder, is_patient=is_patient)
+            if embedder is not None
+            else None
+        )
         self._readers = readers
         self._tails = PendingTurns()
         self._indexing = EpisodeIndex(records, indexes)

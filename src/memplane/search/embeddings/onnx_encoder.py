@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Encoding, Tokenizer
 
+_NO_TELEMETRY: Final = "ORT_DISABLE_TELEMETRY"
 _MAX_TOKENS: Final = 512  # where the tokenizer's file names no limit
 _INPUTS: Final = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 # The best first. `pooler_output` is none of them: it was trained for something else.
@@ -116,6 +118,8 @@ def open_session(path: Path) -> OnnxSession:
     Raises:
         EmbeddingUnavailable: The library is not installed, or the file is no model.
     """
+    # Read when the library is imported: newer versions report their use to their maker.
+    os.environ[_NO_TELEMETRY] = "1"  # noqa: TID251 - of the library, and no setting of ours
     try:
         import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
     except ImportError as error:

@@ -110,6 +110,7 @@ async def _open_memory(
                 users=user_policy(settings),
                 trust=TrustPolicy(chosen.trusted_sources),
                 embedder=_embedder(settings),
+                is_patient=not serving,
                 readers=_readers(settings, home, shares) if serving else None,
             )
         ) as memory,
