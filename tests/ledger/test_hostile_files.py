@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import stat
@@ -96,7 +97,11 @@ async def test_a_lock_that_was_removed_still_keeps_writers_apart(tmp_path: Path)
         open_ledger(tmp_path, scrub=lambda one: one, clock=system_clock) as other,
     ):
         await one.append(turn("first"))
-        (tmp_path / "analyst" / "lock").unlink()
+        lock = tmp_path / "analyst" / "lock"
+        with lock.open() as held:
+            # An acknowledged turn may still be on its way into the chain, under this lock.
+            fcntl.flock(held, fcntl.LOCK_EX)
+            lock.unlink()
         for number in range(20):
             await other.append(turn(f"other {number}"))
             await one.append(turn(f"one {number}"))
