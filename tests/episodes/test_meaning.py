@@ -7,11 +7,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from memplane.episodes import store as table
-from memplane.episodes.episode_embeddings import text_to_embed
+from memplane.episodes.episode_embeddings import EpisodeEmbeddings, text_to_embed
 from memplane.episodes.service import EpisodeService
 from memplane.errors import EmbeddingUnavailable, TextRefused
 from memplane.search.embeddings.minilm import MiniLmEmbedder
@@ -330,3 +331,41 @@ def test_the_user_and_the_beginning_of_the_reply_are_embedded(
     question: str, answer: str, text: str
 ) -> None:
     assert text_to_embed(question, answer) == text
+
+
+class Batches:
+    """Two batches of texts to embed; meanwhile so many turns are written."""
+
+    def __init__(self, memory: EpisodeService, written: int) -> None:
+        self.memory = memory
+        self.written = written
+        self.left = 2
+
+    async def warm(self) -> None:
+        await asyncio.sleep(0)
+
+    async def embed_pending(self) -> bool:
+        await asyncio.sleep(0)
+        self.memory._upkeep._written += self.written
+        self.left -= 1
+        return self.left >= 0
+
+
+@pytest.mark.parametrize(("written", "pauses"), [(0, 0), (100_000, 2)])
+async def test_embedding_pauses_while_many_turns_are_written(
+    written: int, pauses: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        await asyncio.sleep(0)
+        paused.append(seconds)
+
+    async with memory_in(tmp_path, None) as memory:
+        await memory.settle()
+        async with memory._upkeep.working:  # so that nothing else of it pauses
+            with monkeypatch.context() as patched:
+                patched.setattr(memory._upkeep, "_pause", pause)
+                batches = cast("EpisodeEmbeddings", Batches(memory, written))
+                await memory._upkeep._embed_all(batches)
+    assert len(paused) == pauses
