@@ -295,19 +295,19 @@ async def test_an_index_that_takes_in_little_at_a_time_takes_in_everything(
 async def test_no_ledger_is_read_again_for_entries_whose_rows_are_being_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    busy: list[bool] = []
+    to_follow: list[bool] = []
     take_in = retain_queue._insert_prepared
 
     async with memory_in(tmp_path) as memory:
         await memory.settle()
 
         def watched(*given: Any) -> Any:
-            busy.append(memory._upkeep.is_busy)
+            to_follow.append(bool(memory._upkeep._to_follow))
             return take_in(*given)
 
         monkeypatch.setattr(retain_queue, "_insert_prepared", watched)
         await give(memory, KESTREL)
-    assert busy == [False]
+    assert to_follow == [False]
 
 
 async def test_a_follow_that_failed_is_tried_again(
